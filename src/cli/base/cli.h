@@ -245,12 +245,24 @@ int cli_with_pretrained(const cli_command *command, const char *path, bool best,
 /* Copies the config of a model for use with its present weights: without model.from, their
  * origin. */
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error);
+/* Opens data for the weights of a model (task_data.c): `request` says what for, and the path; a
+ * path of "-" is read into the spool, which the caller closes even if this fails, unless the task
+ * reads text. Notes are printed to standard error. run: whose newest checkpoint these are, or NULL.
+ * The config is not completed yet. */
+by_status cli_open_task_data(by_task_data **out, cli_spool *spool, by_config *config,
+                             const by_pretrained *model, const char *run,
+                             const by_task_request *request, by_error *error);
 /* Returns true if the inputs of products with these weights are rounded to integers too (w8a8), so
  * that the loss cannot be computed from the weights' values alone. */
 bool cli_has_integer_rows(const by_config *config, const by_weights *weights);
 /* Returns BY_EARG if by_evaluate cannot be replaced by cli_evaluate_inference: the model does not
  * read tokens, or documents are masked. `what` begins the message. */
 by_status cli_check_inference(const by_config *config, const char *what, by_error *error);
+/* Evaluates up to `batches` micro-batches (-1: all): with by_evaluate or, if `precision` or `kv`
+ * ask for it, or the weights do, with the kernels of inference. */
+by_status cli_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
+                       by_task_data *data, const char *precision, const char *kv, int64_t batches,
+                       by_error *error);
 /* by_evaluate of a language model with the kernels of inference, in `precision` (NULL: chosen by
  * by_logits_open). kv not NULL: as the engine generates, with such a KV cache. Data in several
  * parts only gives a total. */

@@ -25,43 +25,19 @@ typedef struct eval_request {
 #define LOGITS_BATCH 2
 /* Value of --batches if it is not given. */
 
-static void show_note(void *user, const by_train_event *event)
-{
-    (void)user;
-    if (event->kind == BY_TRAIN_NOTE) {
-        cli_print_lines(stderr, event->text);
-        fprintf(stderr, "\n");
-    }
-}
-
 /* Opens the data to evaluate on: --data, or what the run held out. Completes `config`. */
 static by_status open_data(by_task_data **out, const eval_request *r, const by_pretrained *model,
                            by_config *config, cli_spool *spool, by_error *error)
 {
-    by_status status = BY_OK;
-    *spool = (cli_spool){.path = r->data};
-    if (r->data != NULL && strcmp(config->task.kind, "language") != 0) {
-        status = cli_spool_open(spool, r->data, error); /* a text is read as it comes */
-    }
-    const by_train_options options = {
-        .resume = r->run, .event = show_note, .stop = cli_stop_requested};
-    const by_task_request what = {.purpose = BY_TASK_EVALUATE,
-                                  .config = config,
-                                  .path = spool->path,
-                                  .learned = by_pretrained_directory(model),
-                                  .progress = &options};
+    const by_task_request what = {.purpose = BY_TASK_EVALUATE, .path = r->data};
+    *spool = (cli_spool){.path = NULL};
     if (r->data == NULL && r->run == NULL) {
         return by_error_set(error, BY_EARG,
                             "%s is not a run and has no held-out data: give data with --data",
                             by_pretrained_directory(model));
     }
-    if (status == BY_OK) {
-        status = by_task_open(out, NULL, &what, error);
-    }
-    if (status == BY_OK) {
-        status = by_task_complete(*out, config, error);
-    }
-    return status;
+    by_status status = cli_open_task_data(out, spool, config, model, r->run, &what, error);
+    return status == BY_OK ? by_task_complete(*out, config, error) : status;
 }
 
 static void print(const eval_request *r, const by_pretrained *model, const by_evaluation *e)
@@ -110,13 +86,8 @@ static by_status evaluate(void *user, const by_pretrained *model, const char *ru
     config->train.eval_batches = r->batches == 0 ? -1 : r->batches;
     status = open_data(&data, r, model, config, &spool, error);
     if (status == BY_OK) {
-        const by_weights *weights = by_pretrained_weights(model);
-        int64_t batches = r->batches == 0 ? -1 : r->batches;
-        status = r->precision != NULL || r->kv != NULL || cli_has_integer_rows(config, weights)
-                     ? cli_evaluate_inference(&result, config, weights, data, r->precision, r->kv,
-                                              batches, error)
-                     : by_evaluate(&result, config, weights, data, batches, cli_stop_requested,
-                                   NULL, error);
+        status = cli_evaluate(&result, config, by_pretrained_weights(model), data, r->precision,
+                              r->kv, config->train.eval_batches, error);
     }
     if (status == BY_OK) {
         print(r, model, &result);

@@ -82,6 +82,15 @@ bool cli_has_integer_rows(const by_config *config, const by_weights *weights)
     return strcmp(by_infer_precision_of(config, weights), "w8a8") == 0;
 }
 
+by_status cli_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
+                       by_task_data *data, const char *precision, const char *kv, int64_t batches,
+                       by_error *error)
+{
+    return precision != NULL || kv != NULL || cli_has_integer_rows(config, weights)
+               ? cli_evaluate_inference(out, config, weights, data, precision, kv, batches, error)
+               : by_evaluate(out, config, weights, data, batches, cli_stop_requested, NULL, error);
+}
+
 by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
                                  const by_weights *weights, by_task_data *data,
                                  const char *precision, const char *kv, int64_t batches,

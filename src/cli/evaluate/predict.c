@@ -27,15 +27,6 @@ typedef struct predict_request {
     uint64_t windows; /* read since the last line */
 } predict_request;
 
-static void show_note(void *user, const by_train_event *event)
-{
-    (void)user;
-    if (event->kind == BY_TRAIN_NOTE) {
-        cli_print_lines(stderr, event->text);
-        fprintf(stderr, "\n");
-    }
-}
-
 /* Prints a CSV cell (RFC 4180). */
 static void print_cell(const char *text)
 {
@@ -151,27 +142,16 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
     predict_request *r = user;
     by_task_data *data = NULL;
     by_config *config;
-    const by_train_options options = {
-        .resume = run, .event = show_note, .stop = cli_stop_requested};
+    cli_spool spool = {.path = NULL};
     by_status status = cli_copy_config(&config, model, error);
     if (status != BY_OK) {
         return status;
     }
     status = set_skip(r, config, error);
-    cli_spool spool = {.path = r->file};
-    if (status == BY_OK &&
-        strcmp(config->task.kind, "language") != 0) { /* a text is read as it comes */
-        status = cli_spool_open(&spool, r->file, error);
-    }
-    const by_task_request what = {.purpose = BY_TASK_PREDICT,
-                                  .config = config,
-                                  .path = spool.path,
-                                  .more = r->more,
-                                  .more_count = r->more_count,
-                                  .learned = by_pretrained_directory(model),
-                                  .progress = &options};
+    const by_task_request what = {
+        .purpose = BY_TASK_PREDICT, .path = r->file, .more = r->more, .more_count = r->more_count};
     if (status == BY_OK) {
-        status = by_task_open(&data, NULL, &what, error);
+        status = cli_open_task_data(&data, &spool, config, model, run, &what, error);
         hint_skip(r, config, status, error);
     }
     if (status == BY_OK) {

@@ -23,48 +23,33 @@ typedef struct compress_request {
 /* Value of --eval for the data held out by the run. */
 #define HELD_OUT "held-out"
 
-static void show_note(void *user, const by_train_event *event)
-{
-    (void)user;
-    if (event->kind == BY_TRAIN_NOTE) {
-        cli_print_lines(stderr, event->text);
-        fprintf(stderr, "\n");
-    }
-}
-
 static by_status measure(double *loss, const compress_request *r, const by_pretrained *model,
                          by_error *error)
 {
     by_task_data *data = NULL;
     by_evaluation result;
     by_config *config;
-    const by_train_options options = {
-        .resume = r->run, .event = show_note, .stop = cli_stop_requested};
+    cli_spool spool;
     by_status status = cli_copy_config(&config, model, error);
     if (status != BY_OK) {
         return status;
     }
     config->train.eval_batches = -1;
     const by_task_request what = {.purpose = BY_TASK_EVALUATE,
-                                  .config = config,
-                                  .path = strcmp(r->eval, HELD_OUT) == 0 ? NULL : r->eval,
-                                  .learned = by_pretrained_directory(model),
-                                  .progress = &options};
-    status = by_task_open(&data, NULL, &what, error);
+                                  .path = strcmp(r->eval, HELD_OUT) == 0 ? NULL : r->eval};
+    status = cli_open_task_data(&data, &spool, config, model, r->run, &what, error);
     if (status == BY_OK) {
         status = by_task_complete(data, config, error);
     }
     if (status == BY_OK) {
-        const by_weights *weights = by_pretrained_weights(model);
-        status =
-            cli_has_integer_rows(config, weights)
-                ? cli_evaluate_inference(&result, config, weights, data, NULL, NULL, -1, error)
-                : by_evaluate(&result, config, weights, data, -1, cli_stop_requested, NULL, error);
+        status = cli_evaluate(&result, config, by_pretrained_weights(model), data, NULL, NULL, -1,
+                              error);
     }
     if (status == BY_OK) {
         *loss = result.loss;
     }
     by_task_close(&data);
+    cli_spool_close(&spool);
     by_config_close(&config);
     return status;
 }

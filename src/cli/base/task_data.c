@@ -1,0 +1,34 @@
+/* Opens the data that a model is evaluated on, or predicts. */
+#include <stdio.h>
+#include <string.h>
+
+#include "banyan/train.h"
+#include "base/cli.h"
+
+static void show_note(void *user, const by_train_event *event)
+{
+    (void)user;
+    if (event->kind == BY_TRAIN_NOTE) {
+        cli_print_lines(stderr, event->text);
+        fprintf(stderr, "\n");
+    }
+}
+
+by_status cli_open_task_data(by_task_data **out, cli_spool *spool, by_config *config,
+                             const by_pretrained *model, const char *run,
+                             const by_task_request *request, by_error *error)
+{
+    by_status status = BY_OK;
+    const by_train_options options = {
+        .resume = run, .event = show_note, .stop = cli_stop_requested};
+    by_task_request what = *request;
+    *spool = (cli_spool){.path = request->path};
+    if (request->path != NULL && strcmp(config->task.kind, "language") != 0) {
+        status = cli_spool_open(spool, request->path, error); /* a text is read as it comes */
+    }
+    what.config = config;
+    what.path = spool->path;
+    what.learned = by_pretrained_directory(model);
+    what.progress = &options;
+    return status == BY_OK ? by_task_open(out, NULL, &what, error) : status;
+}
