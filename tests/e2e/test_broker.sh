@@ -21,6 +21,12 @@ kill -TERM "$broker"
 wait "$broker" || fail "the broker ended with $?"
 broker=
 
+say "the rules that the script in Redis has, too (test_redis_script.sh)"
+start_broker --queue 4 --wait 86400 --tasks "$work/cases.sqlite"
+python3 "$root/tests/e2e/broker_cases.py" "$work/sock/broker.socket" || { tail -n 20 log >&2; fail "a rule"; }
+kill -TERM "$broker" && wait "$broker" || fail "the broker ended with $?"
+broker=
+
 say "a worker that makes no step"
 start_broker --hang 1
 python3 "$root/tests/e2e/worker_hangs.py" "$work/sock/broker.socket" || { tail -n 20 log >&2; fail "a worker that hangs"; }

@@ -15,6 +15,9 @@ script_port=$(free_port)
 redis-server --port "$script_port" --bind 127.0.0.1 --daemonize yes --dir "$work" --pidfile "$work/redis.pid" --save '' >/dev/null
 until ask ping >/dev/null; do sleep 0.05; done
 
+say "the rules that the broker of one machine has, too (test_broker.sh)"
+python3 "$root/tests/e2e/broker_cases.py" "$script_port" script.lua || fail "a rule"
+
 say "what a lost worker had is found behind any number of requests that others are at work on"
 for worker in w1 w2 w3; do
     answers "" hello $worker m v '{}'
