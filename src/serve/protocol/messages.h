@@ -9,7 +9,7 @@
  *
  * From a gateway:
  *
- *   submit    "id", "model", "request" (the worker's input, worker_request.c, as a text of JSON,
+ *   submit    "id", "model", "request" (the worker's input, worker_generation.c, as a text of JSON,
  *             which the broker passes on unparsed), "cost" (estimated tokens), and optionally
  *             "sequences" (that follow the prompt; 1), "follows": true for every prompt of a
  *             request but its first one, "left" (seconds until it expires), "priority" (higher

@@ -14,21 +14,21 @@
 #include "serve/protocol/messages.h"
 
 /* Default number of seconds that an example waits for others of its batch. */
-#define DELAY 0.002
+#define BATCH_DELAY 0.002
 /* Default number of seconds with work and without a step after which the worker counts as
  * hanging. */
-#define HANG 60.0
+#define HANG_SECONDS 60.0
 
 static void on_due(uv_timer_t *timer);
 
 /* ---- output of the threads ---- */
 
-static void drop_work(by__worker *w, by__worker_work *work)
+static void drop_job(by__worker *w, by__worker_job *job)
 {
-    for (size_t i = 0; i < w->work_count; i++) {
-        if (w->works[i] == work) {
-            w->works[i] = w->works[--w->work_count];
-            by__worker_work_close(&work);
+    for (size_t i = 0; i < w->job_count; i++) {
+        if (w->jobs[i] == job) {
+            w->jobs[i] = w->jobs[--w->job_count];
+            by__worker_job_free(job);
             return;
         }
     }
@@ -38,39 +38,39 @@ static void finish_leaving(by__worker *w)
 {
     size_t preparing;
     uint64_t prepared;
-    by__worker_preparer_look(w->preparer, &preparing, &prepared);
-    if (w->leaving && w->work_count == 0 && preparing == 0 &&
-        by__worker_batcher_look(w->batcher).jobs == 0) {
+    by__worker_preparer_count(w->preparer, &preparing, &prepared);
+    if (w->leaving && w->job_count == 0 && preparing == 0 &&
+        by__worker_batcher_statistics(w->batcher).jobs == 0) {
         uv_stop(&w->loop);
     }
 }
 
-/* Passes works that are due to the engine, in order, and schedules the next. */
-static void begin_due(by__worker *w)
+/* Passes jobs that are due to the engine, in order, and schedules the next. */
+static void submit_due(by__worker *w)
 {
     double now = by__now();
     size_t i = 0;
-    while (i < w->work_count) {
-        by__worker_work *work = w->works[i];
+    while (i < w->job_count) {
+        by__worker_job *job = w->jobs[i];
         by_error error = {0};
-        if (!work->held || work->due > now) {
+        if (!job->generation->delayed || job->generation->due > now) {
             i++;
             continue;
         }
-        work->held = false;
-        if (work->silent) {
-            drop_work(w, work);
-        } else if (by__worker_engine_submit(w->thread, work, &error) != BY_OK) {
-            by__worker_fail(w, work, 503, "out_of_memory", error.message);
-            drop_work(w, work);
+        job->generation->delayed = false;
+        if (job->cancelled) {
+            drop_job(w, job);
+        } else if (by__worker_engine_submit(w->thread, job, &error) != BY_OK) {
+            by__worker_fail(w, job, 503, "out_of_memory", error.message);
+            drop_job(w, job);
         } else {
             i++;
         }
     }
     double first = 0.0;
-    for (i = 0; i < w->work_count; i++) {
-        const by__worker_work *work = w->works[i];
-        first = work->held && (first == 0.0 || work->due < first) ? work->due : first;
+    for (i = 0; i < w->job_count; i++) {
+        const by__worker_generation *g = w->jobs[i]->generation;
+        first = g->delayed && (first == 0.0 || g->due < first) ? g->due : first;
     }
     if (first > 0.0) {
         (void)uv_timer_start(&w->due, on_due, (uint64_t)((first - now) * 1000.0) + 1, 0);
@@ -81,65 +81,75 @@ static void begin_due(by__worker *w)
 
 static void on_due(uv_timer_t *timer)
 {
-    begin_due(timer->data);
+    submit_due(timer->data);
 }
 
-/* Holds a work back until max_rate allows it. */
-static void hold(by__worker *w, by__worker_work *work)
+/* Delays a job until max_rate allows it. */
+static void delay(by__worker *w, by__worker_job *job)
 {
     double now = by__now();
     w->next_due = w->next_due > now ? w->next_due : now;
-    work->due = w->next_due;
-    work->held = true;
+    job->generation->due = w->next_due;
+    job->generation->delayed = true;
     w->next_due += 1.0 / w->options.max_rate;
 }
 
-/* Passes prepared requests to the engine or the batcher. */
-static void take_prepared(by__worker *w)
+/* Passes a prepared job to the engine, now or when it is due. */
+static by_status submit_prepared(by__worker *w, by__worker_job *job, by_error *error)
 {
-    by__worker_prepared *item;
-    while ((item = by__worker_preparer_take(w->preparer)) != NULL) {
-        by_error error = item->error;
-        by_status status = item->status;
-        if (item->job != NULL && status == BY_OK && !item->cancelled) {
-            item->job->rows =
-                json_incref(json_object_get(json_object_get(item->message, "request"), "rows"));
-            by__worker_batcher_give(w->batcher, item->job);
-            item->job = NULL;
-        } else if (status == BY_OK && !item->cancelled) {
-            status = by__reserve((void **)&w->works, &w->work_capacity, w->work_count + 1,
-                                 sizeof(by__worker_work *), &error);
-            if (status == BY_OK && w->options.max_rate > 0.0) {
-                hold(w, item->work);
-            } else if (status == BY_OK) {
-                status = by__worker_engine_submit(w->thread, item->work, &error);
-            }
-            if (status == BY_OK) {
-                w->works[w->work_count++] = item->work;
-                by__telemetry_served_drift_tokens(w->model.drift, item->work->request.prompt,
-                                                  item->work->request.prompt_count);
-                item->work = NULL;
-            }
+    BY_TRY(by__reserve((void **)&w->jobs, &w->job_capacity, w->job_count + 1,
+                       sizeof(by__worker_job *), error));
+    if (w->options.max_rate > 0.0) {
+        delay(w, job);
+    } else {
+        BY_TRY(by__worker_engine_submit(w->thread, job, error));
+    }
+    w->jobs[w->job_count++] = job;
+    by__telemetry_served_drift_tokens(w->model.drift, job->generation->request.prompt,
+                                      job->generation->request.prompt_count);
+    return BY_OK;
+}
+
+/* Passes prepared jobs to the engine or the batcher. */
+static void submit_all_prepared(by__worker *w)
+{
+    by__worker_job *job;
+    while ((job = by__worker_preparer_next(w->preparer)) != NULL) {
+        bool accepted = job->status == BY_OK && !job->cancelled;
+        if (accepted && job->generation == NULL) {
+            job->rows =
+                json_incref(json_object_get(json_object_get(job->message, "request"), "rows"));
         }
-        if (status != BY_OK && !item->cancelled) {
-            by__worker_refuse(w, item->id, item->attempt, item->code, item->param, &error);
+        json_decref(job->message);
+        job->message = NULL;
+        if (accepted && job->generation == NULL) {
+            by__worker_batcher_submit(w->batcher, job);
+            continue;
         }
-        by__worker_prepared_free(item);
+        if (accepted) {
+            job->status = submit_prepared(w, job, &job->error);
+        }
+        if (job->status != BY_OK && !job->cancelled) {
+            by__worker_refuse(w, job->id, job->attempt, job->code, job->param, &job->error);
+        }
+        if (job->status != BY_OK || job->cancelled) {
+            by__worker_job_free(job);
+        }
     }
     if (w->options.max_rate > 0.0) {
-        begin_due(w);
+        submit_due(w);
     }
 }
 
-static void take_jobs(by__worker *w)
+static void send_all_results(by__worker *w)
 {
-    by__worker_batch_job *job;
-    while ((job = by__worker_batcher_take(w->batcher)) != NULL) {
-        by__worker_job(w, job);
+    by__worker_job *job;
+    while ((job = by__worker_batcher_next(w->batcher)) != NULL) {
+        by__worker_send_results(w, job);
         if (job->status == BY_OK && !job->cancelled && !job->late) {
             by__telemetry_served_drift_answer(w->model.drift, job->rows, job->results);
         }
-        by__worker_batch_job_free(job);
+        by__worker_job_free(job);
     }
 }
 
@@ -150,35 +160,36 @@ static void on_wake(uv_async_t *async)
     size_t count;
     by_engine_statistics statistics;
     bool busy;
-    take_prepared(w);
-    take_jobs(w);
-    by__worker_engine_take(w->thread, &outs, &count);
+    submit_all_prepared(w);
+    send_all_results(w);
+    by__worker_engine_outs(w->thread, &outs, &count);
     for (size_t i = 0; i < count; i++) {
-        by__worker_work *work = outs[i].work;
+        by__worker_job *job = outs[i].job;
         switch (outs[i].kind) {
         case BY__OUT_BEGUN: {
-            work->since = by__now();
-            json_t *event = by__protocol_event_new(work->id, "begin");
-            (void)json_object_set_new(event, "prompt_tokens",
-                                      json_integer((json_int_t)work->request.prompt_count));
+            job->generation->accepted = by__now();
+            json_t *event = by__protocol_event_new(job->id, "begin");
+            (void)json_object_set_new(
+                event, "prompt_tokens",
+                json_integer((json_int_t)job->generation->request.prompt_count));
             (void)json_object_set_new(event, "version", json_string(w->version));
             (void)json_object_set_new(event, "run", json_string(w->run));
-            by__worker_tell(w, work, event);
+            by__worker_add_event(w, job, event);
             break;
         }
         case BY__OUT_TOKEN:
-            by__worker_token(w, work, &outs[i]);
+            by__worker_token(w, job, &outs[i]);
             break;
         case BY__OUT_REFUSED:
-            by__worker_fail(w, work, 400, "invalid_request", outs[i].error.message);
+            by__worker_fail(w, job, 400, "invalid_request", outs[i].error.message);
             break;
         case BY__OUT_LAST:
-            drop_work(w, work);
+            drop_job(w, job);
             break;
         }
     }
     by__worker_flush(w);
-    if (by__worker_engine_look(w->thread, &statistics, &busy, &w->failure) != BY_OK) {
+    if (by__worker_engine_state(w->thread, &statistics, &busy, &w->failure) != BY_OK) {
         uv_stop(&w->loop);
     }
     finish_leaving(w);
@@ -186,21 +197,28 @@ static void on_wake(uv_async_t *async)
 
 /* ---- the broker ---- */
 
-static by__worker_work *find_work(const by__worker *w, const char *id)
+static by__worker_job *find_job(const by__worker *w, const char *id)
 {
-    for (size_t i = 0; i < w->work_count; i++) {
-        if (!w->works[i]->silent && strcmp(w->works[i]->id, id) == 0) {
-            return w->works[i];
+    for (size_t i = 0; i < w->job_count; i++) {
+        if (!w->jobs[i]->cancelled && strcmp(w->jobs[i]->id, id) == 0) {
+            return w->jobs[i];
         }
     }
     return NULL;
 }
 
-static void take_work(by__worker *w, json_t *message)
+static void receive_job(by__worker *w, json_t *message)
 {
     const char *id = by__protocol_get_text(message, "id");
+    by__worker_job *job = NULL;
     by_error error = {0};
-    by_status status = by__worker_preparer_give(w->preparer, message, &error);
+    by_status status = by__worker_job_new(&job, message, &error);
+    if (status == BY_OK) {
+        status = by__worker_preparer_submit(w->preparer, job, &error);
+    }
+    if (status != BY_OK) {
+        by__worker_job_free(job);
+    }
     if (status != BY_OK && id != NULL) {
         by__worker_refuse(w, id, by__protocol_get_integer(message, "attempt"), NULL, NULL, &error);
     }
@@ -211,12 +229,12 @@ static void on_message(void *user, json_t *message)
     by__worker *w = user;
     const char *kind = by__protocol_get_text(message, "t");
     if (kind != NULL && strcmp(kind, "work") == 0) {
-        take_work(w, message);
+        receive_job(w, message);
     } else if (kind != NULL && strcmp(kind, "cancel") == 0) {
         const char *id = by__protocol_get_text(message, "id");
-        by__worker_work *work = id == NULL ? NULL : find_work(w, id);
-        if (work != NULL) {
-            by__worker_silence(w, work);
+        by__worker_job *job = id == NULL ? NULL : find_job(w, id);
+        if (job != NULL) {
+            by__worker_cancel(w, job);
         } else if (id != NULL) {
             by__worker_preparer_cancel(w->preparer, id);
             by__worker_batcher_cancel(w->batcher, id);
@@ -231,9 +249,9 @@ static void send_beat(by__worker *w)
     bool busy;
     size_t preparing;
     uint64_t prepared;
-    by__worker_preparer_look(w->preparer, &preparing, &prepared);
-    const by__worker_batch_statistics batches = by__worker_batcher_look(w->batcher);
-    if (by__worker_engine_look(w->thread, &s, &busy, &w->failure) != BY_OK) {
+    by__worker_preparer_count(w->preparer, &preparing, &prepared);
+    const by__worker_batch_statistics batches = by__worker_batcher_statistics(w->batcher);
+    if (by__worker_engine_state(w->thread, &s, &busy, &w->failure) != BY_OK) {
         uv_stop(&w->loop);
         return;
     }
@@ -275,7 +293,7 @@ static void on_beat(uv_timer_t *timer)
 }
 
 /* Sends the first messages on a link. */
-static void greet(void *user)
+static void send_hello(void *user)
 {
     by__worker *w = user;
     char host[65] = "";
@@ -292,7 +310,7 @@ static void greet(void *user)
 }
 
 /* Updates the ready file, which was opened before the sandbox was entered. */
-static void tell_ready(const by__worker *w, bool ready)
+static void write_ready(const by__worker *w, bool ready)
 {
     if (w->ready_file >= 0 &&
         (ready ? pwrite(w->ready_file, "1", 1, 0) != 1 : ftruncate(w->ready_file, 0) != 0)) {
@@ -316,19 +334,19 @@ static void on_ready(void *user)
     by__telemetry_log_event(&w->log, "worker_ready", "{ss ss sI}", "model", w->name, "version",
                             w->version, "slots", (json_int_t)w->model.slots);
     by__worker_served_log_memory(&w->model, &w->log);
-    tell_ready(w, true);
+    write_ready(w, true);
 }
 
 static void on_lost(void *user, const char *why)
 {
     by__worker *w = user;
     BY_UNUSED(why);
-    tell_ready(w, false);
+    write_ready(w, false);
     /* Clients of these requests have them submitted again. */
     by__worker_preparer_cancel(w->preparer, NULL);
     by__worker_batcher_cancel(w->batcher, NULL);
-    for (size_t i = 0; i < w->work_count; i++) {
-        by__worker_silence(w, w->works[i]);
+    for (size_t i = 0; i < w->job_count; i++) {
+        by__worker_cancel(w, w->jobs[i]);
     }
     if (w->leaving) {
         uv_stop(&w->loop);
@@ -350,7 +368,7 @@ static void on_stop(void *user, bool again)
         return;
     }
     w->leaving = true;
-    tell_ready(w, false);
+    write_ready(w, false);
     by__worker_post(w, json_pack("{ss}", "t", "leaving"));
     finish_leaving(w);
 }
@@ -464,50 +482,37 @@ static by_status prepare_sandbox(const by__worker *w, by__serve_sandbox *out, by
     return BY_OK;
 }
 
-/* Prepares a job for the batcher. */
-static by_status prepare_job(const by__worker *w, by__worker_prepared *item, const json_t *request,
-                             const char **param, by_error *error)
-{
-    by__worker_batch_job *job = NULL;
-    BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a request", error));
-    item->job = job;
-    memcpy(job->id, item->id, sizeof job->id);
-    by__telemetry_trace_take(job->trace, by__protocol_get_text(request, "trace"));
-    job->attempt = item->attempt;
-    double left = by__protocol_get_number(item->message, "left", 0.0);
-    job->deadline = left > 0.0 ? item->since + left : 0.0;
-    job->results = json_array();
-    return w->model.predicting != NULL
-               ? by__worker_predicting_prepare(w->model.predicting, job, request, param, error)
-               : by__worker_embedder_prepare(w->embedder, job, request, param, &item->code, error);
-}
-
-static by_status prepare(void *user, by__worker_prepared *item, const char **param, by_error *error)
+static by_status prepare_job(void *user, by__worker_job *job, by_error *error)
 {
     const by__worker *w = user;
-    if (item->job != NULL) {
-        return by__worker_predicting_more(w->model.predicting, item->job, param, error);
+    by__worker_predicting *predicting = w->model.predicting;
+    if (job->more) {
+        return by__worker_predicting_more(predicting, job, error);
     }
-    BY_TRY(by__protocol_request_parse(item->message, error));
-    const json_t *request = json_object_get(item->message, "request");
+    BY_TRY(by__protocol_request_parse(job->message, error));
+    const json_t *request = json_object_get(job->message, "request");
     const char *kind = by__protocol_get_text(request, "kind");
-    const char *wanted = w->model.predicting != NULL ? "predict" : "embed";
-    if (w->model.predicting != NULL ? kind == NULL || strcmp(kind, wanted) != 0
-                                    : kind != NULL && strcmp(kind, wanted) != 0) {
+    const char *wanted = predicting != NULL ? "predict" : "embed";
+    if (predicting != NULL ? kind == NULL || strcmp(kind, wanted) != 0
+                           : kind != NULL && strcmp(kind, wanted) != 0) {
         return by_error_set(error, BY_EARG,
-                            w->model.predicting != NULL
+                            predicting != NULL
                                 ? "the model predicts rows or images: ask /v1/predict"
                                 : "the model reads text: ask for completions or embeddings");
     }
-    return kind == NULL ? by__worker_work_open(&item->work, &w->model, item->message, item->since,
-                                               param, &item->code, error)
-                        : prepare_job(w, item, request, param, error);
+    by__telemetry_trace_take(job->trace, by__protocol_get_text(request, "trace"));
+    if (kind == NULL) {
+        return by__worker_generation_open(job, &w->model, request, error);
+    }
+    job->results = json_array();
+    return predicting != NULL ? by__worker_predicting_prepare(predicting, job, request, error)
+                              : by__worker_embedder_prepare(w->embedder, job, request, error);
 }
 
 static by_status open_watch(by__worker *w, by_error *error)
 {
     const by_worker_options *o = &w->options;
-    double seconds = o->hang_seconds > 0.0 ? o->hang_seconds : HANG;
+    double seconds = o->hang_seconds > 0.0 ? o->hang_seconds : HANG_SECONDS;
     if (o->hangs == NULL) {
         return BY_OK;
     }
@@ -522,23 +527,23 @@ static by_status open_watch(by__worker *w, by_error *error)
 static by_status open_threads(by__worker *w, by_error *error)
 {
     const by_worker_options *o = &w->options;
-    by__worker_batch_options batches = {.delay = o->delay > 0.0 ? o->delay : DELAY};
+    by__worker_batch_options batches = {.delay = o->delay > 0.0 ? o->delay : BATCH_DELAY};
     if (w->model.predicting != NULL) {
         batches.most = by__worker_predicting_batch(w->model.predicting);
-        batches.run = by__worker_predicting_run;
+        batches.compute = by__worker_predicting_compute;
         batches.user = w->model.predicting;
     } else {
         BY_TRY(by__worker_engine_thread_open(&w->thread, w->model.engine, &w->wake, error));
         BY_TRY(by__worker_embedder_open(&w->embedder, &w->model, error));
         batches.most = by__worker_embedder_batch();
-        batches.run = by__worker_embedder_run;
+        batches.compute = by__worker_embedder_compute;
         batches.user = w->embedder;
     }
     BY_TRY(open_watch(w, error));
     BY_TRY(by__worker_batcher_open(&w->batcher, &batches, &w->wake, error));
     /* Twice what the broker gives at a time: cancelled requests may still be queued here. */
-    return by__worker_preparer_open(&w->preparer, 2 * (size_t)w->model.slots, prepare, w, &w->wake,
-                                    error);
+    return by__worker_preparer_open(&w->preparer, 2 * (size_t)w->model.slots, prepare_job, w,
+                                    &w->wake, error);
 }
 
 /* Logs what the engine has done since the start. */
@@ -546,7 +551,7 @@ static void log_steps(const by__worker *w)
 {
     by_engine_statistics s;
     bool busy;
-    if (w->thread != NULL && by__worker_engine_look(w->thread, &s, &busy, NULL) == BY_OK) {
+    if (w->thread != NULL && by__worker_engine_state(w->thread, &s, &busy, NULL) == BY_OK) {
         by__telemetry_log_event(&w->log, "worker_stopped", "{sI sI sI sI}", "steps",
                                 (json_int_t)s.steps, "rows", (json_int_t)s.rows, "padding",
                                 (json_int_t)s.padding, "generated", (json_int_t)s.generated);
@@ -565,10 +570,10 @@ static void close_threads(by__worker *w)
 
 static void release(by__worker *w)
 {
-    for (size_t i = 0; i < w->work_count; i++) {
-        by__worker_work_close(&w->works[i]);
+    for (size_t i = 0; i < w->job_count; i++) {
+        by__worker_job_free(w->jobs[i]);
     }
-    free(w->works);
+    free(w->jobs);
     by_string_free(&w->events);
     by__worker_served_close(&w->model);
     by__link_dialer_close(&w->dialer);
@@ -630,7 +635,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         status = by__serve_sandbox_enter(&sandbox, error);
     }
     if (status == BY_OK) {
-        by__link_broker_handler handler = {.greet = greet,
+        by__link_broker_handler handler = {.greet = send_hello,
                                            .ready = on_ready,
                                            .message = on_message,
                                            .refused = on_refused,
@@ -645,7 +650,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
             status = w.failure.status;
         }
     }
-    tell_ready(&w, false);
+    write_ready(&w, false);
     log_steps(&w);
     close_threads(&w);
     if (w.broker.loop != NULL) {

@@ -1,18 +1,17 @@
 /* worker: the process that runs a model: requests from the broker in, events out, in a sandbox.
  *
  * The loop (worker.c) reads messages and sends events. Other threads do the work: one parses
- * requests (worker_prepare.c, with worker_request.c and worker_messages.c), one runs the engine's
+ * requests (worker_prepare.c, with worker_generation.c and worker_messages.c), one runs the engine's
  * steps (worker_engine.c) or, for embeddings and predictions, batches of examples (worker_batch.c,
  * with worker_embed.c and worker_predict.c), and one detects when the others hang (worker_watch.c).
  * This header has the records that they share; worker_model.c opens the model.
  *
- * Types: by__worker_served_model, the model; by__worker_work, a request for the engine;
- * by__worker_batch_job, a request that runs in batches; by__worker_prepared, a request that was
- * parsed; by__worker, the process.
+ * Types: by__worker_served_model, the model; by__worker_job, a request as the broker gave it;
+ * by__worker_generation, what the engine does for one; by__worker, the process.
  *
- * Who owns what: a work belongs to the loop, but to the engine's thread between
- * by__worker_engine_submit and BY__OUT_LAST; a batch job to the batcher between
- * by__worker_batcher_give and by__worker_batcher_take. Threads exchange pointers under one lock
+ * Who owns what: a job belongs to the loop, but to the preparer between
+ * by__worker_preparer_submit and by__worker_preparer_next, then to the batcher or the engine's
+ * thread, until by__worker_batcher_next or BY__OUT_LAST. Threads exchange pointers under one lock
  * each.
  *
  * Never put here: HTTP, the choice of requests to run, kernels. */
@@ -90,12 +89,11 @@ by_status by__worker_served_messages(by_token_buffer *out, const by__worker_serv
                                      const json_t *messages, const json_t *tools,
                                      const json_t *variables, const char **code, by_error *error);
 
-/* A request in the worker. The engine's thread owns it from by__worker_engine_submit until it
- * returns it with BY__OUT_LAST, but reads only `request` and writes only `session`. */
-typedef struct by__worker_work {
-    char id[65];
-    char trace[BY__TRACE_ID_BYTES]; /* trace id for the log entry of its end; "": none */
-    int64_t attempt;
+/* ---- jobs (worker_job.c) ---- */
+
+/* What the engine does for a job: the sequences of its answer. The engine's thread reads only
+ * `request` and writes only `session` and `open`. */
+typedef struct by__worker_generation {
     by_request request;
     by_token_buffer prompt;
     int32_t *bias_tokens;
@@ -119,58 +117,71 @@ typedef struct by__worker_work {
     double sums[BY__MOST_N];    /* sums of log-probabilities */
     int64_t counts[BY__MOST_N]; /* numbers of tokens */
     size_t offsets[BY__MOST_N]; /* characters of the tokens so far, if `logprobs` */
-    bool silent;                /* no client waits for it */
-    double since;               /* by__now when the engine accepted it */
+    double accepted;            /* by__now when the engine accepted it; 0: not yet */
     double first;               /* by__now of its first token; 0: none yet */
-    bool began;
-    bool held;  /* not given to the engine yet */
-    double due; /* by__now when it will be */
+    bool delayed;               /* not passed to the engine yet */
+    double due;                 /* by__now when it will be */
     uint64_t session;
     int32_t open; /* sequences still running in the engine */
-    struct by__worker_work *next;
-} by__worker_work;
+} by__worker_generation;
 
-/* ---- parsing of requests (worker_request.c) ---- */
+/* A request that the broker has given to the worker. Once it is prepared, its answer is made by the
+ * engine, or its examples (texts, rows, images) run in batches with those of others. */
+typedef struct by__worker_job {
+    char id[65];
+    char trace[BY__TRACE_ID_BYTES]; /* trace id for the log entry of its end; "": none */
+    int64_t attempt;
+    json_t *message; /* NULL once it is prepared */
+    size_t bytes;    /* of the request's text */
+    double since;    /* by__now when it arrived, or was submitted to the batcher */
+    double deadline; /* by__now after which no client waits for it; 0: none */
+    bool cancelled;  /* no client waits for it */
+    by_status status;
+    by_error error;
+    const char *param; /* static; the field that `error` is about; NULL: none */
+    const char *code;  /* static error code for the client; NULL: "invalid_request" */
+    by__worker_generation *generation; /* NULL: it has examples */
+    struct by__worker_job *next;
+    /* Of a job with examples: */
+    size_t count;   /* number of examples */
+    size_t rest;    /* pixels that are not decoded yet */
+    bool more;      /* by__worker_predicting_more is to be called */
+    int64_t tokens; /* tokens of the examples, for its usage */
+    void *input;    /* freed by `close`; NULL: none */
+    void (*close)(void *input);
+    json_t *results; /* a list: the results of the examples, in their order */
+    json_t *rows;    /* the rows as they were sent; NULL: none */
+    bool late;       /* its deadline passed before its first batch */
+    size_t batched;  /* examples that were put into batches */
+    size_t ended;    /* examples that were computed */
+} by__worker_job;
 
-/* Parses "request" of a message that arrived at `since` (by__now): checks, encodes and compiles all
- * of it. BY_EARG, BY_EFORMAT: a sentence for the client; *param as by__serve_fields_read sets it,
- * *code as in by__worker_prepared. */
-by_status by__worker_work_open(by__worker_work **out, const by__worker_served_model *model,
-                               const json_t *message, double since, const char **param,
-                               const char **code, by_error *error);
-void by__worker_work_close(by__worker_work **work);
+/* Makes a job of a message. BY_EARG: it has no id. */
+by_status by__worker_job_new(by__worker_job **out, json_t *message, by_error *error);
+void by__worker_job_free(by__worker_job *job);
+
+/* Lists of jobs, linked by `next`. */
+void by__worker_jobs_append(by__worker_job **list, by__worker_job *job);
+/* The link to a job; if it is not in the list, the link at its end. */
+by__worker_job **by__worker_jobs_find(by__worker_job **list, const by__worker_job *job);
+/* Removes the job at a link; NULL: there is none. */
+by__worker_job *by__worker_jobs_remove(by__worker_job **link);
+void by__worker_jobs_free(by__worker_job *list);
+
+/* ---- parsing of requests (worker_generation.c) ---- */
+
+/* Parses a request for the engine: checks, encodes and compiles all of it. BY_EARG, BY_EFORMAT: a
+ * sentence for the client, and param and code of the job are set. */
+by_status by__worker_generation_open(by__worker_job *job, const by__worker_served_model *model,
+                                     const json_t *request, by_error *error);
+void by__worker_generation_close(by__worker_generation **generation);
 
 /* ---- requests that run in batches (worker_batch.c) ---- */
 
 typedef struct by__worker_batcher by__worker_batcher;
 
-/* A request whose examples (texts, rows, images) run in batches with those of others. The batcher
- * owns it from by__worker_batcher_give until by__worker_batcher_take returns it. */
-typedef struct by__worker_batch_job {
-    char id[65];
-    char trace[BY__TRACE_ID_BYTES]; /* as in by__worker_work */
-    int64_t attempt;
-    double deadline; /* by__now after which it is not started; 0: none */
-    size_t count;    /* number of examples */
-    size_t rest;     /* pixels that are not decoded yet */
-    bool more;       /* by__worker_predicting_more is to be called */
-    int64_t tokens;  /* tokens of the examples, for its usage */
-    void *input;     /* freed by `close`; NULL: none */
-    void (*close)(void *input);
-    json_t *results; /* a list: the results of the examples, in their order */
-    json_t *rows;    /* the rows as they were sent; NULL: none */
-    by_status status;
-    by_error error;
-    bool late;      /* its deadline passed before its first batch */
-    bool cancelled; /* no client waits for it */
-    size_t taken;   /* examples that were put into batches */
-    size_t ended;   /* examples that were computed */
-    double since;   /* by__now when it was submitted */
-    struct by__worker_batch_job *next;
-} by__worker_batch_job;
-
 typedef struct by__worker_batch_place {
-    by__worker_batch_job *job;
+    by__worker_job *job;
     size_t example;
 } by__worker_batch_place;
 
@@ -178,8 +189,8 @@ typedef struct by__worker_batch_options {
     size_t most;  /* most examples in a batch */
     double delay; /* most seconds that an example waits for others */
     /* Computes a batch, and appends the result of each example to its job, in order. */
-    by_status (*run)(void *user, const by__worker_batch_place *places, size_t count,
-                     by_error *error);
+    by_status (*compute)(void *user, const by__worker_batch_place *places, size_t count,
+                         by_error *error);
     void *user;
 } by__worker_batch_options;
 
@@ -194,13 +205,13 @@ by_status by__worker_batcher_open(by__worker_batcher **out, const by__worker_bat
                                   uv_async_t *wake, by_error *error);
 /* Waits for the end of the running batch. */
 void by__worker_batcher_close(by__worker_batcher **batcher);
-void by__worker_batcher_give(by__worker_batcher *batcher, by__worker_batch_job *job);
+/* Submits a job, which the batcher then owns. */
+void by__worker_batcher_submit(by__worker_batcher *batcher, by__worker_job *job);
 /* Cancels a job, or (id NULL) all. */
 void by__worker_batcher_cancel(by__worker_batcher *batcher, const char *id);
 /* The next finished job; NULL: none yet. */
-by__worker_batch_job *by__worker_batcher_take(by__worker_batcher *batcher);
-by__worker_batch_statistics by__worker_batcher_look(by__worker_batcher *batcher);
-void by__worker_batch_job_free(by__worker_batch_job *job);
+by__worker_job *by__worker_batcher_next(by__worker_batcher *batcher);
+by__worker_batch_statistics by__worker_batcher_statistics(by__worker_batcher *batcher);
 
 /* ---- embeddings of texts (worker_embed.c) ---- */
 
@@ -212,13 +223,12 @@ by_status by__worker_embedder_open(by__worker_embedder **out, const by__worker_s
 void by__worker_embedder_close(by__worker_embedder **embedder);
 /* Most examples in a batch. */
 size_t by__worker_embedder_batch(void);
-/* Fills a job from "request" of a message; errors as for by__worker_work_open. */
-by_status by__worker_embedder_prepare(const by__worker_embedder *embedder,
-                                      by__worker_batch_job *job, const json_t *request,
-                                      const char **param, const char **code, by_error *error);
-/* by__worker_batch_options.run; user: an embedder. */
-by_status by__worker_embedder_run(void *user, const by__worker_batch_place *places, size_t count,
-                                  by_error *error);
+/* Fills a job from "request" of its message; errors as for by__worker_generation_open. */
+by_status by__worker_embedder_prepare(const by__worker_embedder *embedder, by__worker_job *job,
+                                      const json_t *request, by_error *error);
+/* by__worker_batch_options.compute; user: an embedder. */
+by_status by__worker_embedder_compute(void *user, const by__worker_batch_place *places,
+                                      size_t count, by_error *error);
 
 /* ---- predictions of rows and images (worker_predict.c) ---- */
 
@@ -230,59 +240,39 @@ size_t by__worker_predicting_batch(const by__worker_predicting *predicting);
 /* Its part of the entry in /v1/models: its columns, or the size of its images. */
 json_t *by__worker_predicting_info(const by__worker_predicting *predicting);
 by_status by__worker_predicting_prepare(const by__worker_predicting *predicting,
-                                        by__worker_batch_job *job, const json_t *request,
-                                        const char **param, by_error *error);
+                                        by__worker_job *job, const json_t *request,
+                                        by_error *error);
 /* Decodes one image of a job that has more. */
-by_status by__worker_predicting_more(const by__worker_predicting *predicting,
-                                     by__worker_batch_job *job, const char **param,
+by_status by__worker_predicting_more(const by__worker_predicting *predicting, by__worker_job *job,
                                      by_error *error);
-/* by__worker_batch_options.run; user: a by__worker_predicting. */
-by_status by__worker_predicting_run(void *user, const by__worker_batch_place *places, size_t count,
-                                    by_error *error);
+/* by__worker_batch_options.compute; user: a by__worker_predicting. */
+by_status by__worker_predicting_compute(void *user, const by__worker_batch_place *places,
+                                        size_t count, by_error *error);
 
 /* ---- the thread that parses requests (worker_prepare.c) ---- */
 
 typedef struct by__worker_preparer by__worker_preparer;
 
-/* A request that is queued for parsing, or parsed. */
-typedef struct by__worker_prepared {
-    char id[65];
-    int64_t attempt;
-    json_t *message;
-    size_t bytes; /* of the request's text */
-    double since; /* by__now when it was submitted */
-    bool cancelled;
-    by__worker_work *work;     /* on BY_OK one of the two is set, and belongs to the taker */
-    by__worker_batch_job *job; /* for requests that run in batches */
-    by_status status;
-    by_error error;
-    const char *param; /* static */
-    const char *code;  /* static error code for the client; NULL: "invalid_request" */
-    struct by__worker_prepared *next;
-} by__worker_prepared;
+/* Prepares a job, on the preparer's thread. If the job then has `more`, it is called again for it,
+ * after others had their turn. */
+typedef by_status by__worker_prepare(void *user, by__worker_job *job, by_error *error);
 
-/* Parses item->message, on the preparer's thread. If item->job then has `more`, it is called again
- * for it, after others had their turn. */
-typedef by_status by__worker_prepare(void *user, by__worker_prepared *item, const char **param,
-                                     by_error *error);
-
-/* Starts the thread; `wake` is sent when a request can be taken. `most`: limit on the requests that
- * are not taken yet. */
+/* Starts the thread; `wake` is sent when a job is prepared. `most`: limit on the jobs that it
+ * has. */
 by_status by__worker_preparer_open(by__worker_preparer **out, size_t most,
                                    by__worker_prepare *prepare, void *user, uv_async_t *wake,
                                    by_error *error);
-/* Waits for the end of the request in progress. */
+/* Waits for the end of the job in progress. */
 void by__worker_preparer_close(by__worker_preparer **preparer);
-/* Submits a message. BY_ESTATE: there are too many; BY_EARG: the message has no id. */
-by_status by__worker_preparer_give(by__worker_preparer *preparer, json_t *message, by_error *error);
-/* Drops a request, or (id NULL) all of them; the one in progress is returned with `cancelled`. */
+/* Submits a job. BY_ESTATE: there are too many; the caller still owns it. */
+by_status by__worker_preparer_submit(by__worker_preparer *preparer, by__worker_job *job,
+                                     by_error *error);
+/* Drops a job, or (id NULL) all of them; the one in progress is returned with `cancelled`. */
 void by__worker_preparer_cancel(by__worker_preparer *preparer, const char *id);
-/* The next parsed request, in order of submission; NULL: none yet. Freed with
- * by__worker_prepared_free. */
-by__worker_prepared *by__worker_preparer_take(by__worker_preparer *preparer);
-void by__worker_prepared_free(by__worker_prepared *item);
-/* Number of requests not taken yet, and of all steps of preparing that ever ended. */
-void by__worker_preparer_look(by__worker_preparer *preparer, size_t *count, uint64_t *ended);
+/* The next prepared job, in order of submission; NULL: none yet. */
+by__worker_job *by__worker_preparer_next(by__worker_preparer *preparer);
+/* Number of jobs that it has, and of all steps of preparing that ever ended. */
+void by__worker_preparer_count(by__worker_preparer *preparer, size_t *count, uint64_t *ended);
 
 /* ---- the engine's thread (worker_engine.c) ---- */
 
@@ -292,36 +282,36 @@ typedef enum by__worker_out_kind {
     BY__OUT_BEGUN, /* the engine has accepted it */
     BY__OUT_TOKEN,
     BY__OUT_REFUSED, /* the engine has refused it: `error` */
-    BY__OUT_LAST     /* the engine has ended all its sequences: the loop owns the work again */
+    BY__OUT_LAST     /* the engine has ended all its sequences: the loop owns the job again */
 } by__worker_out_kind;
 
 typedef struct by__worker_out {
-    by__worker_work *work;
+    by__worker_job *job;
     by__worker_out_kind kind;
     by_event event; /* of BY__OUT_TOKEN; its `top` is the member below */
     by_top_token top[BY_TOP_TOKENS];
     by_error error; /* of BY__OUT_REFUSED, and of a sequence that failed */
 } by__worker_out;
 
-/* Starts the thread; `wake` is sent when there is output to take. The caller keeps the engine, but
+/* Starts the thread; `wake` is sent when there is output. The caller keeps the engine, but
  * only the thread may use it until it is closed. */
 by_status by__worker_engine_thread_open(by__worker_engine_thread **out, by_engine *engine,
                                         uv_async_t *wake, by_error *error);
 /* Waits for the end of the running step. */
 void by__worker_engine_thread_close(by__worker_engine_thread **thread);
-/* Passes a work to the engine. BY_EMEMORY: the caller still owns it. */
-by_status by__worker_engine_submit(by__worker_engine_thread *thread, by__worker_work *work,
+/* Passes a job to the engine. BY_EMEMORY: the caller still owns it. */
+by_status by__worker_engine_submit(by__worker_engine_thread *thread, by__worker_job *job,
                                    by_error *error);
-/* Cancels a work before the next step. */
-void by__worker_engine_cancel(by__worker_engine_thread *thread, by__worker_work *work);
+/* Cancels a job before the next step. */
+void by__worker_engine_cancel(by__worker_engine_thread *thread, by__worker_job *job);
 /* Output since the last call, in order; *outs is valid until the next call. thread may be NULL here
  * and below: nothing is done. */
-void by__worker_engine_take(by__worker_engine_thread *thread, const by__worker_out **outs,
+void by__worker_engine_outs(by__worker_engine_thread *thread, const by__worker_out **outs,
                             size_t *count);
 /* Statistics as of the last step, and whether there is work. BY_EDEVICE...: the engine has failed,
  * and no more output will come. */
-by_status by__worker_engine_look(by__worker_engine_thread *thread, by_engine_statistics *statistics,
-                                 bool *busy, by_error *error);
+by_status by__worker_engine_state(by__worker_engine_thread *thread,
+                                  by_engine_statistics *statistics, bool *busy, by_error *error);
 
 /* ---- the thread that detects a hanging worker (worker_watch.c) ---- */
 
@@ -355,13 +345,12 @@ typedef struct by__worker {
     by__link_dialer *dialer; /* NULL: not in a sandbox */
     by__link_broker broker;
     int ready_file;  /* the open ready file; -1: none */
-    uv_timer_t due;  /* for the next work that max_rate delays */
-    double next_due; /* by__now before which the next work does not start */
+    uv_timer_t due;  /* for the next job that max_rate delays */
+    double next_due; /* by__now before which the next job does not start */
     by__serve_stop *stop;
-    by__worker_work *
-        *works; /* works that the engine's thread has, or whose last output is pending */
-    size_t work_count;
-    size_t work_capacity;
+    by__worker_job **jobs; /* those that the engine's thread has, or that are delayed */
+    size_t job_count;
+    size_t job_capacity;
     by_string events; /* gathered into one list (event_list.h) */
     char id[BY__ID_BYTES];
     char name[256];
@@ -376,19 +365,19 @@ typedef struct by__worker {
 
 /* Sends a message, which is taken; does nothing without a broker. */
 void by__worker_post(by__worker *w, json_t *message);
-/* Queues an event of a work, which is taken, for by__worker_flush. */
-void by__worker_tell(by__worker *w, const by__worker_work *work, json_t *event);
+/* Queues an event of a job, which is taken, for by__worker_flush. */
+void by__worker_add_event(by__worker *w, const by__worker_job *job, json_t *event);
 void by__worker_flush(by__worker *w);
-/* Ends a work for the client; the engine may need one more step. */
-void by__worker_silence(by__worker *w, by__worker_work *work);
-void by__worker_fail(by__worker *w, by__worker_work *work, int status, const char *code,
+/* Ends a job of the engine for the client; the engine may need one more step. */
+void by__worker_cancel(by__worker *w, by__worker_job *job);
+void by__worker_fail(by__worker *w, by__worker_job *job, int status, const char *code,
                      const char *message);
 /* Handles a token of the engine: sends its text, and the end of its sequence if it is the last. */
-void by__worker_token(by__worker *w, by__worker_work *work, const by__worker_out *out);
-/* Reports a request that was not accepted; code as in by__worker_prepared. */
+void by__worker_token(by__worker *w, by__worker_job *job, const by__worker_out *out);
+/* Reports a job that was not accepted; code and param as in by__worker_job. */
 void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, const char *code,
                        const char *param, const by_error *error);
-/* The end of a job that the batcher has given back. */
-void by__worker_job(by__worker *w, by__worker_batch_job *job);
+/* Sends the result of a job that the batcher has given back. */
+void by__worker_send_results(by__worker *w, by__worker_job *job);
 
 #endif

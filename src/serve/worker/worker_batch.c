@@ -13,73 +13,44 @@ struct by__worker_batcher {
     uv_async_t *wake;
     by__serve_thread thread;
     /* Under its lock: */
-    by__worker_batch_job *waiting; /* jobs with examples in no batch yet, in turn */
-    by__worker_batch_job *running; /* the other unfinished jobs */
-    by__worker_batch_job *done;    /* oldest first */
-    size_t count;                  /* number of jobs in the first two lists */
+    by__worker_job *waiting; /* jobs with examples in no batch yet, in turn */
+    by__worker_job *running; /* the other unfinished jobs */
+    by__worker_job *done;    /* oldest first */
+    size_t count;            /* number of jobs in the first two lists */
     uint64_t batches;
     uint64_t examples;
     /* Used by the thread only: */
     by__worker_batch_place *places;
 };
 
-static void append(by__worker_batch_job **list, by__worker_batch_job *job)
-{
-    while (*list != NULL) {
-        list = &(*list)->next;
-    }
-    job->next = NULL;
-    *list = job;
-}
-
-static void unlink_job(by__worker_batch_job **list, const by__worker_batch_job *job)
-{
-    while (*list != job) {
-        list = &(*list)->next;
-    }
-    *list = job->next;
-}
-
-void by__worker_batch_job_free(by__worker_batch_job *job)
-{
-    if (job != NULL) {
-        if (job->input != NULL) {
-            job->close(job->input);
-        }
-        json_decref(job->results);
-        json_decref(job->rows);
-        free(job);
-    }
-}
-
 /* ---- the thread ---- */
 
 /* Ends a job that has no example in a running batch. */
-static void end_waiting(by__worker_batcher *b, by__worker_batch_job *job)
+static void end_waiting(by__worker_batcher *b, by__worker_job *job)
 {
-    unlink_job(&b->waiting, job);
-    append(&b->done, job);
+    (void)by__worker_jobs_remove(by__worker_jobs_find(&b->waiting, job));
+    by__worker_jobs_append(&b->done, job);
     b->count--;
 }
 
 /* Takes one example of each job in turn, so that a short job does not wait for the end of a long
  * one. Jobs past their deadline before their first example, and cancelled ones, are done at once.
  * Called between batches. */
-static size_t fill(by__worker_batcher *b)
+static size_t fill_batch(by__worker_batcher *b)
 {
     double now = by__now();
     size_t count = 0;
     while (b->waiting != NULL && count < b->options.most) {
-        by__worker_batch_job *job = b->waiting;
-        bool late = job->taken == 0 && job->deadline > 0.0 && now > job->deadline;
+        by__worker_job *job = b->waiting;
+        bool late = job->batched == 0 && job->deadline > 0.0 && now > job->deadline;
         if (job->cancelled || late) {
             job->late = late;
             end_waiting(b, job);
             continue;
         }
-        b->waiting = job->next;
-        b->places[count++] = (by__worker_batch_place){job, job->taken++};
-        append(job->taken == job->count ? &b->running : &b->waiting, job);
+        (void)by__worker_jobs_remove(&b->waiting);
+        b->places[count++] = (by__worker_batch_place){job, job->batched++};
+        by__worker_jobs_append(job->batched == job->count ? &b->running : &b->waiting, job);
     }
     return count;
 }
@@ -87,9 +58,9 @@ static size_t fill(by__worker_batcher *b)
 static size_t count_waiting(const by__worker_batcher *b)
 {
     size_t count = 0;
-    for (const by__worker_batch_job *job = b->waiting; job != NULL && count < b->options.most;
+    for (const by__worker_job *job = b->waiting; job != NULL && count < b->options.most;
          job = job->next) {
-        count += job->count - job->taken;
+        count += job->count - job->batched;
     }
     return count;
 }
@@ -128,14 +99,14 @@ static bool await_batch(by__worker_batcher *b)
 static void count_done(by__worker_batcher *b, size_t count, by_status status, const by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
-        by__worker_batch_job *job = b->places[i].job;
+        by__worker_job *job = b->places[i].job;
         if (status != BY_OK && job->status == BY_OK) {
             job->status = status;
             job->error = *error;
         }
         if (++job->ended == job->count) {
-            unlink_job(&b->running, job);
-            append(&b->done, job);
+            (void)by__worker_jobs_remove(by__worker_jobs_find(&b->running, job));
+            by__worker_jobs_append(&b->done, job);
             b->count--;
         }
     }
@@ -143,16 +114,16 @@ static void count_done(by__worker_batcher *b, size_t count, by_status status, co
     b->examples += count;
 }
 
-static void run(void *user)
+static void run_batches(void *user)
 {
     by__worker_batcher *b = user;
     uv_mutex_lock(&b->thread.lock);
     while (await_batch(b)) {
-        size_t count = fill(b);
+        size_t count = fill_batch(b);
         by_error error = {0};
         uv_mutex_unlock(&b->thread.lock);
         by_status status =
-            count == 0 ? BY_OK : b->options.run(b->options.user, b->places, count, &error);
+            count == 0 ? BY_OK : b->options.compute(b->options.user, b->places, count, &error);
         uv_mutex_lock(&b->thread.lock);
         count_done(b, count, status, &error);
         (void)uv_async_send(b->wake);
@@ -173,7 +144,8 @@ by_status by__worker_batcher_open(by__worker_batcher **out, const by__worker_bat
     by_status status =
         by__alloc((void **)&b->places, options->most, sizeof *b->places, "a batch", error);
     if (status == BY_OK) {
-        status = by__serve_thread_start(&b->thread, run, b, "the thread that runs batches", error);
+        status = by__serve_thread_start(&b->thread, run_batches, b, "the thread that runs batches",
+                                        error);
     }
     if (status != BY_OK) {
         free(b->places);
@@ -184,15 +156,6 @@ by_status by__worker_batcher_open(by__worker_batcher **out, const by__worker_bat
     return BY_OK;
 }
 
-static void free_list(by__worker_batch_job *job)
-{
-    while (job != NULL) {
-        by__worker_batch_job *next = job->next;
-        by__worker_batch_job_free(job);
-        job = next;
-    }
-}
-
 void by__worker_batcher_close(by__worker_batcher **batcher)
 {
     by__worker_batcher *b = *batcher;
@@ -201,24 +164,24 @@ void by__worker_batcher_close(by__worker_batcher **batcher)
     }
     *batcher = NULL;
     by__serve_thread_end(&b->thread);
-    free_list(b->waiting);
-    free_list(b->running);
-    free_list(b->done);
+    by__worker_jobs_free(b->waiting);
+    by__worker_jobs_free(b->running);
+    by__worker_jobs_free(b->done);
     free(b->places);
     free(b);
 }
 
-void by__worker_batcher_give(by__worker_batcher *b, by__worker_batch_job *job)
+void by__worker_batcher_submit(by__worker_batcher *b, by__worker_job *job)
 {
     uv_mutex_lock(&b->thread.lock);
     job->since = by__now();
-    append(&b->waiting, job);
+    by__worker_jobs_append(&b->waiting, job);
     b->count++;
     uv_cond_signal(&b->thread.changed);
     uv_mutex_unlock(&b->thread.lock);
 }
 
-static void mark(by__worker_batch_job *list, const char *id)
+static void mark(by__worker_job *list, const char *id)
 {
     for (; list != NULL; list = list->next) {
         list->cancelled = list->cancelled || id == NULL || strcmp(list->id, id) == 0;
@@ -234,19 +197,15 @@ void by__worker_batcher_cancel(by__worker_batcher *b, const char *id)
     uv_mutex_unlock(&b->thread.lock);
 }
 
-by__worker_batch_job *by__worker_batcher_take(by__worker_batcher *b)
+by__worker_job *by__worker_batcher_next(by__worker_batcher *b)
 {
     uv_mutex_lock(&b->thread.lock);
-    by__worker_batch_job *job = b->done;
-    if (job != NULL) {
-        b->done = job->next;
-        job->next = NULL;
-    }
+    by__worker_job *job = by__worker_jobs_remove(&b->done);
     uv_mutex_unlock(&b->thread.lock);
     return job;
 }
 
-by__worker_batch_statistics by__worker_batcher_look(by__worker_batcher *b)
+by__worker_batch_statistics by__worker_batcher_statistics(by__worker_batcher *b)
 {
     uv_mutex_lock(&b->thread.lock);
     by__worker_batch_statistics s = {

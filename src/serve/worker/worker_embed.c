@@ -63,8 +63,8 @@ static by_status take_text(by_token_buffer *out, const by__worker_served_model *
     return by_error_set(error, BY_EARG, "'input' must be texts or lists of token ids");
 }
 
-static by_status fill(by__worker_batch_job *job, const by__worker_served_model *m,
-                      const json_t *input, const char **code, by_error *error)
+static by_status fill(by__worker_job *job, const by__worker_served_model *m, const json_t *input,
+                      by_error *error)
 {
     inputs *in = NULL;
     BY_TRY(by__alloc((void **)&in, 1, sizeof *in, "texts", error));
@@ -73,25 +73,24 @@ static by_status fill(by__worker_batch_job *job, const by__worker_served_model *
     BY_TRY(by__alloc((void **)&in->texts, job->count, sizeof *in->texts, "texts", error));
     in->count = job->count;
     for (size_t i = 0; i < job->count; i++) {
-        BY_TRY(take_text(&in->texts[i], m, json_array_get(input, i), code, error));
+        BY_TRY(take_text(&in->texts[i], m, json_array_get(input, i), &job->code, error));
         job->tokens += (int64_t)in->texts[i].count;
     }
     return BY_OK;
 }
 
-by_status by__worker_embedder_prepare(const by__worker_embedder *e, by__worker_batch_job *job,
-                                      const json_t *request, const char **param, const char **code,
-                                      by_error *error)
+by_status by__worker_embedder_prepare(const by__worker_embedder *e, by__worker_job *job,
+                                      const json_t *request, by_error *error)
 {
     embed_fields a = {0};
-    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
-    *param = "dimensions";
+    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, &job->param, error));
+    job->param = "dimensions";
     if (a.dimensions > 0 && a.dimensions != e->model->width) {
         return by_error_set(error, BY_EARG,
                             "the model's vectors have %lld dimensions, and no other number",
                             (long long)e->model->width);
     }
-    *param = "input";
+    job->param = "input";
     job->count = json_array_size(a.input);
     if (job->count < 1 || job->count > MOST_TEXTS) {
         return by_error_set(error, BY_EARG, "'input' has %zu texts; 1 to %d are possible",
@@ -105,13 +104,13 @@ by_status by__worker_embedder_prepare(const by__worker_embedder *e, by__worker_b
                             "an answer: ask for at most %zu at a time",
                             job->count, (long long)e->model->width, most);
     }
-    return fill(job, e->model, a.input, code, error);
+    return fill(job, e->model, a.input, error);
 }
 
 /* ---- a batch, on the batcher's thread ---- */
 
-by_status by__worker_embedder_run(void *user, const by__worker_batch_place *places, size_t count,
-                                  by_error *error)
+by_status by__worker_embedder_compute(void *user, const by__worker_batch_place *places,
+                                      size_t count, by_error *error)
 {
     by__worker_embedder *e = user;
     const float *vectors;

@@ -6,7 +6,7 @@
 #include "serve/worker/worker.h"
 
 typedef struct engine_order {
-    by__worker_work *work;
+    by__worker_job *job;
     bool cancels;
 } engine_order;
 
@@ -25,10 +25,10 @@ struct by__worker_engine_thread {
     by_error failure; /* error of the engine */
     bool busy;
     /* Used by the thread only: */
-    engine_order *taken;
-    size_t taken_capacity;
-    by__worker_work *live;    /* submitted and not ended */
-    by__worker_work *waiting; /* waiting for room in the engine, in order */
+    engine_order *received;
+    size_t received_capacity;
+    by__worker_job *live;    /* submitted and not ended */
+    by__worker_job *waiting; /* waiting for room in the engine, in order */
     /* Used by the loop only: */
     by__worker_out *read;
     size_t read_capacity;
@@ -49,37 +49,23 @@ static void put(by__worker_engine_thread *t, const by__worker_out *out)
     uv_mutex_unlock(&t->thread.lock);
 }
 
-static by__worker_work **link_of(by__worker_work **list, const by__worker_work *work)
-{
-    while (*list != NULL && *list != work) {
-        list = &(*list)->next;
-    }
-    return list;
-}
-
-static void unlink_work(by__worker_work **at)
-{
-    by__worker_work *w = *at;
-    *at = w->next;
-    w->next = NULL;
-}
-
 /* BY_ESTATE: the engine has no room now. */
-static by_status submit(by__worker_engine_thread *t, by__worker_work *work)
+static by_status submit(by__worker_engine_thread *t, by__worker_job *job)
 {
-    by__worker_out out = {.work = work};
-    by_status status = by_engine_submit(t->engine, &work->request, &work->session, &out.error);
+    by__worker_generation *g = job->generation;
+    by__worker_out out = {.job = job};
+    by_status status = by_engine_submit(t->engine, &g->request, &g->session, &out.error);
     if (status == BY_ESTATE) {
         return status;
     }
     out.kind = status == BY_OK ? BY__OUT_BEGUN : BY__OUT_REFUSED;
     if (status == BY_OK) {
-        work->next = t->live;
-        t->live = work;
+        job->next = t->live;
+        t->live = job;
     }
     put(t, &out);
     if (status != BY_OK) {
-        put(t, &(by__worker_out){.work = work, .kind = BY__OUT_LAST});
+        put(t, &(by__worker_out){.job = job, .kind = BY__OUT_LAST});
     }
     return status;
 }
@@ -87,11 +73,10 @@ static by_status submit(by__worker_engine_thread *t, by__worker_work *work)
 static void submit_waiting(by__worker_engine_thread *t)
 {
     while (t->waiting != NULL) {
-        by__worker_work *work = t->waiting;
-        t->waiting = work->next;
-        if (submit(t, work) == BY_ESTATE) {
-            work->next = t->waiting;
-            t->waiting = work;
+        by__worker_job *job = by__worker_jobs_remove(&t->waiting);
+        if (submit(t, job) == BY_ESTATE) {
+            job->next = t->waiting;
+            t->waiting = job;
             return;
         }
     }
@@ -101,29 +86,26 @@ static void carry_out(by__worker_engine_thread *t, const engine_order *o)
 {
     by_error ignored = {0};
     if (!o->cancels) {
-        o->work->next = NULL;
-        *link_of(&t->waiting, NULL) = o->work;
+        by__worker_jobs_append(&t->waiting, o->job);
         return;
     }
-    by__worker_work **at = link_of(&t->waiting, o->work);
-    if (*at != NULL) {
-        unlink_work(at);
-        put(t, &(by__worker_out){.work = o->work, .kind = BY__OUT_LAST});
-    } else if (*link_of(&t->live, o->work) != NULL) {
+    if (by__worker_jobs_remove(by__worker_jobs_find(&t->waiting, o->job)) != NULL) {
+        put(t, &(by__worker_out){.job = o->job, .kind = BY__OUT_LAST});
+    } else if (*by__worker_jobs_find(&t->live, o->job) != NULL) {
         /* The next step reports its end. */
-        (void)by_engine_cancel(t->engine, o->work->session, &ignored);
+        (void)by_engine_cancel(t->engine, o->job->generation->session, &ignored);
     }
 }
 
-static void tell(by__worker_engine_thread *t, const by_event *event)
+static void put_event(by__worker_engine_thread *t, const by_event *event)
 {
-    by__worker_work **at = &t->live;
-    while (*at != NULL && (*at)->session != event->session) {
+    by__worker_job **at = &t->live;
+    while (*at != NULL && (*at)->generation->session != event->session) {
         at = &(*at)->next;
     }
-    by__worker_work *work = *at;
-    by__worker_out out = {.work = work, .kind = BY__OUT_TOKEN, .event = *event};
-    if (work == NULL) {
+    by__worker_job *job = *at;
+    by__worker_out out = {.job = job, .kind = BY__OUT_TOKEN, .event = *event};
+    if (job == NULL) {
         return;
     }
     for (int32_t i = 0; i < event->top_count; i++) {
@@ -133,14 +115,14 @@ static void tell(by__worker_engine_thread *t, const by_event *event)
         (void)by_error_set(&out.error, event->status, "%s", event->failure);
     }
     put(t, &out);
-    if (event->finish != BY_FINISH_NONE && --work->open == 0) {
-        unlink_work(at);
-        put(t, &(by__worker_out){.work = work, .kind = BY__OUT_LAST});
+    if (event->finish != BY_FINISH_NONE && --job->generation->open == 0) {
+        (void)by__worker_jobs_remove(at);
+        put(t, &(by__worker_out){.job = job, .kind = BY__OUT_LAST});
     }
 }
 
-/* Takes orders; waits for one if there is nothing to do. Returns false if the thread must end. */
-static bool take_orders(by__worker_engine_thread *t, size_t *count)
+/* Receives orders; waits for one if there is nothing to do. Returns false if the thread must end. */
+static bool receive_orders(by__worker_engine_thread *t, size_t *count)
 {
     by_error ignored = {0};
     uv_mutex_lock(&t->thread.lock);
@@ -151,10 +133,10 @@ static bool take_orders(by__worker_engine_thread *t, size_t *count)
     }
     t->busy = true;
     *count = 0;
-    if (by__reserve((void **)&t->taken, &t->taken_capacity, t->order_count, sizeof *t->taken,
-                    &ignored) == BY_OK &&
+    if (by__reserve((void **)&t->received, &t->received_capacity, t->order_count,
+                    sizeof *t->received, &ignored) == BY_OK &&
         t->order_count > 0) {
-        memcpy(t->taken, t->orders, t->order_count * sizeof *t->orders);
+        memcpy(t->received, t->orders, t->order_count * sizeof *t->orders);
         *count = t->order_count;
         t->order_count = 0;
     }
@@ -163,23 +145,23 @@ static bool take_orders(by__worker_engine_thread *t, size_t *count)
     return goes_on;
 }
 
-static void run(void *user)
+static void run_steps(void *user)
 {
     by__worker_engine_thread *t = user;
     size_t count;
-    while (take_orders(t, &count)) {
+    while (receive_orders(t, &count)) {
         const by_event *events;
         size_t event_count = 0;
         by_error error = {0};
         for (size_t i = 0; i < count; i++) {
-            carry_out(t, &t->taken[i]);
+            carry_out(t, &t->received[i]);
         }
         submit_waiting(t);
         by_status status = by_engine_busy(t->engine)
                                ? by_engine_step(t->engine, &events, &event_count, &error)
                                : BY_OK;
         for (size_t i = 0; i < event_count && status == BY_OK; i++) {
-            tell(t, &events[i]);
+            put_event(t, &events[i]);
         }
         if (status != BY_OK) {
             uv_mutex_lock(&t->thread.lock);
@@ -192,7 +174,7 @@ static void run(void *user)
 
 /* ---- the loop's side ---- */
 
-static by_status give(by__worker_engine_thread *t, engine_order o, by_error *error)
+static by_status send_order(by__worker_engine_thread *t, engine_order o, by_error *error)
 {
     uv_mutex_lock(&t->thread.lock);
     by_status status = by__reserve((void **)&t->orders, &t->order_capacity, t->order_count + 1,
@@ -205,20 +187,20 @@ static by_status give(by__worker_engine_thread *t, engine_order o, by_error *err
     return status;
 }
 
-by_status by__worker_engine_submit(by__worker_engine_thread *thread, by__worker_work *work,
+by_status by__worker_engine_submit(by__worker_engine_thread *thread, by__worker_job *job,
                                    by_error *error)
 {
-    return give(thread, (engine_order){work, false}, error);
+    return send_order(thread, (engine_order){job, false}, error);
 }
 
-void by__worker_engine_cancel(by__worker_engine_thread *thread, by__worker_work *work)
+void by__worker_engine_cancel(by__worker_engine_thread *thread, by__worker_job *job)
 {
     by_error ignored = {0};
-    /* If memory is exhausted the work runs to its end; its output is ignored. */
-    (void)give(thread, (engine_order){work, true}, &ignored);
+    /* If memory is exhausted the job runs to its end; its output is ignored. */
+    (void)send_order(thread, (engine_order){job, true}, &ignored);
 }
 
-void by__worker_engine_take(by__worker_engine_thread *thread, const by__worker_out **outs,
+void by__worker_engine_outs(by__worker_engine_thread *thread, const by__worker_out **outs,
                             size_t *count)
 {
     by__worker_engine_thread *t = thread;
@@ -239,8 +221,8 @@ void by__worker_engine_take(by__worker_engine_thread *thread, const by__worker_o
     *outs = full;
 }
 
-by_status by__worker_engine_look(by__worker_engine_thread *thread, by_engine_statistics *statistics,
-                                 bool *busy, by_error *error)
+by_status by__worker_engine_state(by__worker_engine_thread *thread,
+                                  by_engine_statistics *statistics, bool *busy, by_error *error)
 {
     *statistics = (by_engine_statistics){0};
     *busy = false;
@@ -262,7 +244,7 @@ static void release(by__worker_engine_thread *t)
 {
     free(t->orders);
     free(t->outs);
-    free(t->taken);
+    free(t->received);
     free(t->read);
     free(t);
 }
@@ -275,7 +257,8 @@ by_status by__worker_engine_thread_open(by__worker_engine_thread **out, by_engin
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "a thread", error));
     t->engine = engine;
     t->wake = wake;
-    by_status status = by__serve_thread_start(&t->thread, run, t, "the engine's thread", error);
+    by_status status =
+        by__serve_thread_start(&t->thread, run_steps, t, "the engine's thread", error);
     if (status != BY_OK) {
         release(t);
         return status;

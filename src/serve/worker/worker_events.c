@@ -17,13 +17,13 @@ void by__worker_post(by__worker *w, json_t *message)
     json_decref(message);
 }
 
-void by__worker_tell(by__worker *w, const by__worker_work *work, json_t *event)
+void by__worker_add_event(by__worker *w, const by__worker_job *job, json_t *event)
 {
-    if (work->silent || event == NULL) {
+    if (job->cancelled || event == NULL) {
         json_decref(event);
         return;
     }
-    by__protocol_events_add(&w->events, work->attempt, event);
+    by__protocol_events_add(&w->events, job->attempt, event);
     json_decref(event);
 }
 
@@ -40,12 +40,13 @@ void by__worker_flush(by__worker *w)
     w->events.length = 0;
 }
 
-void by__worker_silence(by__worker *w, by__worker_work *work)
+void by__worker_cancel(by__worker *w, by__worker_job *job)
 {
-    if (!work->silent) {
-        work->silent = true;
-        if (!work->held) {
-            by__worker_engine_cancel(w->thread, work);
+    by__worker_generation *g = job->generation;
+    if (!job->cancelled) {
+        job->cancelled = true;
+        if (!g->delayed) {
+            by__worker_engine_cancel(w->thread, job);
         }
     }
 }
@@ -62,20 +63,21 @@ static void log_end(const by__worker *w, const char *id, const char *trace, cons
     }
 }
 
-static void log_work(const by__worker *w, const by__worker_work *work, const char *code)
+static void log_generation(const by__worker *w, const by__worker_job *job, const char *code)
 {
-    log_end(w, work->id, work->trace, code, (int64_t)work->request.prompt_count, work->generated,
-            work->since > 0.0 ? by__now() - work->since : 0.0);
+    const by__worker_generation *g = job->generation;
+    log_end(w, job->id, job->trace, code, (int64_t)g->request.prompt_count, g->generated,
+            g->accepted > 0.0 ? by__now() - g->accepted : 0.0);
 }
 
-void by__worker_fail(by__worker *w, by__worker_work *work, int status, const char *code,
+void by__worker_fail(by__worker *w, by__worker_job *job, int status, const char *code,
                      const char *message)
 {
-    if (!work->silent) {
-        log_work(w, work, code);
+    if (!job->cancelled) {
+        log_generation(w, job, code);
     }
-    by__worker_tell(w, work, by__protocol_event_error(work->id, status, code, NULL, message));
-    work->silent = true;
+    by__worker_add_event(w, job, by__protocol_event_error(job->id, status, code, NULL, message));
+    job->cancelled = true;
 }
 
 /* A token as clients see it: its text, its bytes, its log-probability. */
@@ -101,13 +103,14 @@ static json_t *token_of(const by__worker *w, int32_t id, float log_probability, 
     return out;
 }
 
-static json_t *logprobs_of(const by__worker *w, by__worker_work *work, const by__worker_out *out)
+static json_t *logprobs_of(const by__worker *w, by__worker_job *job, const by__worker_out *out)
 {
+    by__worker_generation *g = job->generation;
     const by_event *e = &out->event;
     size_t ignored = 0;
-    size_t offset = work->offsets[e->index];
+    size_t offset = g->offsets[e->index];
     json_t *top = json_array();
-    json_t *p = token_of(w, e->token, e->log_probability, &work->offsets[e->index]);
+    json_t *p = token_of(w, e->token, e->log_probability, &g->offsets[e->index]);
     for (int32_t i = 0; i < e->top_count; i++) {
         json_t *one = token_of(w, out->top[i].token, out->top[i].log_probability, &ignored);
         (void)json_array_append_new(top, one);
@@ -124,9 +127,10 @@ static json_t *logprobs_of(const by__worker *w, by__worker_work *work, const by_
 
 /* Adds a token of the prompt; out NULL: the first one, which has no log-probability. Special tokens
  * in front of a text are not part of it. */
-static void keep_score(const by__worker *w, by__worker_work *work, const by__worker_out *out)
+static void keep_score(const by__worker *w, by__worker_job *job, const by__worker_out *out)
 {
-    int32_t id = out == NULL ? work->request.prompt[0] : out->event.token;
+    by__worker_generation *g = job->generation;
+    int32_t id = out == NULL ? g->request.prompt[0] : out->event.token;
     size_t characters = 0;
     size_t ignored = 0;
     json_t *p = token_of(w, id, out == NULL ? 0.0F : out->event.log_probability, &characters);
@@ -138,11 +142,11 @@ static void keep_score(const by__worker *w, by__worker_work *work, const by__wor
     if (out == NULL) {
         (void)json_object_set_new(p, "logprob", json_null());
     }
-    (void)json_object_set_new(p, "offset", json_integer((json_int_t)work->prompt_offset));
+    (void)json_object_set_new(p, "offset", json_integer((json_int_t)g->prompt_offset));
     (void)json_object_set_new(p, "top", top);
-    bool outside = !work->decoded && by_tokenizer_is_special(w->model.tokenizer, (uint32_t)id);
-    work->prompt_offset += outside ? 0 : characters;
-    (void)json_array_append_new(work->prompt_scores, p);
+    bool outside = !g->decoded && by_tokenizer_is_special(w->model.tokenizer, (uint32_t)id);
+    g->prompt_offset += outside ? 0 : characters;
+    (void)json_array_append_new(g->prompt_scores, p);
 }
 
 static size_t characters_of(const by_string *text)
@@ -155,160 +159,163 @@ static size_t characters_of(const by_string *text)
 }
 
 /* Sends what is kept for each sequence, with the text of the prompt at first. */
-static void tell_scores(by__worker *w, by__worker_work *work)
+static void send_scores(by__worker *w, by__worker_job *job)
 {
-    for (int32_t i = 0; i < work->request.n && json_array_size(work->prompt_scores) > 0; i++) {
-        bool first = !work->echoed[i];
-        const char *text = first && work->echo.data != NULL ? work->echo.data : "";
-        work->echoed[i] = true;
-        work->offsets[i] = characters_of(&work->echo);
-        by__worker_tell(w, work,
-                        json_pack("{ss ss si ss% sO}", "id", work->id, "e", "text", "i", (int)i,
-                                  "text", text, first ? work->echo.length : (size_t)0, "logprobs",
-                                  work->prompt_scores));
+    by__worker_generation *g = job->generation;
+    for (int32_t i = 0; i < g->request.n && json_array_size(g->prompt_scores) > 0; i++) {
+        bool first = !g->echoed[i];
+        const char *text = first && g->echo.data != NULL ? g->echo.data : "";
+        g->echoed[i] = true;
+        g->offsets[i] = characters_of(&g->echo);
+        by__worker_add_event(w, job,
+                             json_pack("{ss ss si ss% sO}", "id", job->id, "e", "text", "i", (int)i,
+                                       "text", text, first ? g->echo.length : (size_t)0, "logprobs",
+                                       g->prompt_scores));
     }
-    if (work->prompt_scores != NULL) {
-        (void)json_array_clear(work->prompt_scores);
+    if (g->prompt_scores != NULL) {
+        (void)json_array_clear(g->prompt_scores);
     }
 }
 
 /* Handles an event of a request whose prompt has log-probabilities. The events that result are the
  * same however the prompt was cut: the answer may continue one of another worker. */
-static void take_score(by__worker *w, by__worker_work *work, const by__worker_out *out)
+static void add_score(by__worker *w, by__worker_job *job, const by__worker_out *out)
 {
-    if (work->prompt_scores == NULL) {
-        work->prompt_scores = json_array();
-        keep_score(w, work, NULL);
+    by__worker_generation *g = job->generation;
+    if (g->prompt_scores == NULL) {
+        g->prompt_scores = json_array();
+        keep_score(w, job, NULL);
     }
     if (out->event.prompt_position > 0) {
-        keep_score(w, work, out);
+        keep_score(w, job, out);
     }
-    if (out->event.prompt_position == 0 || json_array_size(work->prompt_scores) >= SCORES) {
-        tell_scores(w, work);
+    if (out->event.prompt_position == 0 || json_array_size(g->prompt_scores) >= SCORES) {
+        send_scores(w, job);
     }
 }
 
 /* out->event.token -1: text that belongs to no token. */
-static void tell_text(by__worker *w, by__worker_work *work, const by__worker_out *out, by_text text)
+static void send_text(by__worker *w, by__worker_job *job, const by__worker_out *out, by_text text)
 {
+    by__worker_generation *g = job->generation;
     const by_event *e = &out->event;
-    bool echoes =
-        work->echo.length > 0 && !work->echoed[e->index] && (text.length > 0 || e->token < 0);
-    if (text.length == 0 && !work->logprobs && !echoes) {
+    bool echoes = g->echo.length > 0 && !g->echoed[e->index] && (text.length > 0 || e->token < 0);
+    if (text.length == 0 && !g->logprobs && !echoes) {
         return;
     }
     by_string valid = {0};
     if (echoes) {
-        work->echoed[e->index] = true;
-        by_string_add(&valid, work->echo.data, work->echo.length);
+        g->echoed[e->index] = true;
+        by_string_add(&valid, g->echo.data, g->echo.length);
     }
     by__string_add_valid(&valid, text.data, text.length);
     const char *data = valid.data == NULL ? "" : valid.data;
-    if (work->logprobs && e->token >= 0) {
-        by__worker_tell(w, work,
-                        json_pack("{ss ss si ss% so}", "id", work->id, "e", "text", "i",
-                                  (int)e->index, "text", data, valid.length, "logprobs",
-                                  logprobs_of(w, work, out)));
-    } else if (!work->silent) {
-        by__protocol_events_add_piece(&w->events, work->id, work->attempt, (size_t)e->index, data,
+    if (g->logprobs && e->token >= 0) {
+        by__worker_add_event(w, job,
+                             json_pack("{ss ss si ss% so}", "id", job->id, "e", "text", "i",
+                                       (int)e->index, "text", data, valid.length, "logprobs",
+                                       logprobs_of(w, job, out)));
+    } else if (!job->cancelled) {
+        by__protocol_events_add_piece(&w->events, job->id, job->attempt, (size_t)e->index, data,
                                       valid.length);
     }
     by_string_free(&valid);
 }
 
 /* Ends a sequence for the client; the last one ends the request. */
-static void end_sequence(by__worker *w, by__worker_work *work, const by_event *e,
-                         const char *reason)
+static void end_sequence(by__worker *w, by__worker_job *job, const by_event *e, const char *reason)
 {
+    by__worker_generation *g = job->generation;
     by_text rest;
-    by_text_stream_end(work->streams[e->index], &rest);
-    if (rest.length > 0 || work->echo.length > 0) {
-        tell_text(w, work, &(by__worker_out){.event = {.index = e->index, .token = -1}}, rest);
+    by_text_stream_end(g->streams[e->index], &rest);
+    if (rest.length > 0 || g->echo.length > 0) {
+        send_text(w, job, &(by__worker_out){.event = {.index = e->index, .token = -1}}, rest);
     }
-    work->done[e->index] = true;
-    json_t *event = by__protocol_event_new(work->id, "stop");
+    g->done[e->index] = true;
+    json_t *event = by__protocol_event_new(job->id, "stop");
     (void)json_object_set_new(event, "i", json_integer(e->index));
     (void)json_object_set_new(event, "reason", json_string(reason));
-    if (work->echo.length > 0) {
-        (void)json_object_set_new(event, "echo", json_integer((json_int_t)work->echo.length));
+    if (g->echo.length > 0) {
+        (void)json_object_set_new(event, "echo", json_integer((json_int_t)g->echo.length));
     }
-    if (work->scored) {
-        double count = (double)(work->counts[e->index] > 0 ? work->counts[e->index] : 1);
-        (void)json_object_set_new(event, "score", json_real(work->sums[e->index] / count));
+    if (g->scored) {
+        double count = (double)(g->counts[e->index] > 0 ? g->counts[e->index] : 1);
+        (void)json_object_set_new(event, "score", json_real(g->sums[e->index] / count));
     }
-    by__worker_tell(w, work, event);
-    for (int32_t i = 0; i < work->request.n; i++) {
-        if (!work->done[i]) {
+    by__worker_add_event(w, job, event);
+    for (int32_t i = 0; i < g->request.n; i++) {
+        if (!g->done[i]) {
             return;
         }
     }
-    event = by__protocol_event_new(work->id, "end");
+    event = by__protocol_event_new(job->id, "end");
     (void)json_object_set_new(event, "usage",
                               json_pack("{sI sI}", "prompt_tokens",
-                                        (json_int_t)work->request.prompt_count, "completion_tokens",
-                                        (json_int_t)work->generated));
+                                        (json_int_t)g->request.prompt_count, "completion_tokens",
+                                        (json_int_t)g->generated));
     double now = by__now();
-    double first = work->first > 0.0 ? work->first : now;
+    double first = g->first > 0.0 ? g->first : now;
     (void)json_object_set_new(
         event, "timing",
-        json_pack("{sf sf}", "prefill", first - work->since, "decode", now - first));
-    by__worker_tell(w, work, event);
-    log_work(w, work, NULL);
-    by__worker_silence(w, work);
+        json_pack("{sf sf}", "prefill", first - g->accepted, "decode", now - first));
+    by__worker_add_event(w, job, event);
+    log_generation(w, job, NULL);
+    by__worker_cancel(w, job);
 }
 
-void by__worker_token(by__worker *w, by__worker_work *work, const by__worker_out *out)
+void by__worker_token(by__worker *w, by__worker_job *job, const by__worker_out *out)
 {
+    by__worker_generation *g = job->generation;
     const by_event *e = &out->event;
     bool stopped = false;
     by_text text;
     by_error error = {0};
-    if (work->silent || work->done[e->index]) {
+    if (job->cancelled || g->done[e->index]) {
         return;
     }
     if (e->finish == BY_FINISH_FAILED) {
         bool form = out->error.status == BY_EFORMAT;
         bool asked = out->error.status == BY_EARG;
-        by__worker_fail(w, work, form || asked ? 400 : 500,
+        by__worker_fail(w, job, form || asked ? 400 : 500,
                         form    ? BY__UNWRITABLE
                         : asked ? "invalid_request"
                                 : "generation_failed",
                         out->error.message);
-        by__worker_silence(w, work);
+        by__worker_cancel(w, job);
         return;
     }
     if (e->finish == BY_FINISH_DEADLINE) {
-        by__worker_fail(w, work, 504, "deadline_exceeded",
+        by__worker_fail(w, job, 504, "deadline_exceeded",
                         "the deadline came before the end of the answer");
-        by__worker_silence(w, work);
+        by__worker_cancel(w, job);
         return;
     }
-    if (work->request.score) {
-        take_score(w, work, out);
+    if (g->request.score) {
+        add_score(w, job, out);
         if (e->prompt_position > 0) {
             return;
         }
     }
     bool is_end = e->finish == BY_FINISH_STOP;
-    work->first = work->first > 0.0 ? work->first : by__now();
+    g->first = g->first > 0.0 ? g->first : by__now();
     if (e->token >= 0) {
-        work->generated++;
-        work->counts[e->index]++;
-        work->sums[e->index] += (double)e->log_probability;
+        g->generated++;
+        g->counts[e->index]++;
+        g->sums[e->index] += (double)e->log_probability;
     }
     if (e->token >= 0 && !is_end) {
-        if (by_text_stream_push(work->streams[e->index], (uint32_t)e->token, &text, &stopped,
+        if (by_text_stream_push(g->streams[e->index], (uint32_t)e->token, &text, &stopped,
                                 &error) != BY_OK) {
-            by__worker_fail(w, work, 500, "generation_failed", error.message);
-            by__worker_silence(w, work);
+            by__worker_fail(w, job, 500, "generation_failed", error.message);
+            by__worker_cancel(w, job);
             return;
         }
-        tell_text(w, work, out, text);
+        send_text(w, job, out, text);
     }
     if (stopped) {
-        end_sequence(w, work, e, "stop");
+        end_sequence(w, job, e, "stop");
     } else if (e->finish != BY_FINISH_NONE) {
-        end_sequence(w, work, e, is_end ? "stop" : by_finish_name(e->finish));
+        end_sequence(w, job, e, is_end ? "stop" : by_finish_name(e->finish));
     }
 }
 
@@ -327,7 +334,7 @@ void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, const cha
     by__worker_flush(w);
 }
 
-void by__worker_job(by__worker *w, by__worker_batch_job *job)
+void by__worker_send_results(by__worker *w, by__worker_job *job)
 {
     json_t *event;
     const char *code = NULL;

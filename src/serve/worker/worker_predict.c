@@ -112,8 +112,8 @@ static by_status copy_row(char **cells, const by__worker_predicting *p, const js
                : BY_OK;
 }
 
-static by_status take_rows(by__worker_batch_job *job, const by__worker_predicting *p,
-                           const json_t *rows, by_error *error)
+static by_status take_rows(by__worker_job *job, const by__worker_predicting *p, const json_t *rows,
+                           by_error *error)
 {
     by_table *table = NULL;
     char **cells = NULL;
@@ -161,7 +161,7 @@ static by_status decode_base64(by_image_bytes *out, const json_t *image, by_erro
 }
 
 /* Pixels of all images together, by their heads: a small file can contain any number. */
-static by_status count_pixels(by__worker_batch_job *job, const examples *e, by_error *error)
+static by_status count_pixels(by__worker_job *job, const examples *e, by_error *error)
 {
     uint64_t all = 0;
     for (size_t i = 0; i < e->count; i++) {
@@ -183,7 +183,7 @@ static by_status count_pixels(by__worker_batch_job *job, const examples *e, by_e
                               (unsigned long long)all, (long long)BY__IMAGES_PIXELS);
 }
 
-static by_status take_images(by__worker_batch_job *job, const json_t *list, by_error *error)
+static by_status take_images(by__worker_job *job, const json_t *list, by_error *error)
 {
     size_t count = json_array_size(list);
     examples *e = job->input;
@@ -202,8 +202,8 @@ static by_status take_images(by__worker_batch_job *job, const json_t *list, by_e
     return count_pixels(job, e, error);
 }
 
-by_status by__worker_predicting_more(const by__worker_predicting *p, by__worker_batch_job *job,
-                                     const char **param, by_error *error)
+by_status by__worker_predicting_more(const by__worker_predicting *p, by__worker_job *job,
+                                     by_error *error)
 {
     examples *e = job->input;
     by_image_bytes *file = &e->files[e->decoded];
@@ -212,7 +212,7 @@ by_status by__worker_predicting_more(const by__worker_predicting *p, by__worker_
         job->more = false; /* the batcher ends it */
         return BY_OK;
     }
-    *param = "images";
+    job->param = "images";
     by_status status = by_predictor_take(&e->pictures[e->decoded], p->predictor, &what, error);
     if (status != BY_OK) {
         return e->count == 1 ? status : by_error_prefix(error, status, "image %zu", e->decoded);
@@ -225,16 +225,16 @@ by_status by__worker_predicting_more(const by__worker_predicting *p, by__worker_
     return BY_OK;
 }
 
-by_status by__worker_predicting_prepare(const by__worker_predicting *p, by__worker_batch_job *job,
-                                        const json_t *request, const char **param, by_error *error)
+by_status by__worker_predicting_prepare(const by__worker_predicting *p, by__worker_job *job,
+                                        const json_t *request, by_error *error)
 {
     worker_predict_fields a = {0};
-    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
+    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, &job->param, error));
     bool images = p->columns == 0;
-    *param = images ? "images" : "rows";
+    job->param = images ? "images" : "rows";
     if ((images ? a.images : a.rows) == NULL || (images ? a.rows : a.images) != NULL) {
         return by_error_set(error, BY_EARG,
-                            "the model predicts '%s': send that field, and not '%s'", *param,
+                            "the model predicts '%s': send that field, and not '%s'", job->param,
                             images ? "rows" : "images");
     }
     examples *e;
@@ -266,8 +266,8 @@ static void tell(void *user, const by_field *fields_of, size_t count)
     }
 }
 
-by_status by__worker_predicting_run(void *user, const by__worker_batch_place *places, size_t count,
-                                    by_error *error)
+by_status by__worker_predicting_compute(void *user, const by__worker_batch_place *places,
+                                        size_t count, by_error *error)
 {
     by__worker_predicting *p = user;
     by_predictor_place *at;

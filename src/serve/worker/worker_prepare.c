@@ -13,37 +13,27 @@ struct by__worker_preparer {
     uv_async_t *wake;
     by__serve_thread thread;
     /* Under its lock: */
-    by__worker_prepared *first; /* queued requests, oldest first */
-    by__worker_prepared *current;
-    by__worker_prepared *done; /* oldest first */
-    size_t count;              /* number of all of them */
+    by__worker_job *first; /* queued requests, oldest first */
+    by__worker_job *current;
+    by__worker_job *done; /* oldest first */
+    size_t count;         /* number of all of them */
     uint64_t ended;
     bool smallest; /* the last one was the smallest, not the oldest */
 };
 
-static void append(by__worker_prepared **list, by__worker_prepared *item)
-{
-    while (*list != NULL) {
-        list = &(*list)->next;
-    }
-    item->next = NULL;
-    *list = item;
-}
-
 /* Images count by what they become. */
-static size_t size_of(const by__worker_prepared *item)
+static size_t size_of(const by__worker_job *job)
 {
-    size_t rest = item->job == NULL ? 0 : item->job->rest;
-    return item->bytes > rest ? item->bytes : rest;
+    return job->bytes > job->rest ? job->bytes : job->rest;
 }
 
 /* The link to the next request: in turn the oldest and the smallest, so that a few large ones do
  * not hold up all others. */
-static by__worker_prepared **choose(by__worker_preparer *p)
+static by__worker_job **choose(by__worker_preparer *p)
 {
-    by__worker_prepared **best = &p->first;
+    by__worker_job **best = &p->first;
     p->smallest = !p->smallest;
-    for (by__worker_prepared **at = &p->first; *at != NULL && p->smallest; at = &(*at)->next) {
+    for (by__worker_job **at = &p->first; *at != NULL && p->smallest; at = &(*at)->next) {
         best = size_of(*at) < size_of(*best) ? at : best;
     }
     return best;
@@ -51,7 +41,7 @@ static by__worker_prepared **choose(by__worker_preparer *p)
 
 /* ---- the thread ---- */
 
-static void run(void *user)
+static void prepare_jobs(void *user)
 {
     by__worker_preparer *p = user;
     uv_mutex_lock(&p->thread.lock);
@@ -62,16 +52,14 @@ static void run(void *user)
         if (p->thread.closing) {
             break;
         }
-        by__worker_prepared **at = choose(p);
-        by__worker_prepared *item = p->current = *at;
-        *at = item->next;
+        by__worker_job *job = p->current = by__worker_jobs_remove(choose(p));
         uv_mutex_unlock(&p->thread.lock);
-        item->status = p->prepare(p->user, item, &item->param, &item->error);
+        job->status = p->prepare(p->user, job, &job->error);
         uv_mutex_lock(&p->thread.lock);
         p->current = NULL;
         p->ended++;
-        bool more = item->status == BY_OK && item->job != NULL && item->job->more;
-        append(more && !item->cancelled ? &p->first : &p->done, item);
+        bool more = job->status == BY_OK && job->more && !job->cancelled;
+        by__worker_jobs_append(more ? &p->first : &p->done, job);
         (void)uv_async_send(p->wake);
     }
     uv_mutex_unlock(&p->thread.lock);
@@ -90,33 +78,14 @@ by_status by__worker_preparer_open(by__worker_preparer **out, size_t most,
     p->user = user;
     p->most = most;
     p->wake = wake;
-    by_status status =
-        by__serve_thread_start(&p->thread, run, p, "the thread that prepares requests", error);
+    by_status status = by__serve_thread_start(&p->thread, prepare_jobs, p,
+                                              "the thread that prepares requests", error);
     if (status != BY_OK) {
         free(p);
         return status;
     }
     *out = p;
     return BY_OK;
-}
-
-void by__worker_prepared_free(by__worker_prepared *item)
-{
-    if (item != NULL) {
-        json_decref(item->message);
-        by__worker_work_close(&item->work);
-        by__worker_batch_job_free(item->job);
-        free(item);
-    }
-}
-
-static void free_list(by__worker_prepared *list)
-{
-    while (list != NULL) {
-        by__worker_prepared *next = list->next;
-        by__worker_prepared_free(list);
-        list = next;
-    }
 }
 
 void by__worker_preparer_close(by__worker_preparer **preparer)
@@ -127,83 +96,63 @@ void by__worker_preparer_close(by__worker_preparer **preparer)
     }
     *preparer = NULL;
     by__serve_thread_end(&p->thread);
-    free_list(p->first);
-    free_list(p->done);
+    by__worker_jobs_free(p->first);
+    by__worker_jobs_free(p->done);
     free(p);
 }
 
-by_status by__worker_preparer_give(by__worker_preparer *p, json_t *message, by_error *error)
+by_status by__worker_preparer_submit(by__worker_preparer *p, by__worker_job *job, by_error *error)
 {
-    const char *id = by__protocol_get_text(message, "id");
-    by__worker_prepared *item = NULL;
-    if (id == NULL || !by__serve_id_valid(id)) {
-        return by_error_set(error, BY_EARG, "a request without an id");
-    }
-    BY_TRY(by__alloc((void **)&item, 1, sizeof *item, "a request", error));
-    memcpy(item->id, id, strlen(id) + 1);
-    item->attempt = by__protocol_get_integer(message, "attempt");
-    item->message = json_incref(message);
-    item->bytes = json_string_length(json_object_get(message, "request"));
-    item->since = by__now();
     uv_mutex_lock(&p->thread.lock);
     bool full = p->count >= p->most;
     if (!full) {
-        append(&p->first, item);
+        by__worker_jobs_append(&p->first, job);
         p->count++;
         uv_cond_signal(&p->thread.changed);
     }
     uv_mutex_unlock(&p->thread.lock);
-    if (full) {
-        by__worker_prepared_free(item);
-        return by_error_set(error, BY_ESTATE, "%zu requests are being read; try again later",
-                            p->most);
-    }
-    return BY_OK;
+    return full ? by_error_set(error, BY_ESTATE, "%zu requests are being read; try again later",
+                               p->most)
+                : BY_OK;
 }
 
-static bool matches(const by__worker_prepared *item, const char *id)
+static bool matches(const by__worker_job *job, const char *id)
 {
-    return id == NULL || strcmp(item->id, id) == 0;
+    return id == NULL || strcmp(job->id, id) == 0;
 }
 
 void by__worker_preparer_cancel(by__worker_preparer *p, const char *id)
 {
-    by__worker_prepared *gone = NULL;
+    by__worker_job *dropped = NULL;
     uv_mutex_lock(&p->thread.lock);
-    for (by__worker_prepared **at = &p->first; *at != NULL;) {
-        by__worker_prepared *item = *at;
-        if (!matches(item, id)) {
-            at = &item->next;
-            continue;
+    for (by__worker_job **at = &p->first; *at != NULL;) {
+        if (matches(*at, id)) {
+            by__worker_jobs_append(&dropped, by__worker_jobs_remove(at));
+            p->count--;
+        } else {
+            at = &(*at)->next;
         }
-        *at = item->next;
-        p->count--;
-        append(&gone, item);
     }
     if (p->current != NULL && matches(p->current, id)) {
         p->current->cancelled = true;
     }
-    for (by__worker_prepared *item = p->done; item != NULL; item = item->next) {
-        item->cancelled = item->cancelled || matches(item, id);
+    for (by__worker_job *job = p->done; job != NULL; job = job->next) {
+        job->cancelled = job->cancelled || matches(job, id);
     }
     uv_mutex_unlock(&p->thread.lock);
-    free_list(gone);
+    by__worker_jobs_free(dropped);
 }
 
-by__worker_prepared *by__worker_preparer_take(by__worker_preparer *p)
+by__worker_job *by__worker_preparer_next(by__worker_preparer *p)
 {
     uv_mutex_lock(&p->thread.lock);
-    by__worker_prepared *item = p->done;
-    if (item != NULL) {
-        p->done = item->next;
-        item->next = NULL;
-        p->count--;
-    }
+    by__worker_job *job = by__worker_jobs_remove(&p->done);
+    p->count -= job != NULL;
     uv_mutex_unlock(&p->thread.lock);
-    return item;
+    return job;
 }
 
-void by__worker_preparer_look(by__worker_preparer *p, size_t *count, uint64_t *ended)
+void by__worker_preparer_count(by__worker_preparer *p, size_t *count, uint64_t *ended)
 {
     uv_mutex_lock(&p->thread.lock);
     *count = p->count;

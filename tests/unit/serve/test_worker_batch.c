@@ -18,8 +18,8 @@ typedef struct ran {
     size_t examples[2]; /* of the jobs "a" and "b" */
 } ran;
 
-static by_status run(void *user, const by__worker_batch_place *places, size_t count,
-                     by_error *error)
+static by_status compute(void *user, const by__worker_batch_place *places, size_t count,
+                         by_error *error)
 {
     ran *r = user;
     BY_UNUSED(error);
@@ -35,11 +35,11 @@ static by_status run(void *user, const by__worker_batch_place *places, size_t co
 
 static void give(by__worker_batcher *batcher, const char *id, size_t count)
 {
-    by__worker_batch_job *job = calloc(1, sizeof *job);
+    by__worker_job *job = calloc(1, sizeof *job);
     assert_non_null(job);
     (void)snprintf(job->id, sizeof job->id, "%s", id);
     job->count = count;
-    by__worker_batcher_give(batcher, job);
+    by__worker_batcher_submit(batcher, job);
 }
 
 static void on_wake(uv_async_t *async)
@@ -49,14 +49,14 @@ static void on_wake(uv_async_t *async)
 
 /* Gives the job "a" of 100 examples, and "b" of 3 when the first batch of "a" runs. Calls `ended`
  * with each job as it ends. */
-static void run_two(ran *r, bool cancels,
-                    void (*ended)(void *user, const by__worker_batch_job *job), void *user)
+static void run_two(ran *r, bool cancels, void (*ended)(void *user, const by__worker_job *job),
+                    void *user)
 {
     uv_loop_t loop;
     uv_async_t wake;
     by__worker_batcher *batcher;
     by_error error = {0};
-    const by__worker_batch_options options = {.most = 2, .run = run, .user = r};
+    const by__worker_batch_options options = {.most = 2, .compute = compute, .user = r};
     assert_int_equal(uv_loop_init(&loop), 0);
     assert_int_equal(uv_async_init(&loop, &wake, on_wake), 0);
     assert_int_equal(uv_sem_init(&r->began, 0), 0);
@@ -70,13 +70,13 @@ static void run_two(ran *r, bool cancels,
     }
     uv_sem_post(&r->go);
     for (int count = 0; count < 2;) {
-        by__worker_batch_job *job = by__worker_batcher_take(batcher);
+        by__worker_job *job = by__worker_batcher_next(batcher);
         if (job == NULL) {
             (void)uv_run(&loop, UV_RUN_ONCE);
             continue;
         }
         ended(user, job);
-        by__worker_batch_job_free(job);
+        by__worker_job_free(job);
         count++;
     }
     by__worker_batcher_close(&batcher);
@@ -87,7 +87,7 @@ static void run_two(ran *r, bool cancels,
     uv_sem_destroy(&r->go);
 }
 
-static void note_cancelled(void *user, const by__worker_batch_job *job)
+static void note_cancelled(void *user, const by__worker_job *job)
 {
     ((bool *)user)[job->id[0] == 'b'] = job->cancelled;
 }
@@ -104,7 +104,7 @@ static void test_cancelled(void **state)
     assert_int_equal(r.examples[1], 3);
 }
 
-static void note_order(void *user, const by__worker_batch_job *job)
+static void note_order(void *user, const by__worker_job *job)
 {
     char *order = user;
     order[strlen(order)] = job->id[0];
@@ -130,22 +130,17 @@ typedef struct preparing {
     char steps[64]; /* the id of each, in order */
 } preparing;
 
-static by_status prepare(void *user, by__worker_prepared *item, const char **param, by_error *error)
+static by_status prepare(void *user, by__worker_job *job, by_error *error)
 {
     preparing *p = user;
-    BY_UNUSED(param);
     BY_UNUSED(error);
     if (p->steps[0] == '\0') {
         uv_sem_wait(&p->go);
     }
-    (void)strncat(p->steps, item->id, 1);
-    if (item->job == NULL) {
-        item->job = calloc(1, sizeof *item->job);
-        assert_non_null(item->job);
-        item->job->count = (size_t)json_integer_value(json_object_get(item->message, "steps"));
-    }
-    item->job->more = ++item->job->taken < item->job->count;
-    item->job->rest = 1000 * (item->job->count - item->job->taken);
+    (void)strncat(p->steps, job->id, 1);
+    job->count = (size_t)json_integer_value(json_object_get(job->message, "steps"));
+    job->more = ++job->batched < job->count;
+    job->rest = 1000 * (job->count - job->batched);
     return BY_OK;
 }
 
@@ -155,7 +150,7 @@ static void test_preparing_in_turn(void **state)
     uv_loop_t loop;
     uv_async_t wake;
     by__worker_preparer *preparer;
-    by__worker_prepared *item;
+    by__worker_job *job;
     preparing p = {.steps = ""};
     by_error error = {0};
     char ended[8] = "";
@@ -172,19 +167,20 @@ static void test_preparing_in_turn(void **state)
                                     : i == 1 ? "b"
                                              : "c",
                                     "steps", i == 0 ? 9 : 2);
-        assert_int_equal(by__worker_preparer_give(preparer, message, &error), BY_OK);
+        assert_int_equal(by__worker_job_new(&job, message, &error), BY_OK);
+        assert_int_equal(by__worker_preparer_submit(preparer, job, &error), BY_OK);
         json_decref(message);
     }
     uv_sem_post(&p.go);
     while (strlen(ended) < 3) {
         (void)uv_run(&loop, UV_RUN_NOWAIT);
-        while ((item = by__worker_preparer_take(preparer)) != NULL) {
-            assert_false(item->job->more);
-            (void)strncat(ended, item->id, 1);
-            by__worker_prepared_free(item);
+        while ((job = by__worker_preparer_next(preparer)) != NULL) {
+            assert_false(job->more);
+            (void)strncat(ended, job->id, 1);
+            by__worker_job_free(job);
         }
     }
-    by__worker_preparer_look(preparer, &count, &steps);
+    by__worker_preparer_count(preparer, &count, &steps);
     assert_int_equal(count, 0);
     assert_int_equal(steps, 13);
     assert_int_equal(strlen(p.steps), 13);

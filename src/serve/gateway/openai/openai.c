@@ -250,7 +250,7 @@ static by_status make_format(json_t **out, by__gateway_request *request, openai_
     return status;
 }
 
-/* Makes the request for a worker (worker_request.c), except the prompt. */
+/* Makes the request for a worker (worker_generation.c), except the prompt. */
 static by_status make_request(json_t **out, by__gateway_request *request, openai_fields *a,
                               const char **param, by_error *error)
 {

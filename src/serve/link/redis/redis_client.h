@@ -12,7 +12,7 @@ typedef struct by__redis by__redis;
 
 /* Version of everything that processes exchange through Redis or store there: keys and fields
  * (redis_jobs.lua), messages (messages.h), lists of events (event_list.h), and requests
- * (worker_request.c). It is increased by every change that a process of the former version would
+ * (worker_generation.c). It is increased by every change that a process of the former version would
  * misread, or whose data the new one would misread: processes of different versions do not share a
  * Redis. */
 #define BY__REDIS_PROTOCOL 1

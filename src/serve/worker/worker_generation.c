@@ -24,7 +24,6 @@ typedef struct request_fields {
     int64_t seed;
     int64_t priority;
     const char *tenant; /* requests of the same tenant may share prefixes */
-    const char *trace;
     double temperature, top_p, min_p, typical_p;
     double presence, frequency, repetition;
     const json_t *bias;
@@ -69,12 +68,12 @@ static const by__serve_field fields[] = {
     BY__BOOL("echo", request_fields, echo),
     BY__BOOL("only_prompt", request_fields, only_prompt),
     BY__BOOL("score", request_fields, score),
-    BY__STRING("trace", request_fields, trace, 64),
+    BY__IGNORED("trace"), /* the worker has read it */
 };
 
 /* ---- the prompt ---- */
 
-static by_status take_prompt(by__worker_work *w, const by__worker_served_model *model,
+static by_status take_prompt(by__worker_generation *g, const by__worker_served_model *model,
                              const request_fields *a, const char **param, const char **code,
                              by_error *error)
 {
@@ -83,23 +82,23 @@ static by_status take_prompt(by__worker_work *w, const by__worker_served_model *
     }
     *param = a->messages != NULL ? "messages" : "prompt";
     if (a->messages != NULL) {
-        return by__worker_served_messages(&w->prompt, model, a->messages, a->tools, a->variables,
+        return by__worker_served_messages(&g->prompt, model, a->messages, a->tools, a->variables,
                                           code, error);
     }
     if (json_is_array(a->prompt)) {
-        BY_TRY(by__worker_served_ids(&w->prompt, model, a->prompt, "prompt", error));
-        return by__worker_served_fits(model, w->prompt.count, code, error);
+        BY_TRY(by__worker_served_ids(&g->prompt, model, a->prompt, "prompt", error));
+        return by__worker_served_fits(model, g->prompt.count, code, error);
     }
     if (!json_is_string(a->prompt)) {
         return by_error_set(error, BY_EARG, "'prompt' must be a text or a list of token ids");
     }
-    return by__worker_served_encode(&w->prompt, model, json_string_value(a->prompt),
+    return by__worker_served_encode(&g->prompt, model, json_string_value(a->prompt),
                                     json_string_length(a->prompt),
                                     BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, code, error);
 }
 
 /* Sets the text of the prompt, if the answer is to begin with it. */
-static by_status take_echo(by__worker_work *w, const by__worker_served_model *model,
+static by_status take_echo(by__worker_generation *g, const by__worker_served_model *model,
                            const request_fields *a, by_error *error)
 {
     char *text = NULL;
@@ -108,15 +107,15 @@ static by_status take_echo(by__worker_work *w, const by__worker_served_model *mo
         return BY_OK;
     }
     if (json_is_string(a->prompt)) {
-        by_string_add(&w->echo, json_string_value(a->prompt), json_string_length(a->prompt));
+        by_string_add(&g->echo, json_string_value(a->prompt), json_string_length(a->prompt));
     } else {
-        BY_TRY(by_tokenizer_decode(model->tokenizer, w->prompt.ids, w->prompt.count, &text, &length,
+        BY_TRY(by_tokenizer_decode(model->tokenizer, g->prompt.ids, g->prompt.count, &text, &length,
                                    error));
-        by__string_add_valid(&w->echo, text, length);
-        w->decoded = true;
+        by__string_add_valid(&g->echo, text, length);
+        g->decoded = true;
         free(text);
     }
-    return w->echo.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a prompt") : BY_OK;
+    return g->echo.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a prompt") : BY_OK;
 }
 
 /* ---- logit processing ---- */
@@ -130,8 +129,8 @@ static int64_t read_token(const char *name)
     return good ? strtoll(name, NULL, 10) : -1;
 }
 
-static by_status take_biases(by__worker_work *w, const request_fields *a, by_logit_rules *rules,
-                             int64_t vocab, by_error *error)
+static by_status take_biases(by__worker_generation *g, const request_fields *a,
+                             by_logit_rules *rules, int64_t vocab, by_error *error)
 {
     const char *name;
     json_t *value;
@@ -143,8 +142,8 @@ static by_status take_biases(by__worker_work *w, const request_fields *a, by_log
                             MOST_BIASES);
     }
     size_t count = json_object_size(a->bias);
-    BY_TRY(by__alloc((void **)&w->bias_tokens, count + 1, sizeof(int32_t), "biases", error));
-    BY_TRY(by__alloc((void **)&w->biases, count + 1, sizeof(float), "biases", error));
+    BY_TRY(by__alloc((void **)&g->bias_tokens, count + 1, sizeof(int32_t), "biases", error));
+    BY_TRY(by__alloc((void **)&g->biases, count + 1, sizeof(float), "biases", error));
     json_object_foreach((json_t *)(uintptr_t)a->bias, name, value)
     {
         int64_t id = read_token(name);
@@ -161,29 +160,29 @@ static by_status take_biases(by__worker_work *w, const request_fields *a, by_log
                                 "-100 to 100",
                                 (long long)id);
         }
-        w->bias_tokens[rules->bias_count] = (int32_t)id;
+        g->bias_tokens[rules->bias_count] = (int32_t)id;
         /* The API's -100 forbids a token. */
-        w->biases[rules->bias_count++] = bias <= -100.0 ? -INFINITY : (float)bias;
+        g->biases[rules->bias_count++] = bias <= -100.0 ? -INFINITY : (float)bias;
     }
-    rules->bias_tokens = w->bias_tokens;
-    rules->biases = w->biases;
+    rules->bias_tokens = g->bias_tokens;
+    rules->biases = g->biases;
     return BY_OK;
 }
 
-static by_status take_format(by__worker_work *w, by__worker_form_cache *forms, const json_t *format,
-                             by_error *error)
+static by_status take_format(by__worker_generation *g, by__worker_form_cache *forms,
+                             const json_t *format, by_error *error)
 {
     const char *type = by__protocol_get_text(format, "type");
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
         return BY_OK;
     }
     if (type != NULL && strcmp(type, "json_object") == 0) {
-        return by__worker_form_take(&w->constraint, forms, BY__FORM_OBJECT, "", 0, error);
+        return by__worker_form_take(&g->constraint, forms, BY__FORM_OBJECT, "", 0, error);
     }
     if (type != NULL && strcmp(type, "regex") == 0 &&
         by__protocol_get_text(format, "pattern") != NULL) {
         const char *pattern = by__protocol_get_text(format, "pattern");
-        return by__worker_form_take(&w->constraint, forms, BY__FORM_REGEX, pattern, strlen(pattern),
+        return by__worker_form_take(&g->constraint, forms, BY__FORM_REGEX, pattern, strlen(pattern),
                                     error);
     }
     if (type != NULL && strcmp(type, "json_schema") == 0) {
@@ -191,7 +190,7 @@ static by_status take_format(by__worker_work *w, by__worker_form_cache *forms, c
             by__json_dump(json_object_get(format, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
         by_status status = schema == NULL
                                ? by_error_set(error, BY_EARG, "the format has no 'schema'")
-                               : by__worker_form_take(&w->constraint, forms, BY__FORM_SCHEMA,
+                               : by__worker_form_take(&g->constraint, forms, BY__FORM_SCHEMA,
                                                       schema, strlen(schema), error);
         free(schema);
         return status;
@@ -199,7 +198,7 @@ static by_status take_format(by__worker_work *w, by__worker_form_cache *forms, c
     return by_error_set(error, BY_EARG, "a format is text, json_object, json_schema or regex");
 }
 
-static by_status take_process(by__worker_work *w, const by__worker_served_model *model,
+static by_status take_process(by__worker_generation *g, const by__worker_served_model *model,
                               const request_fields *a, by_error *error)
 {
     by_logit_process_options options = {
@@ -210,22 +209,22 @@ static by_status take_process(by__worker_work *w, const by__worker_served_model 
         .ends = model->ends,
         .end_count = model->end_count,
         .min_tokens = a->min_tokens,
-        .stops = w->stops,
-        .stop_count = w->request.stop_count};
-    BY_TRY(take_biases(w, a, &options.rules, options.vocab, error));
-    w->forms = model->forms;
-    BY_TRY(take_format(w, model->forms, a->format, error));
-    options.constraint = w->constraint;
-    bool changes = w->constraint != NULL || options.rules.bias_count > 0 || a->presence != 0.0 ||
+        .stops = g->stops,
+        .stop_count = g->request.stop_count};
+    BY_TRY(take_biases(g, a, &options.rules, options.vocab, error));
+    g->forms = model->forms;
+    BY_TRY(take_format(g, model->forms, a->format, error));
+    options.constraint = g->constraint;
+    bool changes = g->constraint != NULL || options.rules.bias_count > 0 || a->presence != 0.0 ||
                    a->frequency != 0.0 || (a->repetition != 0.0 && a->repetition != 1.0) ||
-                   (a->min_tokens > 0 && w->request.stop_count > 0);
-    return changes ? by_logit_process_open(&w->process, &options, error) : BY_OK;
+                   (a->min_tokens > 0 && g->request.stop_count > 0);
+    return changes ? by_logit_process_open(&g->process, &options, error) : BY_OK;
 }
 
 /* ---- stops ---- */
 
 /* Collects the tokens that end a sequence: the model's, and those of the request. */
-static by_status take_stop_tokens(by__worker_work *w, const by__worker_served_model *model,
+static by_status take_stop_tokens(by__worker_generation *g, const by__worker_served_model *model,
                                   const request_fields *a, by_error *error)
 {
     by_token_buffer ids = {0};
@@ -236,18 +235,18 @@ static by_status take_stop_tokens(by__worker_work *w, const by__worker_served_mo
         return by_error_set(error, BY_EARG, "'stop_token_ids' must be a list of at most %zu tokens",
                             most);
     }
-    memcpy(w->stops, model->ends, count * sizeof *w->stops);
+    memcpy(g->stops, model->ends, count * sizeof *g->stops);
     by_status status = by__worker_served_ids(&ids, model, a->stop_ids, "stop_token_ids", error);
     for (size_t i = 0; i < ids.count; i++) {
-        w->stops[count++] = (int32_t)ids.ids[i];
+        g->stops[count++] = (int32_t)ids.ids[i];
     }
     by_token_buffer_free(&ids);
-    w->request.stop = w->stops;
-    w->request.stop_count = count;
+    g->request.stop = g->stops;
+    g->request.stop_count = count;
     return status;
 }
 
-static by_status open_streams(by__worker_work *w, const by__worker_served_model *model,
+static by_status open_streams(by__worker_generation *g, const by__worker_served_model *model,
                               const request_fields *a, by_error *error)
 {
     const char *stops[BY__STOPS];
@@ -272,34 +271,32 @@ static by_status open_streams(by__worker_work *w, const by__worker_served_model 
         stops[options.stop_count++] = json_string_value(stop);
     }
     for (int64_t i = 0; i < a->n; i++) {
-        BY_TRY(by_text_stream_open(&w->streams[i], model->tokenizer, &options, error));
+        BY_TRY(by_text_stream_open(&g->streams[i], model->tokenizer, &options, error));
     }
     return BY_OK;
 }
 
 /* ---- all of it ---- */
 
-static by_status fill(by__worker_work *w, const by__worker_served_model *model,
-                      const request_fields *a, const json_t *message, double since,
-                      const char **param, const char **code, by_error *error)
+static by_status fill(by__worker_generation *g, const by__worker_served_model *model,
+                      const request_fields *a, by__worker_job *job, by_error *error)
 {
-    BY_TRY(take_prompt(w, model, a, param, code, error));
-    *param = NULL;
-    BY_TRY(take_echo(w, model, a, error));
-    BY_TRY(take_stop_tokens(w, model, a, error));
-    by_status status = take_process(w, model, a, error);
-    *code = status == BY_EFORMAT ? BY__UNWRITABLE : NULL;
+    BY_TRY(take_prompt(g, model, a, &job->param, &job->code, error));
+    job->param = NULL;
+    BY_TRY(take_echo(g, model, a, error));
+    BY_TRY(take_stop_tokens(g, model, a, error));
+    by_status status = take_process(g, model, a, error);
+    job->code = status == BY_EFORMAT ? BY__UNWRITABLE : NULL;
     BY_TRY(status);
-    BY_TRY(open_streams(w, model, a, error));
-    w->logprobs = a->logprobs;
-    w->scored = a->score;
-    w->open = (int32_t)a->n;
-    double left = by__protocol_get_number(message, "left", 0.0);
-    double rest = since + left - by__now();
-    w->request =
+    BY_TRY(open_streams(g, model, a, error));
+    g->logprobs = a->logprobs;
+    g->scored = a->score;
+    g->open = (int32_t)a->n;
+    double left = job->deadline - by__now();
+    g->request =
         (by_request){/* Ids are below 2^31, so they are the same as int32_t. */
-                     .prompt = (const int32_t *)(const void *)w->prompt.ids,
-                     .prompt_count = w->prompt.count,
+                     .prompt = (const int32_t *)(const void *)g->prompt.ids,
+                     .prompt_count = g->prompt.count,
                      .tokens = a->tokens,
                      .sampling = {.temperature = a->temperature,
                                   .top_k = a->top_k,
@@ -311,58 +308,46 @@ static by_status fill(by__worker_work *w, const by__worker_served_model *model,
                      .top = (int32_t)a->top,
                      .score = a->echo && a->logprobs && a->prompt != NULL,
                      .only_prompt = a->only_prompt,
-                     .stop = w->stops,
-                     .stop_count = w->request.stop_count,
-                     .deadline = left <= 0.0  ? 0.0
-                                 : rest > 0.0 ? rest
-                                              : 1e-9,
+                     .stop = g->stops,
+                     .stop_count = g->request.stop_count,
+                     .deadline = job->deadline == 0.0 ? 0.0
+                                 : left > 0.0         ? left
+                                                      : 1e-9,
                      .priority = (int32_t)a->priority,
                      .salt = a->tenant == NULL ? 0 : by__hash64(a->tenant, strlen(a->tenant)),
-                     .process = w->process == NULL ? NULL : by_logit_process_run,
+                     .process = g->process == NULL ? NULL : by_logit_process_run,
                      .prepare = by_logit_process_prepare,
-                     .user = w->process};
+                     .user = g->process};
     return BY_OK;
 }
 
-by_status by__worker_work_open(by__worker_work **out, const by__worker_served_model *model,
-                               const json_t *message, double since, const char **param,
-                               const char **code, by_error *error)
+by_status by__worker_generation_open(by__worker_job *job, const by__worker_served_model *model,
+                                     const json_t *request, by_error *error)
 {
     request_fields a = {.n = 1, .temperature = 1.0, .top_p = 1.0};
-    const char *id = by__protocol_get_text(message, "id");
-    *out = NULL;
-    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields),
-                                 json_object_get(message, "request"), param, error));
-    if (id == NULL || !by__serve_id_valid(id)) {
-        return by_error_set(error, BY_EARG, "a request without an id");
-    }
-    BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a request", error));
-    memcpy((*out)->id, id, strlen(id) + 1);
-    by__telemetry_trace_take((*out)->trace, a.trace);
-    (*out)->attempt = by__protocol_get_integer(message, "attempt");
-    by_status status = fill(*out, model, &a, message, since, param, code, error);
-    if (status != BY_OK) {
-        by__worker_work_close(out);
-    }
-    return status;
+    by__worker_generation *g;
+    BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, &job->param, error));
+    BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "a request", error));
+    job->generation = g;
+    return fill(g, model, &a, job, error);
 }
 
-void by__worker_work_close(by__worker_work **work)
+void by__worker_generation_close(by__worker_generation **generation)
 {
-    by__worker_work *w = *work;
-    if (w == NULL) {
+    by__worker_generation *g = *generation;
+    if (g == NULL) {
         return;
     }
-    *work = NULL;
+    *generation = NULL;
     for (size_t i = 0; i < BY__MOST_N; i++) {
-        by_text_stream_close(&w->streams[i]);
+        by_text_stream_close(&g->streams[i]);
     }
-    by_logit_process_close(&w->process);
-    by__worker_form_give(w->forms, w->constraint);
-    by_token_buffer_free(&w->prompt);
-    by_string_free(&w->echo);
-    json_decref(w->prompt_scores);
-    free(w->bias_tokens);
-    free(w->biases);
-    free(w);
+    by_logit_process_close(&g->process);
+    by__worker_form_give(g->forms, g->constraint);
+    by_token_buffer_free(&g->prompt);
+    by_string_free(&g->echo);
+    json_decref(g->prompt_scores);
+    free(g->bias_tokens);
+    free(g->biases);
+    free(g);
 }
