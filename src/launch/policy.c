@@ -1,15 +1,7 @@
 /* Decides what follows the end of a start of the job; a pure function, so that it can be tested
  * without a job. */
 #include "launch/supervisor.h"
-
-static double back_off(const by__launch_policy *policy, int restarts)
-{
-    double delay = policy->back_off;
-    for (int i = 1; i < restarts && delay < BY__MOST_BACK_OFF; i++) {
-        delay *= 2.0;
-    }
-    return delay < BY__MOST_BACK_OFF ? delay : BY__MOST_BACK_OFF;
-}
+#include "process/process.h"
 
 by__launch_decision by__launch_policy_decide(by__launch_history *h, const by__launch_policy *policy,
                                              int code, int64_t saved)
@@ -33,7 +25,7 @@ by__launch_decision by__launch_policy_decide(by__launch_history *h, const by__la
     h->in_a_row++;
     h->behind_same++;
     d.restart = true;
-    d.delay = back_off(policy, h->in_a_row);
+    d.delay = by__process_back_off(policy->back_off, BY__BACK_OFF_MAX, (unsigned)h->in_a_row);
     if (h->behind_same == BY__SAME_CHECKPOINT) {
         d.older = true;
         h->behind_same = 0;

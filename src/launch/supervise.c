@@ -1,22 +1,23 @@
 /* The supervisor's loop: starts the ranks, watches them, evaluates how they ended, and restarts
  * them. */
+#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "banyan/checkpoint.h"
 #include "launch/supervisor.h"
+#include "process/process.h"
 
 #define TICK         0.1
 #define SETTLE       10.0 /* seconds for the other ranks to end by themselves when one has failed */
 #define CRASH_SETTLE 1.0  /* the same when one was lost: the others wait for it in vain */
 #define ENDED_SETTLE 30.0 /* the same for mpirun, when all have ended */
 #define TERM_SECONDS 3.0  /* between SIGTERM and SIGKILL for mpirun */
-#define KILL_SECONDS 10.0
 #define PROBE        15.0 /* seconds in which a host must answer */
 
 typedef struct host {
@@ -35,9 +36,8 @@ typedef struct supervisor {
     by__launch_policy policy;
     by__launch_history history;
     host *hosts;
-    int ranks; /* in this start */
-    pid_t pid;
-    int child_code; /* of mpirun; -1: it is running */
+    int ranks;         /* in this start */
+    by__process child; /* mpirun, or the program itself */
 } supervisor;
 
 static void say(const supervisor *s, const char *format, ...) BY_PRINTF(2, 3);
@@ -74,12 +74,12 @@ static bool in_slurm(void)
 }
 
 /* Starts a command that does nothing on a host, in the way in which mpirun reaches it. */
-static by_status start_probe(pid_t *pid, const char *name, by_error *error)
+static bool start_probe(by__process *probe, const char *name)
 {
     char agent[512];
     char host_name[BY_HOST_NAME];
     char *words[24];
-    char *none[] = {NULL};
+    const by__process_options options = {.words = words, .input = -1};
     size_t count = 0;
     const char *set = getenv("OMPI_MCA_plm_rsh_agent");
     (void)snprintf(agent, sizeof agent, "%s",
@@ -94,49 +94,44 @@ static by_status start_probe(pid_t *pid, const char *name, by_error *error)
     words[count++] = host_name;
     words[count++] = (char[]){"true"};
     words[count] = NULL;
-    return by__launch_process_start(pid, words, none, error);
+    return by__process_start(probe, &options) == 0;
 }
 
 /* Finds which hosts answer; this host does by definition. */
 static void probe(supervisor *s)
 {
     size_t count = s->o.launch.hosts.count;
-    pid_t *pids = NULL;
-    int *codes = NULL;
+    by__process *probes = NULL;
     double end = by__now() + PROBE;
     bool waiting = true;
-    if (by__alloc((void **)&pids, count + 1, sizeof *pids, "hosts", NULL) != BY_OK ||
-        by__alloc((void **)&codes, count + 1, sizeof *codes, "hosts", NULL) != BY_OK) {
-        free(pids);
+    if (by__alloc((void **)&probes, count + 1, sizeof *probes, "hosts", NULL) != BY_OK) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
         const char *name = s->hosts[i].given->name;
         bool here = by__launch_host_is_here(name);
-        codes[i] = here ? 0 : -1;
-        if (!here && (s->hosts[i].out || start_probe(&pids[i], name, NULL) != BY_OK)) {
-            codes[i] = 1;
+        if (!here && (s->hosts[i].out || !start_probe(&probes[i], name))) {
+            probes[i].code = 1;
         }
     }
     while (waiting && by__now() < end && stop_wanted(s) == 0) {
-        by__launch_process_reap(pids, codes, count);
         waiting = false;
         for (size_t i = 0; i < count; i++) {
-            waiting = waiting || codes[i] < 0;
+            (void)by__process_watch(&probes[i], 0.0);
+            waiting = waiting || probes[i].running;
         }
         if (waiting) {
             pause_for(0.02);
         }
     }
-    (void)by__launch_process_end_all(KILL_SECONDS);
+    (void)by__process_kill_descendants(BY__PROCESS_KILL_SECONDS);
     for (size_t i = 0; i < count; i++) {
-        s->hosts[i].reached = codes[i] == 0;
+        s->hosts[i].reached = probes[i].code == 0;
         if (!s->hosts[i].reached && !s->hosts[i].out) {
             say(s, "host %s cannot be reached and is not used", s->hosts[i].given->name);
         }
     }
-    free(pids);
-    free(codes);
+    free(probes);
 }
 
 /* Assigns ranks to hosts in mpirun's order. */
@@ -249,6 +244,18 @@ static by_status make_line(by_launch_line *out, const supervisor *s, by_error *e
     return status;
 }
 
+static by_status start_child(supervisor *s, const by__process_options *options, by_error *error)
+{
+    const char *program = options->words[0];
+    int problem = by__process_start(&s->child, options);
+    return problem == 0
+               ? BY_OK
+               : by_error_set(error, BY_EIO, "cannot run %s: %s%s", program, strerror(problem),
+                              problem == ENOENT && strcmp(program, "mpirun") == 0
+                                  ? "; install Open MPI (Debian: openmpi-bin)"
+                                  : "");
+}
+
 static by_status start(supervisor *s, by_error *error)
 {
     char contact[1024];
@@ -264,8 +271,7 @@ static by_status start(supervisor *s, by_error *error)
     by_status status = by_launch_line_print(&text, &line, error);
     if (status == BY_OK) {
         say(s, "%s", text);
-        s->child_code = -1;
-        status = by__launch_process_start(&s->pid, line.words, extra, error);
+        status = start_child(s, &(by__process_options){line.words, extra, .input = -1}, error);
     }
     free(text);
     by_launch_line_free(&line);
@@ -321,15 +327,12 @@ static double look(supervisor *s, double deadline)
  * ended. */
 static void end_job(supervisor *s)
 {
-    double end = by__now() + TERM_SECONDS;
-    if (s->child_code < 0) {
-        (void)kill(s->pid, SIGTERM);
+    by__process_stop(&s->child, TERM_SECONDS);
+    while (s->child.running && !s->child.killed) {
+        by__launch_watch_receive(&s->watch, TICK);
+        (void)by__process_watch(&s->child, by__now());
     }
-    while (s->child_code < 0 && by__now() < end) {
-        by__launch_watch_hear(&s->watch, TICK);
-        by__launch_process_reap(&s->pid, &s->child_code, 1);
-    }
-    if (!by__launch_process_end_all(KILL_SECONDS)) {
+    if (!by__process_kill_descendants(BY__PROCESS_KILL_SECONDS)) {
         say(s, "a process of the job does not exit; it is waiting for a device or a file system");
     }
 }
@@ -338,18 +341,18 @@ static void end_job(supervisor *s)
 static void watch_job(supervisor *s)
 {
     double deadline = HUGE_VAL;
-    while (s->child_code < 0 && by__now() < deadline) {
-        by__launch_watch_hear(&s->watch, TICK);
-        by__launch_process_reap(&s->pid, &s->child_code, 1);
+    while (s->child.running && by__now() < deadline) {
+        by__launch_watch_receive(&s->watch, TICK);
+        (void)by__process_watch(&s->child, by__now());
         deadline = look(s, deadline);
     }
     /* The last messages of the ranks may still be in transit. */
     for (int i = 0;
-         i < 10 && s->child_code >= 0 && by__launch_watch_number(&s->watch, BY__RANK_RUNNING) > 0;
+         i < 10 && !s->child.running && by__launch_watch_number(&s->watch, BY__RANK_RUNNING) > 0;
          i++) {
-        by__launch_watch_hear(&s->watch, TICK);
+        by__launch_watch_receive(&s->watch, TICK);
     }
-    if (s->child_code < 0) {
+    if (s->child.running) {
         by__launch_watch_give_up(&s->watch);
     }
     end_job(s);
@@ -380,7 +383,7 @@ static int judge_child(supervisor *s)
                        s->watch.ranks[peer].host, s->watch.ranks[peer].text);
         return BY_EXIT_PEER;
     }
-    int code = s->child_code < 0 ? BY_EXIT_FAILED : s->child_code;
+    int code = s->child.code < 0 ? BY_EXIT_FAILED : s->child.code;
     int came = s->watch.count - by__launch_watch_number(&s->watch, BY__RANK_ABSENT);
     (void)snprintf(f->text, sizeof f->text, "%s ended with %d when %d of %d ranks had started",
                    s->ranks == 1 && s->o.launch.hosts.count == 0 ? "the program" : "mpirun", code,
@@ -402,7 +405,7 @@ static int judge(supervisor *s)
         return BY_EXIT_INTERRUPTED;
     }
     if (w->fault.code == BY__CRASH) {
-        return s->child_code > BY__CRASH ? s->child_code : BY_EXIT_FAILED;
+        return s->child.code > BY__CRASH ? s->child.code : BY_EXIT_FAILED;
     }
     return w->fault.code != 0 ? w->fault.code : judge_child(s);
 }
@@ -508,6 +511,8 @@ static by_status open_supervisor(supervisor *s, const by_supervisor_options *opt
     o->silence = o->silence > 0.0 ? o->silence : 60.0;
     o->back_off = o->back_off > 0.0 ? o->back_off : 1.0;
     s->policy = (by__launch_policy){o->max_restarts, o->host_faults, o->back_off};
+    /* Makes orphans of the job children of this process, which can then end them. */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     by_launch_look(&s->facts, &o->launch.hosts, o->network);
     BY_TRY(
         by__alloc((void **)&s->hosts, o->launch.hosts.count + 1, sizeof *s->hosts, "hosts", error));

@@ -1,8 +1,7 @@
 /* supervisor: starts the ranks of a job, watches them and restarts them (banyan/launch.h).
  *
  * heartbeat.c is the rank's side; the rest is the supervisor's. message.c defines the messages
- * between them; watch.c tracks the ranks and finds the one at fault; process.c starts and ends
- * processes; policy.c decides on restarts; launch_line.c, host_file.c and network.c build the
+ * between them; watch.c tracks the ranks and finds the one at fault; policy.c decides on restarts; launch_line.c, host_file.c and network.c build the
  * command that starts the ranks; supervise.c is the loop.
  *
  * Types: by__launch_message, a line between rank and supervisor; by__launch_watch, the connections
@@ -89,19 +88,6 @@ bool by__launch_host_is_here(const char *name);
 /* The network of an interface of this host that contains all hosts, "10.0.0.0/24"; "": none. */
 void by__launch_common_network(char out[64], const by_host_list *hosts);
 
-/* ---- process.c ---- */
-
-/* Starts a program (found by PATH) in its own process group, with /dev/null as its standard input
- * and environment + `extra` ("NAME=VALUE", ended by NULL). BY_EIO: it cannot be run. */
-by_status by__launch_process_start(pid_t *out, char *const *words, char *const *extra,
-                                   by_error *error);
-/* Reaps children that have ended: codes[i] of those among `pids` becomes the exit code, or 128 +
- * signal. */
-void by__launch_process_reap(const pid_t *pids, int *codes, size_t count);
-/* Ends the remaining processes of the job on this host: all descendants of this process. Returns
- * false if one is still running after `seconds`. */
-bool by__launch_process_end_all(double seconds);
-
 /* ---- watch.c ---- */
 
 typedef enum by__launch_rank_state {
@@ -159,7 +145,7 @@ void by__launch_watch_close(by__launch_watch *watch);
 /* Resets the watch for a new start with `ranks` ranks. */
 by_status by__launch_watch_arm(by__launch_watch *watch, int ranks, by_error *error);
 /* Handles messages of ranks for at most `seconds`; returns earlier when a signal arrives. */
-void by__launch_watch_hear(by__launch_watch *watch, double seconds);
+void by__launch_watch_receive(by__launch_watch *watch, double seconds);
 /* Asks all ranks to save and end. */
 void by__launch_watch_stop(by__launch_watch *watch);
 /* Sets the fault if a rank is silent, makes no progress, or has never connected. */
@@ -181,7 +167,7 @@ typedef struct by__launch_policy {
 } by__launch_policy;
 
 #define BY__SAME_CHECKPOINT 3 /* failures from one checkpoint before an older one is tried */
-#define BY__MOST_BACK_OFF   300.0
+#define BY__BACK_OFF_MAX    300.0
 
 /* History over all starts. Initially {.saved = -1}. */
 typedef struct by__launch_history {

@@ -281,7 +281,7 @@ static void accept_all(by__launch_watch *w)
     }
 }
 
-void by__launch_watch_hear(by__launch_watch *w, double seconds)
+void by__launch_watch_receive(by__launch_watch *w, double seconds)
 {
     struct pollfd *wait;
     size_t count = w->connection_count;

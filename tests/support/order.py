@@ -30,6 +30,7 @@ passes: ops
 device: base
 store: device
 comm: base
+process: base
 exec: passes store comm
 nn: config exec
 optim: nn
@@ -46,7 +47,7 @@ data/corpus: data/loader
 data/table: data/corpus
 data/image: data/loader
 export: optim data/table data/image checkpoint
-launch: checkpoint
+launch: checkpoint process
 tasks: export drift
 schema: tasks
 trainer: schema track
@@ -79,7 +80,7 @@ serve/gateway/tasks: serve/gateway/core
 serve/gateway/openai: serve/gateway/tasks
 serve/gateway: serve/gateway/openai
 serve/rollout: serve/link
-serve/supervisor: serve/gateway serve/rollout
+serve/supervisor: serve/gateway serve/rollout process
 serve/client: serve/http serve/protocol
 cli/base: plot serve/supervisor serve/broker serve/worker serve/client launch
 cli/train: cli/base

@@ -2,6 +2,7 @@
  * order. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,41 +13,39 @@
 #include "serve/supervisor/serve_processes.h"
 
 /* Seconds: after running this long, a process's earlier exits are forgotten. */
-#define LONG_ENOUGH 30.0
+#define STABLE_SECONDS 30.0
+/* Seconds before the first restart of a process, and the most before a later one. */
 #define FIRST_PAUSE 0.1
-#define MOST_PAUSE  10.0
+#define MAX_PAUSE   10.0
 /* Consecutive exits before any process was ready, after which a restart is considered useless. */
-#define MOST_FAILED 5
+#define MAX_FAILED 5
 /* Reasons of restarts in addition to those of by_exit_name. */
 #define CRASH  "crash"
 #define SILENT "silent"
 /* Seconds that a process has to close what it has open, after those for its requests. */
-#define CLOSING 10.0
+#define CLOSE_SECONDS 10.0
 
-static void start(by__serve_child *c);
-static void go_on_ending(by__supervisor *s);
+static void continue_ending(by__supervisor *s);
+static void watch_all(by__supervisor *s);
+static void on_due(uv_timer_t *timer);
 
 /* ---- one process ---- */
 
-static void on_again(uv_timer_t *timer)
+/* All processes, from the broker on: the gateway, then the workers. */
+static by__serve_child *next_child(const by__serve_child *c)
 {
-    by__serve_child *c = timer->data;
-    if (c->wanted && !c->running) {
-        start(c);
-    }
+    by__supervisor *s = c->all;
+    return c == &s->broker ? &s->gateway : c == &s->gateway ? s->workers : c->next;
 }
 
-/* A process that SIGKILL does not end hangs in the kernel, as on a mount that does not answer. The
- * server ends without it. */
-static void on_given_up(uv_timer_t *timer)
+/* SIGKILL has not ended it: the server ends without it. */
+static void leave_behind(by__serve_child *c)
 {
-    by__serve_child *c = timer->data;
     by__supervisor *s = c->all;
-    if (!c->running || !s->ending) {
+    if (!s->ending) {
         return;
     }
-    (void)uv_timer_stop(timer);
-    c->running = false;
+    c->process.running = false;
     by__telemetry_log_event(&s->log, "process_left", "{ss sI}", "role", c->role, "pid",
                             (json_int_t)c->process.pid);
     if (s->failure.status == BY_OK) {
@@ -55,44 +54,25 @@ static void on_given_up(uv_timer_t *timer)
                            "as on a mount that does not answer, and was left behind",
                            c->role, (int)c->process.pid);
     }
-    uv_close((uv_handle_t *)&c->process, NULL);
-    go_on_ending(s);
-}
-
-static void kill_now(by__serve_child *c)
-{
-    if (c->running) {
-        (void)uv_process_kill(&c->process, SIGKILL);
-        (void)uv_timer_start(&c->timer, on_given_up, (uint64_t)(CLOSING * 1000.0),
-                             (uint64_t)(CLOSING * 1000.0));
-    }
-}
-
-static void on_kill(uv_timer_t *timer)
-{
-    kill_now(timer->data);
-}
-
-static void on_freed(uv_handle_t *handle)
-{
-    free(handle->data);
+    continue_ending(s);
 }
 
 /* Removes a worker that has ended for good from the list. */
-static void forget(by__serve_child *c)
+static void remove_worker(by__serve_child *c)
 {
     by__serve_child **at = &c->all->workers;
     while (*at != c) {
         at = &(*at)->next;
     }
     *at = c->next;
-    uv_close((uv_handle_t *)&c->timer, on_freed);
+    free(c);
 }
 
 static void end_all(by__supervisor *s)
 {
     s->ending = true;
-    go_on_ending(s);
+    continue_ending(s);
+    watch_all(s);
 }
 
 /* Returns true if a process of this kind has been ready since the server started. */
@@ -118,7 +98,7 @@ static bool is_hopeless(const by__supervisor *s, const by__serve_child *c, int c
     }
     for (const by__serve_child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
         bool same = w->group == c->group;
-        if (w != c && (same ? w->running : w->group->model == c->group->model)) {
+        if (w != c && (same ? w->process.running : w->group->model == c->group->model)) {
             return false;
         }
     }
@@ -132,15 +112,14 @@ static bool gives_up(by__serve_child *c)
     if (is_proven(c) || (c->group != NULL && c->group != c->group->model->current)) {
         return false;
     }
-    return ++c->failed >= MOST_FAILED;
+    return ++c->failed >= MAX_FAILED;
 }
 
-/* The pause before each further restart of a worker grows. */
-static void start_later(by__serve_child *c, double lived)
+/* The pause before each further restart grows. */
+static void restart_later(by__serve_child *c, double lived)
 {
-    c->pause = lived > LONG_ENOUGH || c->pause == 0.0 ? FIRST_PAUSE : 2.0 * c->pause;
-    c->pause = c->pause > MOST_PAUSE ? MOST_PAUSE : c->pause;
-    (void)uv_timer_start(&c->timer, on_again, (uint64_t)(c->pause * 1000.0), 0);
+    c->exits = lived > STABLE_SECONDS ? 1 : c->exits + 1;
+    c->restart = by__now() + by__process_back_off(FIRST_PAUSE, MAX_PAUSE, c->exits);
 }
 
 json_t *by__serve_model_restarts(by__serve_model *model)
@@ -161,7 +140,7 @@ json_t *by__serve_model_restarts(by__serve_model *model)
 static void count_restart(const by__serve_child *c, int code)
 {
     json_t *own = by__serve_model_restarts(c->group->model);
-    const char *reason = c->killed ? SILENT : by_exit_name(code);
+    const char *reason = c->silent ? SILENT : by_exit_name(code);
     json_int_t count = json_integer_value(json_object_get(own, reason));
     (void)json_object_set_new(own, reason, json_integer(count + 1));
 }
@@ -203,19 +182,15 @@ static void note_failure(by__serve_group *g, int code)
     free(text);
 }
 
-static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
+static void process_ended(by__serve_child *c)
 {
-    by__serve_child *c = process->data;
     by__supervisor *s = c->all;
-    double lived = by__now() - c->began;
-    int code = signal_number != 0 ? 128 + signal_number : (int)status;
-    c->running = false;
+    double lived = by__now() - c->process.began;
+    int code = c->process.code;
     c->proven = c->proven || (c == &s->gateway && has_listened(s));
-    (void)uv_timer_stop(&c->timer);
     by__telemetry_log_event(&s->log, "process_ended", "{ss sI si sf}", "role", c->role, "pid",
-                            (json_int_t)process->pid, "code", code, "seconds",
+                            (json_int_t)c->process.pid, "code", code, "seconds",
                             by__telemetry_observe_seconds(lived));
-    uv_close((uv_handle_t *)process, NULL);
     if (c->group != NULL && c->wanted) {
         c->group->exits++;
         c->group->hopeless = c->group->hopeless || code == BY_EXIT_CONFIG;
@@ -224,22 +199,19 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
     }
     if (s->ending) {
         note_end(s, c, code);
-        go_on_ending(s);
-    } else if (!c->wanted) {
-        /* Not immediately: the process handle is closed in the loop's next turn. */
-        (void)uv_timer_start(&c->timer, on_again, 0, 0);
-    } else if (is_hopeless(s, c, code)) {
+        continue_ending(s);
+    } else if (c->wanted && is_hopeless(s, c, code)) {
         (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (see its message above)",
                            c->role);
         end_all(s);
-    } else if (gives_up(c)) {
+    } else if (c->wanted && gives_up(c)) {
         (void)by_error_set(&s->failure, BY_ESTATE,
                            "the %s exited %u times without becoming ready, the last time with code "
                            "%d (%s): see its messages above",
                            c->role, c->failed, code, by_exit_name(code));
         end_all(s);
-    } else {
-        start_later(c, lived);
+    } else if (c->wanted) {
+        restart_later(c, lived);
     }
 }
 
@@ -249,35 +221,25 @@ static void start(by__serve_child *c)
     if (c == &s->gateway && s->options.listening != NULL) {
         (void)unlink(s->options.listening);
     }
-    /* The child reads its standard input only to notice the end of this process. */
-    uv_stdio_container_t files[3] = {{.flags = UV_INHERIT_FD, .data.fd = s->lifeline[0]},
-                                     {.flags = UV_INHERIT_FD, .data.fd = STDOUT_FILENO},
-                                     {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO}};
-    /* Ctrl-C goes to this process only, which ends the others in order. */
-    uv_process_options_t options = {.exit_cb = on_exit_of,
-                                    .flags = UV_PROCESS_DETACHED,
-                                    .file = c->command[0],
-                                    .args = (char **)(uintptr_t)c->command,
-                                    .stdio_count = 3,
-                                    .stdio = files};
-    c->process.data = c;
-    c->began = by__now();
+    /* The child reads its standard input only to notice the end of this process. Ctrl-C goes to
+     * this process only, which ends the others in order. */
+    const by__process_options options = {
+        .words = (char *const *)(uintptr_t)c->command, .input = s->lifeline[0], .session = true};
+    c->restart = 0.0;
     c->known = 0.0;
     c->served = false;
-    c->killed = false;
-    int code = uv_spawn(&s->loop, &c->process, &options);
-    c->running = code == 0;
-    if (code < 0) {
+    c->silent = false;
+    int problem = by__process_start(&c->process, &options);
+    if (problem != 0) {
         by__telemetry_log_event(&s->log, "process_failed", "{ss ss}", "role", c->role, "reason",
-                                uv_strerror(code));
-        uv_close((uv_handle_t *)&c->process, NULL);
+                                uv_strerror(-problem));
         if (c->group == NULL) {
             (void)by_error_set(&s->failure, BY_EIO, "cannot start the %s: %s", c->role,
-                               uv_strerror(code));
+                               uv_strerror(-problem));
             end_all(s);
         } else {
             /* The system cannot create a process now. */
-            start_later(c, 0.0);
+            restart_later(c, 0.0);
         }
         return;
     }
@@ -290,14 +252,58 @@ static void end_child(by__serve_child *c)
     const by_serve_options *o = &c->all->options;
     /* A worker that was never ready has no requests to finish. */
     double grace = c == &c->all->gateway ? o->drain : c->served ? o->grace : 0.0;
-    double seconds = CLOSING + grace;
-    if (c->running && c->wanted) {
-        (void)uv_process_kill(&c->process, SIGTERM);
-        /* One that is stopped would not notice. */
-        (void)uv_process_kill(&c->process, SIGCONT);
-        (void)uv_timer_start(&c->timer, on_kill, (uint64_t)(seconds * 1000.0), 0);
+    if (c->wanted) {
+        by__process_stop(&c->process, CLOSE_SECONDS + grace);
     }
     c->wanted = false;
+}
+
+/* Handles the end of a process, or what is due for it. */
+static void watch(by__serve_child *c, double now)
+{
+    by__process_news news = by__process_watch(&c->process, now);
+    if (news == BY__PROCESS_ENDED) {
+        process_ended(c);
+    } else if (news == BY__PROCESS_LEFT) {
+        leave_behind(c);
+    }
+    if (c->wanted && c->restart > 0.0 && now >= c->restart) {
+        start(c);
+    }
+}
+
+static double sooner(double first, double due)
+{
+    return due > 0.0 && (first == 0.0 || due < first) ? due : first;
+}
+
+/* Handles what has happened to the processes, and schedules what is due next. */
+static void watch_all(by__supervisor *s)
+{
+    double now = by__now();
+    double first = 0.0;
+    for (by__serve_child *c = &s->broker; c != NULL; c = next_child(c)) {
+        watch(c, now);
+    }
+    for (by__serve_child *c = &s->broker; c != NULL; c = next_child(c)) {
+        first = c->process.running ? sooner(first, c->process.due) : first;
+        first = c->wanted ? sooner(first, c->restart) : first;
+    }
+    if (first > 0.0) {
+        double seconds = fmax(first - now, 0.0);
+        (void)uv_timer_start(&s->due, on_due, (uint64_t)(seconds * 1000.0) + 1, 0);
+    }
+}
+
+static void on_due(uv_timer_t *timer)
+{
+    watch_all(timer->data);
+}
+
+static void on_child(uv_signal_t *handle, int number)
+{
+    BY_UNUSED(number);
+    watch_all(handle->data);
 }
 
 static void open_child(by__supervisor *s, by__serve_child *c, const char *role,
@@ -307,8 +313,6 @@ static void open_child(by__supervisor *s, by__serve_child *c, const char *role,
     c->role = role;
     c->command = command;
     c->wanted = command != NULL;
-    (void)uv_timer_init(&s->loop, &c->timer);
-    c->timer.data = c;
 }
 
 /* ---- groups ---- */
@@ -326,7 +330,7 @@ size_t by__serve_group_ready(const by__supervisor *s, const by__serve_group *gro
 {
     size_t count = 0;
     for (const by__serve_child *c = s->workers; c != NULL; c = c->next) {
-        count += c->group == group && c->running && c->wanted && c->known > 0.0;
+        count += c->group == group && c->process.running && c->wanted && c->known > 0.0;
     }
     return count;
 }
@@ -337,7 +341,7 @@ static bool is_full(const by__supervisor *s, const by__serve_group *group)
 {
     size_t count = 0;
     for (const by__serve_child *c = s->workers; c != NULL; c = c->next) {
-        count += c->group == c->group->model->current && (c->running || c->wanted);
+        count += c->group == c->group->model->current && (c->process.running || c->wanted);
     }
     return s->options.total > 0 && group == group->model->current && count >= s->options.total;
 }
@@ -364,8 +368,9 @@ static void end_worker(by__supervisor *s, const by__serve_group *group)
 {
     by__serve_child *best = NULL;
     for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
-        bool earlier = best == NULL || (best->known > 0.0 && c->known == 0.0) ||
-                       ((best->known > 0.0) == (c->known > 0.0) && c->began > best->began);
+        bool earlier =
+            best == NULL || (best->known > 0.0 && c->known == 0.0) ||
+            ((best->known > 0.0) == (c->known > 0.0) && c->process.began > best->process.began);
         if (c->group == group && c->wanted && earlier) {
             best = c;
         }
@@ -379,8 +384,8 @@ static void sweep(by__supervisor *s)
 {
     for (by__serve_child *c = s->workers, *next; c != NULL; c = next) {
         next = c->next;
-        if (!c->wanted && !c->running && !uv_is_active((uv_handle_t *)&c->timer)) {
-            forget(c);
+        if (!c->wanted && !c->process.running) {
+            remove_worker(c);
         }
     }
     for (by__serve_group **at = &s->groups; *at != NULL;) {
@@ -411,6 +416,7 @@ void by__supervisor_reconcile(by__supervisor *s)
             end_worker(s, g);
         }
     }
+    watch_all(s);
     sweep(s);
 }
 
@@ -418,22 +424,22 @@ void by__supervisor_reconcile(by__supervisor *s)
 
 /* The gateway first answers what it has accepted, while workers and broker are running; then these
  * end. */
-static void go_on_ending(by__supervisor *s)
+static void continue_ending(by__supervisor *s)
 {
     bool workers = false;
     end_child(&s->gateway);
-    if (s->gateway.running) {
+    if (s->gateway.process.running) {
         return;
     }
     for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
         end_child(c);
-        workers = workers || c->running;
+        workers = workers || c->process.running;
     }
     if (workers) {
         return;
     }
     end_child(&s->broker);
-    if (!s->broker.running) {
+    if (!s->broker.process.running) {
         uv_stop(&s->loop);
     }
 }
@@ -443,10 +449,8 @@ static void on_stop(void *user, bool again)
     by__supervisor *s = user;
     if (again) {
         s->forced = true;
-        kill_now(&s->gateway);
-        kill_now(&s->broker);
-        for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
-            kill_now(c);
+        for (by__serve_child *c = &s->broker; c != NULL; c = next_child(c)) {
+            by__process_kill(&c->process);
         }
     }
     end_all(s);
@@ -464,6 +468,10 @@ static by_status begin(by__supervisor *s, by_error *error)
     int code = uv_signal_start(&s->reload, on_hangup, SIGHUP);
     if (code < 0) {
         return by__serve_uv_error(error, "watch", "SIGHUP", code);
+    }
+    code = uv_signal_start(&s->child, on_child, SIGCHLD);
+    if (code < 0) {
+        return by__serve_uv_error(error, "watch", "SIGCHLD", code);
     }
     if (s->broker.wanted) {
         start(&s->broker);
@@ -525,7 +533,9 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
         return by__serve_uv_error(error, "make", "an event loop", code);
     }
     (void)uv_signal_init(&s.loop, &s.reload);
-    s.reload.data = &s;
+    (void)uv_signal_init(&s.loop, &s.child);
+    (void)uv_timer_init(&s.loop, &s.due);
+    s.reload.data = s.child.data = s.due.data = &s;
     open_child(&s, &s.broker, "broker", options->broker);
     open_child(&s, &s.gateway, "gateway", options->gateway);
     /* Reads weights, which takes long where a mount hangs: a signal ends the program until there
@@ -550,10 +560,10 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     by__serve_control_close(&s);
     by__serve_stop_close(&stop);
     uv_close((uv_handle_t *)&s.reload, NULL);
-    uv_close((uv_handle_t *)&s.broker.timer, NULL);
-    uv_close((uv_handle_t *)&s.gateway.timer, NULL);
+    uv_close((uv_handle_t *)&s.child, NULL);
+    uv_close((uv_handle_t *)&s.due, NULL);
     while (s.workers != NULL) {
-        forget(s.workers);
+        remove_worker(s.workers);
     }
     (void)uv_run(&s.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&s.loop);

@@ -16,6 +16,7 @@
 #ifndef BY_SERVE_SUPERVISOR_SERVE_PROCESSES_H
 #define BY_SERVE_SUPERVISOR_SERVE_PROCESSES_H
 
+#include "process/process.h"
 #include "serve/link/broker_link.h"
 #include "serve/protocol/messages.h"
 #include "serve/protocol/served_version.h"
@@ -49,21 +50,19 @@ typedef struct by__serve_group {
 } by__serve_group;
 
 typedef struct by__serve_child {
-    uv_process_t process;
-    uv_timer_t timer; /* for the next start, or for SIGKILL and what follows it */
+    by__process process;
     by__supervisor *all;
     by__serve_group *group; /* NULL: the broker or the gateway */
     const char *role;
     const char *const *command;
     struct by__serve_child *next;
-    double began;
-    double pause;
+    double restart;  /* by__now of its next start; 0: it is running, or is not to be started */
+    unsigned exits;  /* consecutive exits, each soon after its start */
     double known;    /* by__now when the broker last listed it; 0: never */
     unsigned failed; /* consecutive exits before any process of its kind was ready */
     bool proven;     /* of broker and gateway: it was ready once */
-    bool running;    /* the process exists */
     bool served;     /* of a worker: the broker has listed it since it was started */
-    bool killed;     /* killed by the supervisor because it was silent or made no step */
+    bool silent;     /* killed by the supervisor because it was silent or made no step */
     bool wanted;     /* it should be running */
 } by__serve_child;
 
@@ -112,6 +111,8 @@ struct by__supervisor {
     by__telemetry_log log;
     uv_loop_t loop;
     uv_signal_t reload; /* SIGHUP */
+    uv_signal_t child;  /* SIGCHLD */
+    uv_timer_t due;     /* for what is due next for a process */
     by__link_broker link;
     by__serve_child broker;
     by__serve_child gateway;

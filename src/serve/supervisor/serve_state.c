@@ -1,6 +1,5 @@
 /* The supervisor's use of the broker's state: worker counts and load, and the decisions on the
  * number of workers and on the versions that get requests. */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -90,7 +89,7 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
             continue;
         }
         for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
-            if (c->running && c->process.pid == pid) {
+            if (c->process.running && c->process.pid == pid) {
                 c->known = now;
                 c->served = true;
                 c->group->proven = true;
@@ -98,12 +97,12 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
         }
     }
     for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
-        if (c->running && c->known > 0.0 && now - c->known > FORGOTTEN) {
+        if (c->process.running && c->known > 0.0 && now - c->known > FORGOTTEN) {
             by__telemetry_log_event(&s->log, "worker_killed", "{sI}", "pid",
                                     (json_int_t)c->process.pid);
             c->known = 0.0;
-            c->killed = true;
-            (void)uv_process_kill(&c->process, SIGKILL);
+            c->silent = true;
+            by__process_kill(&c->process);
         }
     }
 }

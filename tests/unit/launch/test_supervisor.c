@@ -7,15 +7,18 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "launch/supervisor.h"
+#include "process/process.h"
 
 /* ---- messages ---- */
 
@@ -240,7 +243,7 @@ static void test_policy(void **state)
     for (int i = 0; i < 20; i++) {
         d = by__launch_policy_decide(&h, &patient, BY_EXIT_FAILED, -1);
     }
-    assert_true(d.delay == BY__MOST_BACK_OFF);
+    assert_true(d.delay == BY__BACK_OFF_MAX);
 }
 
 /* ---- the watch ---- */
@@ -275,7 +278,7 @@ static void say(int fd, by__launch_message m)
 static void hear(by__launch_watch *w, bool (*done)(const by__launch_watch *))
 {
     for (int i = 0; i < 500 && !done(w); i++) {
-        by__launch_watch_hear(w, 0.01);
+        by__launch_watch_receive(w, 0.01);
     }
     assert_true(done(w));
 }
@@ -349,7 +352,7 @@ static void test_silent_and_absent_ranks(void **state)
     open_watch(&w, 2);
     int fd = enter(&w, 1);
     for (int i = 0; i < 500 && by__launch_watch_number(&w, BY__RANK_RUNNING) < 1; i++) {
-        by__launch_watch_hear(&w, 0.01);
+        by__launch_watch_receive(&w, 0.01);
     }
     by__launch_watch_check(&w, by__now() + 61.0, 600.0, 60.0);
     assert_int_equal(w.fault.rank, 1);
@@ -378,7 +381,7 @@ static void test_lost_rank(void **state)
         (by__launch_message){.kind = BY__MESSAGE_END, .code = BY_EXIT_FAILED, .text = "later"});
     close(fds[0]);
     for (int i = 0; i < 500 && by__launch_watch_number(&w, BY__RANK_ENDED) < 1; i++) {
-        by__launch_watch_hear(&w, 0.01);
+        by__launch_watch_receive(&w, 0.01);
     }
     assert_int_equal(w.fault.rank, 1);
     by__launch_watch_close(&w);
@@ -397,7 +400,7 @@ static void test_strangers(void **state)
     say(no_hello, (by__launch_message){.kind = BY__MESSAGE_SAVED, .step = 5});
     int twice[2] = {enter(&w, 0), enter(&w, 0)};
     for (int i = 0; i < 20; i++) {
-        by__launch_watch_hear(&w, 0.01);
+        by__launch_watch_receive(&w, 0.01);
     }
     assert_int_equal(by__launch_watch_number(&w, BY__RANK_RUNNING), 1);
     assert_int_equal(w.saved, -1);
@@ -470,7 +473,7 @@ static void test_heartbeats(void **state)
     by_heartbeat_watch(b.beats[1], last_collective, &number);
     for (int i = 0; i < 500 && (w.ranks[1].number != 42 || w.saved != 7 || w.ranks[0].step != 7);
          i++) {
-        by__launch_watch_hear(&w, 0.01);
+        by__launch_watch_receive(&w, 0.01);
     }
     assert_int_equal(w.saved, 7);
     assert_string_equal(w.run, "runs/tiny");
@@ -479,7 +482,7 @@ static void test_heartbeats(void **state)
     assert_false(by_heartbeat_stop(b.beats[0]));
     by__launch_watch_stop(&w);
     for (int i = 0; i < 500 && !by_heartbeat_stop(b.beats[1]); i++) {
-        by__launch_watch_hear(&w, 0.01);
+        by__launch_watch_receive(&w, 0.01);
     }
     assert_true(by_heartbeat_stop(b.beats[1]));
     assert_int_equal(pthread_create(&thread, NULL, close_beats, &b), 0);
@@ -536,23 +539,26 @@ static void test_processes(void **state)
     char flag[] = "-c";
     char script[] = "trap '' TERM; setsid sleep 1000 & (sleep 1000 &) ; exit 7";
     char *words[] = {sh, flag, script, NULL};
-    char *extra[] = {NULL};
-    pid_t pid;
-    int code = -1;
+    const by__process_options options = {.words = words, .input = -1};
+    by__process process;
+    int code;
     (void)state;
-    assert_int_equal(by__launch_process_start(&pid, words, extra, NULL), BY_OK);
-    while (code < 0) {
-        by__launch_process_reap(&pid, &code, 1);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    assert_int_equal(by__process_start(&process, &options), 0);
+    while (by__process_watch(&process, 0.0) != BY__PROCESS_ENDED) {
         usleep(10000);
     }
-    assert_int_equal(code, 7);
-    assert_true(by__launch_process_end_all(600.0));
-    assert_int_equal(kill(-pid, 0), -1);
+    assert_int_equal(process.code, 7);
+    assert_true(by__process_kill_descendants(600.0));
+    assert_int_equal(kill(-process.pid, 0), -1);
     char missing[] = "banyan-no-such-program";
     words[0] = missing;
+    assert_int_equal(by__process_start(&process, &options), ENOENT);
+    assert_false(process.running);
+    const by_supervisor_options job = {.launch = {.ranks = 1, .program = missing}};
     by_error error = {0};
-    assert_int_equal(by__launch_process_start(&pid, words, extra, &error), BY_EIO);
-    assert_non_null(strstr(error.message, "banyan-no-such-program"));
+    assert_int_equal(by_supervise(&job, &code, &error), BY_EIO);
+    assert_non_null(strstr(error.message, missing));
 }
 
 int main(void)
