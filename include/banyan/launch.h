@@ -59,7 +59,7 @@ typedef struct by_launch_facts {
 
 /* Examines the machine. `hosts` are those of the job; count 0: this machine. `network` overrides
  * the detected network; may be NULL. */
-BY_API void by_launch_look(by_launch_facts *out, const by_host_list *hosts, const char *network);
+BY_API void by_launch_inspect(by_launch_facts *out, const by_host_list *hosts, const char *network);
 
 /* How to start the ranks. */
 typedef struct by_launch_options {
@@ -93,7 +93,7 @@ BY_API void by_launch_line_free(by_launch_line *line);
 
 typedef struct by_supervisor_options {
     by_launch_options launch; /* its command is that of the first start */
-    const char *network;      /* as for by_launch_look */
+    const char *network;      /* as for by_launch_inspect */
     /* Command of later starts, to which "--resume RUN" is appended once the ranks have reported
      * RUN; count 0: the first command. */
     char *const *again;

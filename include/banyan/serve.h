@@ -29,8 +29,8 @@ typedef void by_serve_log(void *user, const char *line);
 /* Reports with the event `file_exposed` that other users of the machine can read a file, if they
  * can. holds: what is in it, "the keys of clients". The processes of a server do so for the files
  * that they read or write; a program does for its own. */
-BY_API void by_serve_tell_exposed(const char *path, const char *holds, by_serve_log *log,
-                                  void *user);
+BY_API void by_serve_log_exposed(const char *path, const char *holds, by_serve_log *log,
+                                 void *user);
 
 typedef enum by_serve_process {
     BY_SERVE_BROKER,
@@ -147,7 +147,7 @@ BY_API by_status by_worker_settings(char **out, const by_worker_options *options
 
 /* Removes the password from "redis://[USER]:PASSWORD@HOST..." in place, and stores it in
  * `password`, NUL-terminated and with %XX decoded. Returns whether there was one. */
-BY_API bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES]);
+BY_API bool by_serve_extract_password(char *address, char password[BY_SERVE_PASSWORD_BYTES]);
 
 /* ---- the gateway ---- */
 

@@ -16,7 +16,7 @@
 #include "launch/supervisor.h"
 
 #define CONNECT_MS      5000
-#define MOST_BEAT_MS    250
+#define MAX_BEAT_MS     250
 #define BEATS_A_SILENCE 4
 
 struct by_heartbeat {
@@ -144,14 +144,14 @@ static bool send_beat(by_heartbeat *h)
 }
 
 /* Reads answers: "ok\n" for a beat, "stop\n". Returns false if the supervisor is gone. */
-static bool hear(by_heartbeat *h, bool *heard)
+static bool read_answers(by_heartbeat *h, bool *answered)
 {
     char text[64];
     ssize_t n = recv(h->fd, text, sizeof text, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
         return false;
     }
-    *heard = n > 0;
+    *answered = n > 0;
     if (n > 0 && memchr(text, 's', (size_t)n) != NULL) {
         atomic_store(&h->stop, true);
     }
@@ -170,18 +170,18 @@ static bool wait_for(by_heartbeat *h, int ms)
 static int beat_ms(const by_heartbeat *h)
 {
     int ms = h->contact.silence_ms / BEATS_A_SILENCE;
-    return ms > MOST_BEAT_MS ? MOST_BEAT_MS : ms;
+    return ms > MAX_BEAT_MS ? MAX_BEAT_MS : ms;
 }
 
 /* Sends beats until the rank closes; returns false if the supervisor is gone. */
 static bool beat(by_heartbeat *h)
 {
-    double heard_at = by__now();
+    double answered_at = by__now();
     double sent_at = 0.0;
     double interval = 1e-3 * beat_ms(h);
     while (!atomic_load(&h->closing)) {
         double now = by__now();
-        bool heard;
+        bool answered;
         if (now - sent_at >= interval) {
             sent_at = now;
             if (!send_beat(h)) {
@@ -192,11 +192,11 @@ static bool beat(by_heartbeat *h)
         if (wait_for(h, left <= 0.0 ? 0 : 1 + (int)(1e3 * left))) {
             sent_at = 0.0;
         }
-        if (!hear(h, &heard)) {
+        if (!read_answers(h, &answered)) {
             return false;
         }
-        heard_at = heard ? by__now() : heard_at;
-        if (by__now() - heard_at > 1e-3 * h->contact.silence_ms) {
+        answered_at = answered ? by__now() : answered_at;
+        if (by__now() - answered_at > 1e-3 * h->contact.silence_ms) {
             return false;
         }
     }
@@ -205,7 +205,7 @@ static bool beat(by_heartbeat *h)
 
 /* If the supervisor is gone, the rank must save and end. If it is still running after the grace
  * time it is stuck, and this thread ends it, since nobody else would. */
-static void *run(void *user)
+static void *watch_supervisor(void *user)
 {
     by_heartbeat *h = user;
     if (!beat(h)) {
@@ -263,7 +263,8 @@ by_status by_heartbeat_open(by_heartbeat **out, const by_heartbeat_options *opti
         status = reach(h, error);
     }
     if (status == BY_OK) {
-        status = by__thread_create(&h->thread, run, h, "the heartbeat's thread", error);
+        status =
+            by__thread_create(&h->thread, watch_supervisor, h, "the heartbeat's thread", error);
     }
     if (status != BY_OK) {
         release(h);
@@ -280,7 +281,7 @@ static void wake(by_heartbeat *h)
 
 /* Waits until the supervisor has read everything and closed its side: closing a connection with
  * unread answers resets it, and unread data would be lost. */
-static void linger(by_heartbeat *h)
+static void await_close(by_heartbeat *h)
 {
     char text[64];
     double end = by__now() + 1e-3 * CONNECT_MS;
@@ -307,7 +308,7 @@ void by_heartbeat_close(by_heartbeat **heartbeat, int code, const char *message)
     (void)pthread_join(h->thread, NULL);
     (void)send_beat(h);
     (void)send_message(h, &end);
-    linger(h);
+    await_close(h);
     release(h);
     *heartbeat = NULL;
 }
@@ -342,11 +343,11 @@ void by_heartbeat_watch(by_heartbeat *h,
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-void by_heartbeat_run(by_heartbeat *h, const char *run)
+void by_heartbeat_run(by_heartbeat *h, const char *watch_supervisor)
 {
     if (h != NULL) {
         by__launch_message message = {.kind = BY__MESSAGE_RUN};
-        (void)snprintf(message.path, sizeof message.path, "%s", run);
+        (void)snprintf(message.path, sizeof message.path, "%s", watch_supervisor);
         (void)send_message(h, &message);
     }
 }

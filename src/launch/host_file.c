@@ -6,8 +6,8 @@
 #include "base/utf8.h"
 #include "launch/supervisor.h"
 
-#define MOST_HOSTS     4096
-#define MOST_SLOTS     4096
+#define MAX_HOSTS      4096
+#define MAX_SLOTS      4096
 #define HOST_FILE_SIZE (1u << 20)
 
 static const char blanks[] = " \t\r\f\v";
@@ -36,12 +36,12 @@ static int read_slots(const char *word, size_t length)
         return -1;
     }
     for (; at < length; at++) {
-        if (word[at] < '0' || word[at] > '9' || slots > MOST_SLOTS) {
+        if (word[at] < '0' || word[at] > '9' || slots > MAX_SLOTS) {
             return 0;
         }
         slots = 10 * slots + (word[at] - '0');
     }
-    return slots > MOST_SLOTS ? 0 : slots;
+    return slots > MAX_SLOTS ? 0 : slots;
 }
 
 static bool is_limit(const char *word, size_t length)
@@ -85,7 +85,7 @@ static by_status read_line(by_host *out, const char *path, int line, const char 
         } else if (slots == 0 || !is_limit(word, n)) {
             return by_error_set(error, BY_ECONFIG,
                                 "%s:%d: '%.*s' is not 'slots=N' with N from 1 to %d", path, line,
-                                n > 80 ? 80 : (int)n, word, MOST_SLOTS);
+                                n > 80 ? 80 : (int)n, word, MAX_SLOTS);
         }
     }
     return BY_OK;
@@ -98,12 +98,12 @@ static by_status add(by_host_list *list, size_t *capacity, const by_host *host, 
     for (size_t i = 0; i < list->count; i++) {
         if (strcmp(list->items[i].name, host->name) == 0) {
             int slots = list->items[i].slots + host->slots;
-            list->items[i].slots = slots > MOST_SLOTS ? MOST_SLOTS : slots;
+            list->items[i].slots = slots > MAX_SLOTS ? MAX_SLOTS : slots;
             return BY_OK;
         }
     }
-    if (list->count == MOST_HOSTS) {
-        return by_error_set(error, BY_ECONFIG, "%s names more than %d hosts", path, MOST_HOSTS);
+    if (list->count == MAX_HOSTS) {
+        return by_error_set(error, BY_ECONFIG, "%s names more than %d hosts", path, MAX_HOSTS);
     }
     BY_TRY(
         by__reserve((void **)&list->items, capacity, list->count + 1, sizeof *list->items, error));

@@ -93,7 +93,7 @@ static bool lacks_shell(void)
            getenv("SLURM_JOB_ID") == NULL && !in_path("ssh") && !in_path("rsh");
 }
 
-void by_launch_look(by_launch_facts *out, const by_host_list *hosts, const char *network)
+void by_launch_inspect(by_launch_facts *out, const by_host_list *hosts, const char *network)
 {
     int quota = quota_cores();
     *out = (by_launch_facts){.cores = count_cores(),

@@ -7,7 +7,7 @@
 
 #include "launch/supervisor.h"
 
-#define MOST_FIELDS 8
+#define MAX_FIELDS 8
 
 static const char *const words[] = {"hello", "beat", "run", "saved", "end"};
 
@@ -140,7 +140,7 @@ static bool parse_fields(by__launch_message *m, char **field, int count)
 bool by__launch_message_parse(by__launch_message *out, const char *line, size_t length)
 {
     char text[BY__MESSAGE_LINE];
-    char *field[MOST_FIELDS];
+    char *field[MAX_FIELDS];
     int count = 0;
     if (length >= sizeof text || memchr(line, '\0', length) != NULL) {
         return false;
@@ -148,7 +148,7 @@ bool by__launch_message_parse(by__launch_message *out, const char *line, size_t 
     memcpy(text, line, length);
     text[length] = '\0';
     memset(out, 0, sizeof *out);
-    for (char *at = text; at != NULL && count < MOST_FIELDS; count++) {
+    for (char *at = text; at != NULL && count < MAX_FIELDS; count++) {
         char *tab = strchr(at, '\t');
         field[count] = at;
         if (tab != NULL) {

@@ -15,7 +15,7 @@ by__launch_decision by__launch_policy_decide(by__launch_history *h, const by__la
     if (saved > h->saved) {
         h->saved = saved;
         h->in_a_row = 0;
-        h->behind_same = 0;
+        h->same_checkpoint = 0;
     }
     if (h->in_a_row == policy->max_restarts) {
         (void)snprintf(d.why, sizeof d.why, "gave up after %d restarts without a new checkpoint",
@@ -23,12 +23,12 @@ by__launch_decision by__launch_policy_decide(by__launch_history *h, const by__la
         return d;
     }
     h->in_a_row++;
-    h->behind_same++;
+    h->same_checkpoint++;
     d.restart = true;
     d.delay = by__process_back_off(policy->back_off, BY__BACK_OFF_MAX, (unsigned)h->in_a_row);
-    if (h->behind_same == BY__SAME_CHECKPOINT) {
+    if (h->same_checkpoint == BY__SAME_CHECKPOINT) {
         d.older = true;
-        h->behind_same = 0;
+        h->same_checkpoint = 0;
     }
     (void)snprintf(d.why, sizeof d.why, "restart %d of %d in %.0f s", h->in_a_row,
                    policy->max_restarts, d.delay);

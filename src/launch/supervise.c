@@ -13,12 +13,13 @@
 #include "launch/supervisor.h"
 #include "process/process.h"
 
-#define TICK         0.1
-#define SETTLE       10.0 /* seconds for the other ranks to end by themselves when one has failed */
-#define CRASH_SETTLE 1.0  /* the same when one was lost: the others wait for it in vain */
-#define ENDED_SETTLE 30.0 /* the same for mpirun, when all have ended */
-#define TERM_SECONDS 3.0  /* between SIGTERM and SIGKILL for mpirun */
-#define PROBE        15.0 /* seconds in which a host must answer */
+#define TICK 0.1
+#define SETTLE_SECONDS                                                                             \
+    10.0 /* seconds for the other ranks to end by themselves when one has failed */
+#define CRASH_SETTLE_SECONDS 1.0  /* the same when one was lost: the others wait for it in vain */
+#define ENDED_SETTLE_SECONDS 30.0 /* the same for mpirun, when all have ended */
+#define TERM_SECONDS         3.0  /* between SIGTERM and SIGKILL for mpirun */
+#define PROBE_SECONDS        15.0 /* seconds in which a host must answer */
 
 typedef struct host {
     const by_host *given;
@@ -40,8 +41,8 @@ typedef struct supervisor {
     by__process child; /* mpirun, or the program itself */
 } supervisor;
 
-static void say(const supervisor *s, const char *format, ...) BY_PRINTF(2, 3);
-static void say(const supervisor *s, const char *format, ...)
+static void report(const supervisor *s, const char *format, ...) BY_PRINTF(2, 3);
+static void report(const supervisor *s, const char *format, ...)
 {
     char line[2048];
     va_list args;
@@ -102,7 +103,7 @@ static void probe(supervisor *s)
 {
     size_t count = s->o.launch.hosts.count;
     by__process *probes = NULL;
-    double end = by__now() + PROBE;
+    double end = by__now() + PROBE_SECONDS;
     bool waiting = true;
     if (by__alloc((void **)&probes, count + 1, sizeof *probes, "hosts", NULL) != BY_OK) {
         return;
@@ -128,7 +129,7 @@ static void probe(supervisor *s)
     for (size_t i = 0; i < count; i++) {
         s->hosts[i].reached = probes[i].code == 0;
         if (!s->hosts[i].reached && !s->hosts[i].out) {
-            say(s, "host %s cannot be reached and is not used", s->hosts[i].given->name);
+            report(s, "host %s cannot be reached and is not used", s->hosts[i].given->name);
         }
     }
     free(probes);
@@ -181,8 +182,8 @@ static by_status choose_ranks(supervisor *s, by_error *error)
                 : "no remaining host can run %d rank",
             multiple);
     }
-    say(s, "%d of %d ranks fit on the remaining hosts; the global batch is unchanged", s->ranks,
-        wanted);
+    report(s, "%d of %d ranks fit on the remaining hosts; the global batch is unchanged", s->ranks,
+           wanted);
     return BY_OK;
 }
 
@@ -264,13 +265,13 @@ static by_status start(supervisor *s, by_error *error)
     by_launch_line line = {0};
     int n = snprintf(contact, sizeof contact, "%s=", BY__SUPERVISOR);
     char *extra[] = {threads, contact, NULL};
-    BY_TRY(by__launch_watch_arm(&s->watch, s->ranks, error));
+    BY_TRY(by__launch_watch_reset(&s->watch, s->ranks, error));
     (void)by__launch_contact_format(contact + n, sizeof contact - (size_t)n, &s->watch.contact);
     BY_TRY(make_line(&line, s, error));
     (void)snprintf(threads, sizeof threads, "OMP_NUM_THREADS=%d", line.threads);
     by_status status = by_launch_line_print(&text, &line, error);
     if (status == BY_OK) {
-        say(s, "%s", text);
+        report(s, "%s", text);
         status = start_child(s, &(by__process_options){line.words, extra, .input = -1}, error);
     }
     free(text);
@@ -300,7 +301,7 @@ static double sooner(double a, double b)
 }
 
 /* Handles news since the last call; returns the time at which the job is to be ended by force. */
-static double look(supervisor *s, double deadline)
+static double next_deadline(supervisor *s, double deadline)
 {
     by__launch_watch *w = &s->watch;
     double now = by__now();
@@ -309,7 +310,7 @@ static double look(supervisor *s, double deadline)
         return now;
     }
     if (!w->stopping && (request == 1 || is_leaving(s))) {
-        say(s, "stop requested: all ranks save and exit within %.0f s", s->o.grace);
+        report(s, "stop requested: all ranks save and exit within %.0f s", s->o.grace);
         by__launch_watch_stop(w);
         deadline = sooner(deadline, now + s->o.grace);
     }
@@ -318,9 +319,10 @@ static double look(supervisor *s, double deadline)
         return now;
     }
     if (w->fault.code != 0 || by__launch_watch_peer(w) >= 0) {
-        deadline = sooner(deadline, now + (w->fault.code == BY__CRASH ? CRASH_SETTLE : SETTLE));
+        deadline = sooner(
+            deadline, now + (w->fault.code == BY__CRASH ? CRASH_SETTLE_SECONDS : SETTLE_SECONDS));
     }
-    return unfinished(s) == 0 ? sooner(deadline, now + ENDED_SETTLE) : deadline;
+    return unfinished(s) == 0 ? sooner(deadline, now + ENDED_SETTLE_SECONDS) : deadline;
 }
 
 /* mpirun ends its ranks on other hosts when asked to; the remaining processes here are then
@@ -333,7 +335,8 @@ static void end_job(supervisor *s)
         (void)by__process_watch(&s->child, by__now());
     }
     if (!by__process_kill_descendants(BY__PROCESS_KILL_SECONDS)) {
-        say(s, "a process of the job does not exit; it is waiting for a device or a file system");
+        report(s,
+               "a process of the job does not exit; it is waiting for a device or a file system");
     }
 }
 
@@ -344,7 +347,7 @@ static void watch_job(supervisor *s)
     while (s->child.running && by__now() < deadline) {
         by__launch_watch_receive(&s->watch, TICK);
         (void)by__process_watch(&s->child, by__now());
-        deadline = look(s, deadline);
+        deadline = next_deadline(s, deadline);
     }
     /* The last messages of the ranks may still be in transit. */
     for (int i = 0;
@@ -374,7 +377,7 @@ static bool all_ended_well(const by__launch_watch *w, bool *saved)
 }
 
 /* The exit code for a start that no rank explained. */
-static int judge_child(supervisor *s)
+static int child_exit_code(supervisor *s)
 {
     by__launch_fault *f = &s->watch.fault;
     int peer = by__launch_watch_peer(&s->watch);
@@ -384,14 +387,14 @@ static int judge_child(supervisor *s)
         return BY_EXIT_PEER;
     }
     int code = s->child.code < 0 ? BY_EXIT_FAILED : s->child.code;
-    int came = s->watch.count - by__launch_watch_number(&s->watch, BY__RANK_ABSENT);
+    int started = s->watch.count - by__launch_watch_number(&s->watch, BY__RANK_ABSENT);
     (void)snprintf(f->text, sizeof f->text, "%s ended with %d when %d of %d ranks had started",
                    s->ranks == 1 && s->o.launch.hosts.count == 0 ? "the program" : "mpirun", code,
-                   came, s->watch.count);
+                   started, s->watch.count);
     return code == BY_EXIT_DONE ? BY_EXIT_FAILED : code;
 }
 
-static int judge(supervisor *s)
+static int exit_code_of(supervisor *s)
 {
     by__launch_watch *w = &s->watch;
     bool saved;
@@ -407,10 +410,10 @@ static int judge(supervisor *s)
     if (w->fault.code == BY__CRASH) {
         return s->child.code > BY__CRASH ? s->child.code : BY_EXIT_FAILED;
     }
-    return w->fault.code != 0 ? w->fault.code : judge_child(s);
+    return w->fault.code != 0 ? w->fault.code : child_exit_code(s);
 }
 
-static void say_fault(const supervisor *s, int code)
+static void report_fault(const supervisor *s, int code)
 {
     const by__launch_watch *w = &s->watch;
     if (w->fault.text[0] == '\0') {
@@ -418,19 +421,19 @@ static void say_fault(const supervisor *s, int code)
     }
     const char *name = by_exit_name(w->fault.code == BY__CRASH ? BY__CRASH : code);
     if (w->fault.code == BY__CRASH && code > BY__CRASH) {
-        say(s, "%s: %s (mpirun or the program: %d, signal %d)", name, w->fault.text, code,
-            code - 128);
+        report(s, "%s: %s (mpirun or the program: %d, signal %d)", name, w->fault.text, code,
+               code - 128);
     } else {
-        say(s, "%s: %s", name, w->fault.text);
+        report(s, "%s: %s", name, w->fault.text);
     }
 }
 
-static void blame_host(supervisor *s)
+static void count_fault(supervisor *s)
 {
     host *h = s->watch.fault.rank < 0 ? NULL : host_of(s, s->watch.fault.rank);
     if (h != NULL && ++h->faults == s->o.host_faults && s->o.launch.hosts.count > 1) {
         h->out = true;
-        say(s, "host %s has failed %d times and is no longer used", h->given->name, h->faults);
+        report(s, "host %s has failed %d times and is no longer used", h->given->name, h->faults);
     }
 }
 
@@ -470,7 +473,8 @@ static void set_aside(const supervisor *s)
             if (by_checkpoint_latest(root, &older, NULL, NULL) != BY_OK && !s->o.from_start) {
                 (void)rename(aside, path);
             } else {
-                say(s,
+                report(
+                    s,
                     "%d failures after resuming from %s: it is renamed to %s, and an older one is "
                     "used",
                     BY__SAME_CHECKPOINT, path, aside);
@@ -513,7 +517,7 @@ static by_status open_supervisor(supervisor *s, const by_supervisor_options *opt
     s->policy = (by__launch_policy){o->max_restarts, o->host_faults, o->back_off};
     /* Makes orphans of the job children of this process, which can then end them. */
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    by_launch_look(&s->facts, &o->launch.hosts, o->network);
+    by_launch_inspect(&s->facts, &o->launch.hosts, o->network);
     BY_TRY(
         by__alloc((void **)&s->hosts, o->launch.hosts.count + 1, sizeof *s->hosts, "hosts", error));
     for (size_t i = 0; i < o->launch.hosts.count; i++) {
@@ -527,19 +531,19 @@ static by_status open_supervisor(supervisor *s, const by_supervisor_options *opt
 static bool decide(supervisor *s, int *code)
 {
     by__launch_watch *w = &s->watch;
-    say_fault(s, *code);
+    report_fault(s, *code);
     if (*code == BY_EXIT_SAVED && stop_wanted(s) == 0 && drop_leaving(s)) {
-        say(s, "continuing on the remaining hosts");
+        report(s, "continuing on the remaining hosts");
         return true;
     }
     by__launch_decision d = by__launch_policy_decide(&s->history, &s->policy, *code, w->saved);
     if (d.why[0] != '\0') {
-        say(s, "%s", d.why);
+        report(s, "%s", d.why);
     }
     if (!d.restart) {
         return false;
     }
-    blame_host(s);
+    count_fault(s);
     if (d.older) {
         set_aside(s);
     }
@@ -563,7 +567,7 @@ by_status by_supervise(const by_supervisor_options *options, int *code, by_error
         again = false;
         if (status == BY_OK) {
             watch_job(&s);
-            *code = judge(&s);
+            *code = exit_code_of(&s);
             again = *code != BY_EXIT_DONE && decide(&s, code);
         }
     }

@@ -1,8 +1,9 @@
 /* supervisor: starts the ranks of a job, watches them and restarts them (banyan/launch.h).
  *
  * heartbeat.c is the rank's side; the rest is the supervisor's. message.c defines the messages
- * between them; watch.c tracks the ranks and finds the one at fault; policy.c decides on restarts; launch_line.c, host_file.c and network.c build the
- * command that starts the ranks; supervise.c is the loop.
+ * between them; watch.c tracks the ranks and finds the one at fault; policy.c decides on restarts;
+ * launch_line.c, host_file.c and network.c build the command that starts the ranks; supervise.c is
+ * the loop.
  *
  * Types: by__launch_message, a line between rank and supervisor; by__launch_watch, the connections
  * and states of all ranks; by__launch_fault, what ended a start of the job; by__launch_history and
@@ -10,7 +11,7 @@
  * processes that it started.
  *
  * Never put here: anything that knows what a rank computes.
- */
+ * */
 #ifndef BY_LAUNCH_SUPERVISOR_H
 #define BY_LAUNCH_SUPERVISOR_H
 
@@ -108,7 +109,7 @@ typedef struct by__launch_rank {
     bool stopping;
     char phase[32];
     char text[BY__MESSAGE_TEXT]; /* last collective; or the reason for its end */
-    double heard;                /* time of the last message, by__now */
+    double last_message_at;      /* time of the last message, by__now */
     double advanced;             /* time when `count` last changed */
 } by__launch_rank;
 
@@ -143,7 +144,7 @@ by_status by__launch_watch_open(by__launch_watch *watch, bool loopback, double s
                                 double grace, by_error *error);
 void by__launch_watch_close(by__launch_watch *watch);
 /* Resets the watch for a new start with `ranks` ranks. */
-by_status by__launch_watch_arm(by__launch_watch *watch, int ranks, by_error *error);
+by_status by__launch_watch_reset(by__launch_watch *watch, int ranks, by_error *error);
 /* Handles messages of ranks for at most `seconds`; returns earlier when a signal arrives. */
 void by__launch_watch_receive(by__launch_watch *watch, double seconds);
 /* Asks all ranks to save and end. */
@@ -171,9 +172,10 @@ typedef struct by__launch_policy {
 
 /* History over all starts. Initially {.saved = -1}. */
 typedef struct by__launch_history {
-    int64_t saved;   /* step of the newest checkpoint of the job */
-    int in_a_row;    /* consecutive restarts without a newer one */
-    int behind_same; /* failures since the last start that wrote one or went back to an older one */
+    int64_t saved; /* step of the newest checkpoint of the job */
+    int in_a_row;  /* consecutive restarts without a newer one */
+    /* Failures since the last start that wrote one or went back to an older one. */
+    int same_checkpoint;
 } by__launch_history;
 
 typedef struct by__launch_decision {

@@ -16,8 +16,8 @@
 #include "launch/supervisor.h"
 
 /* Limits on connections that have not identified themselves. */
-#define STRANGERS        64
-#define STRANGER_SECONDS 10.0
+#define UNIDENTIFIED_MAX     64
+#define UNIDENTIFIED_SECONDS 10.0
 /* Seconds without a beat after which it is more than late. */
 #define LATE_BEATS 2.0
 
@@ -94,7 +94,7 @@ void by__launch_watch_close(by__launch_watch *w)
     w->connections = NULL;
 }
 
-by_status by__launch_watch_arm(by__launch_watch *w, int ranks, by_error *error)
+by_status by__launch_watch_reset(by__launch_watch *w, int ranks, by_error *error)
 {
     drop_all(w);
     free(w->ranks);
@@ -102,8 +102,8 @@ by_status by__launch_watch_arm(by__launch_watch *w, int ranks, by_error *error)
     w->ranks = NULL;
     w->connections = NULL;
     BY_TRY(by__alloc((void **)&w->ranks, (size_t)ranks, sizeof *w->ranks, "ranks", error));
-    BY_TRY(by__alloc((void **)&w->connections, (size_t)ranks + STRANGERS, sizeof *w->connections,
-                     "connections of ranks", error));
+    BY_TRY(by__alloc((void **)&w->connections, (size_t)ranks + UNIDENTIFIED_MAX,
+                     sizeof *w->connections, "connections of ranks", error));
     w->count = ranks;
     w->fault = (by__launch_fault){.rank = -1};
     w->saved = -1;
@@ -143,7 +143,7 @@ static void set_fault(by__launch_watch *w, int code, int rank, const char *what)
 }
 
 /* When a link is cut, mpirun ends the ranks that it still reaches: the fault is the silent one. */
-static void lose(by__launch_watch *w, int rank)
+static void connection_lost(by__launch_watch *w, int rank)
 {
     char what[128];
     double now = by__now();
@@ -155,9 +155,9 @@ static void lose(by__launch_watch *w, int rank)
     w->ranks[rank].state = BY__RANK_LOST;
     for (int i = 0; i < w->count; i++) {
         const by__launch_rank *r = &w->ranks[i];
-        if (r->state == BY__RANK_RUNNING && now - r->heard > longest) {
+        if (r->state == BY__RANK_RUNNING && now - r->last_message_at > longest) {
             silent = i;
-            longest = now - r->heard;
+            longest = now - r->last_message_at;
         }
     }
     if (silent == rank) {
@@ -190,7 +190,7 @@ static void end_rank(by__launch_watch *w, int rank, const by__launch_message *m)
 /* ---- receiving ---- */
 
 /* Returns false if the sender is not a rank of this start. */
-static bool greet(by__launch_watch *w, by__launch_connection *c, const by__launch_message *m)
+static bool read_hello(by__launch_watch *w, by__launch_connection *c, const by__launch_message *m)
 {
     if (m->kind != BY__MESSAGE_HELLO || strcmp(m->token, w->contact.token) != 0 ||
         m->ranks != w->count || w->ranks[m->rank].state != BY__RANK_ABSENT) {
@@ -205,7 +205,7 @@ static bool greet(by__launch_watch *w, by__launch_connection *c, const by__launc
     return true;
 }
 
-static void take_beat(by__launch_rank *r, const by__launch_message *m)
+static void read_beat(by__launch_rank *r, const by__launch_message *m)
 {
     if (m->count != r->count) {
         r->advanced = by__now();
@@ -218,19 +218,20 @@ static void take_beat(by__launch_rank *r, const by__launch_message *m)
     memcpy(r->text, m->text, sizeof r->text);
 }
 
-static bool take(by__launch_watch *w, by__launch_connection *c, const char *line, size_t length)
+static bool handle_message(by__launch_watch *w, by__launch_connection *c, const char *line,
+                           size_t length)
 {
     by__launch_message m;
-    if (!by__launch_message_parse(&m, line, length) || (c->rank < 0 && !greet(w, c, &m))) {
+    if (!by__launch_message_parse(&m, line, length) || (c->rank < 0 && !read_hello(w, c, &m))) {
         return false;
     }
     by__launch_rank *r = &w->ranks[c->rank];
-    r->heard = by__now();
+    r->last_message_at = by__now();
     switch (m.kind) {
     case BY__MESSAGE_HELLO:
         break;
     case BY__MESSAGE_BEAT:
-        take_beat(r, &m);
+        read_beat(r, &m);
         break;
     case BY__MESSAGE_RUN:
         memcpy(w->run, m.path, sizeof w->run);
@@ -257,7 +258,7 @@ static bool read_from(by__launch_watch *w, by__launch_connection *c)
     c->used += (size_t)n;
     for (char *end; (end = memchr(c->buffer, '\n', c->used)) != NULL;) {
         size_t length = (size_t)(end - c->buffer);
-        if (!take(w, c, c->buffer, length)) {
+        if (!handle_message(w, c, c->buffer, length)) {
             return false;
         }
         c->used -= length + 1;
@@ -269,7 +270,7 @@ static bool read_from(by__launch_watch *w, by__launch_connection *c)
 static void accept_all(by__launch_watch *w)
 {
     for (int fd; (fd = accept4(w->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
-        if (w->connection_count == (size_t)w->count + STRANGERS) {
+        if (w->connection_count == (size_t)w->count + UNIDENTIFIED_MAX) {
             (void)close(fd);
             continue;
         }
@@ -298,7 +299,7 @@ void by__launch_watch_receive(by__launch_watch *w, double seconds)
             by__launch_connection *c = &w->connections[i];
             if (wait[i].revents != 0 && !read_from(w, c)) {
                 if (c->rank >= 0) {
-                    lose(w, c->rank);
+                    connection_lost(w, c->rank);
                 }
                 drop(w, i);
             }
@@ -308,7 +309,8 @@ void by__launch_watch_receive(by__launch_watch *w, double seconds)
         }
     }
     for (size_t i = w->connection_count; i-- > 0;) {
-        if (w->connections[i].rank < 0 && by__now() - w->connections[i].since > STRANGER_SECONDS) {
+        if (w->connections[i].rank < 0 &&
+            by__now() - w->connections[i].since > UNIDENTIFIED_SECONDS) {
             drop(w, i);
         }
     }
@@ -370,8 +372,9 @@ void by__launch_watch_check(by__launch_watch *w, double now, double timeout, dou
     char what[128];
     for (int i = 0; i < w->count && w->fault.code == 0; i++) {
         const by__launch_rank *r = &w->ranks[i];
-        if (r->state == BY__RANK_RUNNING && now - r->heard > silence) {
-            (void)snprintf(what, sizeof what, "was not heard of for %.0f s", now - r->heard);
+        if (r->state == BY__RANK_RUNNING && now - r->last_message_at > silence) {
+            (void)snprintf(what, sizeof what, "was not heard of for %.0f s",
+                           now - r->last_message_at);
             set_fault(w, BY_EXIT_HANG, i, what);
         } else if (r->state == BY__RANK_ABSENT && now - w->began > timeout) {
             (void)snprintf(what, sizeof what, "did not start within %.0f s", timeout);

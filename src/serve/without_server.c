@@ -9,7 +9,7 @@ static by_status fail(const char *what, by_error *error)
     return by__build_lacks(BY_BUILD_SERVER, what, error);
 }
 
-void by_serve_tell_exposed(const char *path, const char *holds, by_serve_log *log, void *user)
+void by_serve_log_exposed(const char *path, const char *holds, by_serve_log *log, void *user)
 {
     BY_UNUSED(path);
     BY_UNUSED(holds);
@@ -62,7 +62,7 @@ by_status by_worker_settings(char **out, const by_worker_options *options, by_er
     return fail("banyan worker", error);
 }
 
-bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES])
+bool by_serve_extract_password(char *address, char password[BY_SERVE_PASSWORD_BYTES])
 {
     BY_UNUSED(address);
     BY_UNUSED(password);

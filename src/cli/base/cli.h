@@ -321,7 +321,7 @@ void cli_print_json_text(const char *text, size_t n);
 bool cli_stop_requested(void *unused);
 void cli_catch_signals(void);
 /* Forgets a signal that was handled, so that the next one is treated as the first. */
-void cli_forget_stop(void);
+void cli_clear_stop(void);
 /* In a process started by a supervisor (banyan/launch.h), reports that this rank is running.
  * Returns -1 to continue, or an exit code. */
 int cli_open_heartbeat(void);
@@ -330,7 +330,7 @@ int cli_close_heartbeat(int code);
 /* Reports the communicator's collectives to the supervisor. Call with NULL before closing it. */
 void cli_watch_comm(by_comm *comm);
 /* Sets the reason that cli_close_heartbeat reports. */
-void cli_keep_failure(const char *message);
+void cli_record_failure(const char *message);
 /* Returns NULL if there is no supervisor. */
 by_heartbeat *cli_heartbeat(void);
 /* Finds rank and number of ranks as set by mpirun or srun; 0 of 1 without them. */

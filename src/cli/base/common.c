@@ -97,7 +97,7 @@ int cli_check_input(const cli_command *command, const char *path)
         return -1;
     }
     fprintf(stderr, "banyan %s: there is no file or directory %s\n", command->name, path);
-    cli_keep_failure("there is no such file or directory");
+    cli_record_failure("there is no such file or directory");
     return CLI_USAGE;
 }
 
@@ -325,7 +325,7 @@ void cli_catch_signals(void)
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
-void cli_forget_stop(void)
+void cli_clear_stop(void)
 {
     atomic_store(&first_signal, 0);
 }

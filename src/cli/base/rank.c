@@ -72,7 +72,7 @@ void cli_watch_comm(by_comm *comm)
     by_heartbeat_watch(heartbeat, comm == NULL ? NULL : last_collective, comm);
 }
 
-void cli_keep_failure(const char *message)
+void cli_record_failure(const char *message)
 {
     (void)snprintf(failure, sizeof failure, "%s", message);
 }

@@ -5,7 +5,7 @@
 #include "banyan/comm.h"
 #include "bench/bench.h"
 
-enum { FIRST_BYTES = 4 << 10, MOST_MIB = 4096, LEAST_REPEATS = 7, MOST_REPEATS = 200 };
+enum { FIRST_BYTES = 4 << 10, MAX_MIB = 4096, MIN_REPEATS = 7, MAX_REPEATS = 200 };
 
 /* Time to spend on one size. */
 #define ENOUGH_SECONDS 2.0
@@ -23,7 +23,7 @@ typedef struct bench {
     float *out;
     size_t *counts;
     bool native; /* there is an MPI library to compare with */
-    double times[MEASURES][MOST_REPEATS];
+    double times[MEASURES][MAX_REPEATS];
 } bench;
 
 static by_status measure_once(bench *b, by_comm *comm, comm_measure what, size_t elements,
@@ -71,9 +71,9 @@ static by_status choose_repeats(by_comm *comm, const double *seconds, int *repea
         round += seconds[what];
     }
     double wanted = ENOUGH_SECONDS / round;
-    int32_t chosen = wanted < LEAST_REPEATS  ? LEAST_REPEATS
-                     : wanted > MOST_REPEATS ? MOST_REPEATS
-                                             : (int32_t)wanted;
+    int32_t chosen = wanted < MIN_REPEATS   ? MIN_REPEATS
+                     : wanted > MAX_REPEATS ? MAX_REPEATS
+                                            : (int32_t)wanted;
     by_status status = by_comm_broadcast(comm, &chosen, 1, BY_I32, 0, "bench", error);
     *repeats = (int)chosen;
     return status;
@@ -228,7 +228,7 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"ranks", CLI_INTEGER_IN(1, 1024), &ranks, "N",
          "run this many ranks as threads of this process (default: the ranks of mpirun)"},
-        {"largest", CLI_INTEGER_IN(1, MOST_MIB), &most, "MIB",
+        {"largest", CLI_INTEGER_IN(1, MAX_MIB), &most, "MIB",
          "largest message in MiB (default 256)"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

@@ -8,9 +8,9 @@
 
 static bool can_combine(const cli_engine_request *r)
 {
-    return !(r->beside > 0 && (r->rate > 0.0 || r->shared > 0)) &&
+    return !(r->background > 0 && (r->rate > 0.0 || r->shared > 0)) &&
            (r->sweep == NULL ? r->picture == NULL
-                             : r->beside == 0 && r->rate == 0.0 && !r->profile);
+                             : r->background == 0 && r->rate == 0.0 && !r->profile);
 }
 
 static int run(int argc, char **argv)
@@ -25,7 +25,7 @@ static int run(int argc, char **argv)
          "plot the sweep and its limits to a .png or .svg file"},
         {"rate", CLI_NUMBER_ABOVE(0, 1e6), &r.rate, "R",
          "instead: R requests per second arrive at random times (Poisson process)"},
-        {"beside", CLI_INTEGER_IN(1, MAX_TOKENS), &r.beside, "N",
+        {"beside", CLI_INTEGER_IN(1, MAX_TOKENS), &r.background, "N",
          "instead: one request at a time while a prompt of N tokens is being prefilled"},
         {"requests", CLI_INTEGER_IN(1, MAX_REQUESTS), &r.requests, "N",
          "requests in all (default: four times --sessions)"},
@@ -66,7 +66,7 @@ static int run(int argc, char **argv)
                           "--beside goes without --rate and --shared-tokens, --sweep without "
                           "--beside, --rate and --profile, --out with --sweep only");
     }
-    r.sessions = r.beside > 0 ? 1 : r.sessions;
+    r.sessions = r.background > 0 ? 1 : r.sessions;
     if ((code = cli_check_precision(&cli_bench_engine, r.precision)) >= 0) {
         return code;
     }

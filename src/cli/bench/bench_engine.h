@@ -17,12 +17,12 @@ typedef struct cli_engine_request {
     double rate;           /* requests a second; 0: closed loop */
     double temperature;    /* 0: always the most probable token */
     int64_t sessions;
-    int64_t requests; /* -1: not given */
-    int64_t prompt;   /* -1: not given */
-    int64_t tokens;   /* -1: not given */
-    int64_t shared;   /* common prefix of all prompts, in tokens */
-    int64_t pattern;  /* period of the tokens of a prompt; 0: not periodic */
-    int64_t beside;   /* tokens of a prompt that is processed at the same time; 0: none */
+    int64_t requests;   /* -1: not given */
+    int64_t prompt;     /* -1: not given */
+    int64_t tokens;     /* -1: not given */
+    int64_t shared;     /* common prefix of all prompts, in tokens */
+    int64_t pattern;    /* period of the tokens of a prompt; 0: not periodic */
+    int64_t background; /* tokens of a prompt that is processed at the same time; 0: none */
     int64_t rows;
     int64_t threads;
     const char *sweep;   /* numbers of sessions, "1,4,16"; NULL: one measurement */
@@ -80,7 +80,7 @@ by_status cli_engine_step_once(cli_engine_bench *b, by_error *error);
 
 /* Submits each request when half of a prompt of r->beside tokens is processed, and runs it to its
  * end. */
-by_status cli_engine_run_beside(cli_engine_bench *b, by_error *error);
+by_status cli_engine_run_background(cli_engine_bench *b, by_error *error);
 
 /* Tokens a second in steps of one kind, and the upper bound given by the machine's products and
  * memory for the work of these steps (the lower of both). 0: there was no such step. */

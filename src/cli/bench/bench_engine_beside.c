@@ -17,9 +17,9 @@ static by_status run_one(cli_engine_bench *b, cli_engine_sample *s, by_error *er
     uint64_t other;
     uint64_t rows = by_engine_statistics_now(b->engine).rows;
     int64_t done = b->done;
-    by_status status = cli_engine_submit(b, &other, r->beside, 1, error);
+    by_status status = cli_engine_submit(b, &other, r->background, 1, error);
     if (status == BY_OK) {
-        status = step_until(b, rows + (uint64_t)r->beside / 2, error);
+        status = step_until(b, rows + (uint64_t)r->background / 2, error);
     }
     if (status == BY_OK) {
         status = cli_engine_submit(b, &s->session, r->prompt, r->tokens, error);
@@ -39,7 +39,7 @@ static by_status run_one(cli_engine_bench *b, cli_engine_sample *s, by_error *er
     return status;
 }
 
-by_status cli_engine_run_beside(cli_engine_bench *b, by_error *error)
+by_status cli_engine_run_background(cli_engine_bench *b, by_error *error)
 {
     by_status status = BY_OK;
     for (int64_t i = 0; i < b->r->requests && status == BY_OK; i++) {

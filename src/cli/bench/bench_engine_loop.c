@@ -89,7 +89,7 @@ static void wait_for_arrival(const cli_engine_bench *b)
 }
 
 /* Records an event. Returns true if it is the first token of one of the measured requests. */
-static bool take_event(cli_engine_bench *b, const by_event *event, double now)
+static bool record_event(cli_engine_bench *b, const by_event *event, double now)
 {
     int64_t i = 0;
     while (i < b->r->requests && b->samples[i].session != event->session) {
@@ -107,7 +107,7 @@ static bool take_event(cli_engine_bench *b, const by_event *event, double now)
     return first;
 }
 
-static by_status keep_step(cli_engine_bench *b, const cli_engine_step *step, by_error *error)
+static by_status record_step(cli_engine_bench *b, const cli_engine_step *step, by_error *error)
 {
     if (b->step_count == b->step_capacity) {
         size_t capacity = 2 * b->step_capacity + 1024;
@@ -140,12 +140,12 @@ by_status cli_engine_step_once(cli_engine_bench *b, by_error *error)
                             .rows = (int64_t)(after.rows - before.rows),
                             .generated = (int64_t)(after.generated - before.generated)};
     for (size_t i = 0; i < count; i++) {
-        step.first += take_event(b, &events[i], now);
+        step.first += record_event(b, &events[i], now);
     }
     if (b->profile != NULL) {
         status = by_profile_span(b->profile, "step", from, now, error);
     }
-    return status == BY_OK ? keep_step(b, &step, error) : status;
+    return status == BY_OK ? record_step(b, &step, error) : status;
 }
 
 static by_status work(cli_engine_bench *b, by_error *error)
@@ -168,7 +168,7 @@ static by_status work(cli_engine_bench *b, by_error *error)
 static by_status choose_lengths(cli_engine_request *r, int64_t context, by_error *error)
 {
     int64_t tokens = r->tokens >= 0 ? r->tokens : TOKENS < context / 2 ? TOKENS : context / 2;
-    int64_t prompt = r->beside > 0 ? SHORT_PROMPT : PROMPT;
+    int64_t prompt = r->background > 0 ? SHORT_PROMPT : PROMPT;
     if (r->prompt < 0) {
         r->prompt = context - tokens < prompt ? context - tokens : prompt;
     }
@@ -181,11 +181,11 @@ static by_status choose_lengths(cli_engine_request *r, int64_t context, by_error
                             (long long)r->prompt, (long long)r->shared, (long long)r->tokens,
                             (long long)context);
     }
-    if (r->beside >= context) {
+    if (r->background >= context) {
         return by_error_set(error, BY_EARG,
                             "a prompt of %lld tokens beside them does not fit into the context of "
                             "%lld with a token behind it",
-                            (long long)r->beside, (long long)context);
+                            (long long)r->background, (long long)context);
     }
     if (r->requests < 0) {
         r->requests = 4 * r->sessions;
@@ -217,12 +217,13 @@ static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const c
     }
     if (status == BY_OK) {
         int64_t context = r->prompt + r->tokens;
-        by_engine_options options = {.sessions = r->sessions + (r->beside > 0),
+        by_engine_options options = {.sessions = r->sessions + (r->background > 0),
                                      .draft = r->speculate == NULL ? NULL : &b->drafts.source,
                                      .rows = r->rows,
-                                     .context = r->beside < context ? context : r->beside + 1,
+                                     .context =
+                                         r->background < context ? context : r->background + 1,
                                      .threads = (int)r->threads,
-                                     .no_prefix_cache = r->beside > 0,
+                                     .no_prefix_cache = r->background > 0,
                                      .precision = r->precision,
                                      .kv = r->kv};
         b->vocab = model.used->model.vocab;
@@ -248,7 +249,7 @@ static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const c
 static by_status run_requests(cli_engine_bench *b, by_error *error)
 {
     const cli_engine_request *r = b->r;
-    int64_t longest = r->prompt > r->beside ? r->prompt : r->beside;
+    int64_t longest = r->prompt > r->background ? r->prompt : r->background;
     b->samples = calloc((size_t)r->requests, sizeof *b->samples);
     b->prompt = calloc((size_t)longest, sizeof *b->prompt);
     if (b->samples == NULL || b->prompt == NULL) {
@@ -258,7 +259,7 @@ static by_status run_requests(cli_engine_bench *b, by_error *error)
     set_arrivals(b);
     clock_t processor = clock();
     b->began = by_clock();
-    by_status status = r->beside > 0 ? cli_engine_run_beside(b, error) : work(b, error);
+    by_status status = r->background > 0 ? cli_engine_run_background(b, error) : work(b, error);
     b->seconds = by_clock() - b->began;
     b->processor_seconds = (double)(clock() - processor) / (double)CLOCKS_PER_SEC;
     return status;

@@ -5,7 +5,7 @@
 #include "bench/bench_engine.h"
 
 /* Maximum number of rows in the table of a profile. */
-#define MOST_ROWS 24
+#define MAX_ROWS 24
 
 /* Statistics of the steps of one kind. */
 typedef struct phase_figures {
@@ -182,9 +182,9 @@ static void print_json(const cli_engine_bench *b, const engine_figures *f,
            f->gbps / b->machine.read_gbps);
     print_phase_json("prompts", &f->prompts, b, f);
     print_phase_json("decode", &f->decode, b, f);
-    if (r->beside > 0) {
+    if (r->background > 0) {
         printf("\"beside\":%lld,\"first_token_steps\":%lld,\"least_steps\":%lld,",
-               (long long)r->beside, (long long)f->first_steps, (long long)least_steps(b));
+               (long long)r->background, (long long)f->first_steps, (long long)least_steps(b));
     }
     printf("\"processor_seconds\":%.6g,\"steps\":%llu,\"rows\":%llu,\"padding\":%llu,"
            "\"generated\":%llu,",
@@ -230,7 +230,7 @@ static void print_profile(const cli_engine_bench *b, const by_profile_row *rows,
     for (size_t i = 0; i < count; i++) {
         const by_profile_row *row = &rows[i];
         nodes += row->seconds;
-        if (i < MOST_ROWS) {
+        if (i < MAX_ROWS) {
             printf("%5.1f %% %7llu %9.4f %8.1f %10.1f  %-28s %s\n", 100.0 * row->seconds / steps,
                    (unsigned long long)row->runs, 1e3 * row->median_seconds,
                    1e-9 * row->bytes / row->seconds, 1e-9 * row->flops / row->seconds, row->kernel,
@@ -248,7 +248,7 @@ static void print(const cli_engine_bench *b, const engine_figures *f)
     printf("throughput  %.1f tokens/s, %.0f rows/s including prompts, %.1f rows per step\n",
            f->generated, f->rows, (double)st.rows / (double)st.steps);
     printf("first token %.1f ms, 95 %%: %.1f ms\n", f->ttft[0], f->ttft[1]);
-    if (b->r->beside > 0) {
+    if (b->r->background > 0) {
         printf("            in step %lld at the latest; the prompt alone needs %lld steps\n",
                (long long)f->first_steps, (long long)least_steps(b));
     }

@@ -6,14 +6,14 @@
 #include "banyan/track.h"
 #include "bench/bench_engine.h"
 
-enum { MOST_POINTS = 32, MOST_SESSIONS = 4096 };
+enum { MAX_POINTS = 32, MAX_SESSIONS = 4096 };
 
 typedef struct engine_sweep {
     size_t count;
-    int counts[MOST_POINTS];
-    double sessions[MOST_POINTS];
-    double decode[MOST_POINTS], decode_limit[MOST_POINTS];
-    double prompts[MOST_POINTS], prompts_limit[MOST_POINTS];
+    int counts[MAX_POINTS];
+    double sessions[MAX_POINTS];
+    double decode[MAX_POINTS], decode_limit[MAX_POINTS];
+    double prompts[MAX_POINTS], prompts_limit[MAX_POINTS];
 } engine_sweep;
 
 static void print_row(const engine_sweep *s, size_t i, double ttft)
@@ -57,8 +57,8 @@ static by_status draw(const engine_sweep *s, const char *path, by_error *error)
 by_status cli_engine_sweep(const cli_engine_request *r, const char *path, by_error *error)
 {
     engine_sweep s = {0};
-    by_status status = cli_parse_counts(s.counts, &s.count, MOST_POINTS, "--sweep", r->sweep,
-                                        MOST_SESSIONS, error);
+    by_status status =
+        cli_parse_counts(s.counts, &s.count, MAX_POINTS, "--sweep", r->sweep, MAX_SESSIONS, error);
     for (size_t i = 0; i < s.count && status == BY_OK; i++) {
         cli_engine_request one = *r;
         cli_engine_rates rates;

@@ -6,7 +6,7 @@
 #include "banyan/pack.h"
 #include "bench/bench.h"
 
-static bool go_on(void *user, const by_pack_progress *progress)
+static bool on_progress(void *user, const by_pack_progress *progress)
 {
     (void)progress;
     return !cli_stop_requested(user);
@@ -105,7 +105,7 @@ static int run(int argc, char **argv)
                                .tokenizer_kind = tokenizer == NULL ? "bpe" : tokenizer,
                                .tokenizer_vocab = (size_t)vocab,
                                .threads = (size_t)threads,
-                               .progress = go_on};
+                               .progress = on_progress};
     if (pack(&result, &options, &error) != BY_OK) {
         return cli_fail(&cli_bench_pack, &error);
     }

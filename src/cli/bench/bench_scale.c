@@ -8,15 +8,15 @@
 #include "banyan/track.h"
 #include "bench/bench.h"
 
-enum { MOST_COUNTS = 16, MOST_RANKS = 1024 };
+enum { MAX_COUNTS = 16, MAX_RANKS = 1024 };
 
 typedef struct scale_curve {
     const by_config *config;
     int64_t steps;
     bool json;
-    int ranks[MOST_COUNTS]; /* ascending */
+    int ranks[MAX_COUNTS]; /* ascending */
     size_t count;
-    cli_timing timing[MOST_COUNTS]; /* of rank 0 */
+    cli_timing timing[MAX_COUNTS]; /* of rank 0 */
 } scale_curve;
 
 /* Copies the config with micro-batches that fit this many ranks; the global batch stays the
@@ -127,10 +127,10 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
  * the first point. */
 static by_status draw(const scale_curve *c, const char *path, by_error *error)
 {
-    double x[MOST_COUNTS];
-    double measured[MOST_COUNTS];
-    double hidden[MOST_COUNTS];
-    double linear[MOST_COUNTS];
+    double x[MAX_COUNTS];
+    double measured[MAX_COUNTS];
+    double hidden[MAX_COUNTS];
+    double linear[MAX_COUNTS];
     char label[64];
     for (size_t k = 0; k < c->count; k++) {
         x[k] = (double)c->ranks[k];
@@ -166,7 +166,7 @@ static by_status measure(void *user, by_config *config, by_error *error)
     by_comm *world = NULL;
     scale_curve c = {.config = config, .steps = r->steps, .json = r->json};
     by_status status =
-        cli_parse_counts(c.ranks, &c.count, MOST_COUNTS, "--ranks", r->ranks, MOST_RANKS, error);
+        cli_parse_counts(c.ranks, &c.count, MAX_COUNTS, "--ranks", r->ranks, MAX_RANKS, error);
     if (status == BY_OK) {
         status = cli_assume_sizes(config, error);
     }

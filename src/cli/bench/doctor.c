@@ -66,7 +66,7 @@ static void list_interfaces(char *out, size_t size)
     freeifaddrs(all);
 }
 
-static by_status look(doctor_host *h, by_error *error)
+static by_status inspect_host(doctor_host *h, by_error *error)
 {
     by_machine machine;
     by_launch_facts facts;
@@ -85,7 +85,7 @@ static by_status look(doctor_host *h, by_error *error)
         free(libraries);
         return status;
     }
-    by_launch_look(&facts, &none, NULL);
+    by_launch_inspect(&facts, &none, NULL);
     (void)gethostname(h->host, sizeof h->host - 1);
     (void)snprintf(h->version, sizeof h->version, "%s", BY_VERSION);
     (void)snprintf(h->level, sizeof h->level, "%s", machine.isa);
@@ -294,7 +294,7 @@ static by_status advise(doctor_report *r, const by_host_list *hosts, by_error *e
                                  .program = "banyan",
                                  .command = command,
                                  .command_count = 2};
-    by_launch_look(&facts, hosts, NULL);
+    by_launch_inspect(&facts, hosts, NULL);
     facts.cores = cores_of(r);
     by_status status = by_launch_line_make(&line, &options, &facts, error);
     if (status == BY_OK) {
@@ -331,7 +331,7 @@ static by_status examine(bool *same_bits, bool json, by_error *error)
     doctor_host here;
     by_comm *comm;
     by_host_list hosts;
-    by_status status = look(&here, error);
+    by_status status = inspect_host(&here, error);
     if (status == BY_OK) {
         status = by_comm_open(&comm, NULL, error);
     }

@@ -67,7 +67,7 @@ static by_status read_memory(profile_report *r, by_error *error)
     return BY_OK;
 }
 
-static by_status fill(profile_report *r, by_error *error)
+static by_status fill_report(profile_report *r, by_error *error)
 {
     const cli_profiled *run = r->run;
     by_status status = by_profile_rows(&r->ops, &r->op_count, run->profile, BY_PROFILE_BY_OP,
@@ -284,7 +284,7 @@ static by_status profile_rank(by_comm *comm, void *user, by_error *error)
         by_config_close(&config);
         return status;
     }
-    status = leads ? fill(&r, error) : BY_OK;
+    status = leads ? fill_report(&r, error) : BY_OK;
     if (status == BY_OK) {
         status = write_trace(q, &run, error);
     }

@@ -107,8 +107,8 @@ static by_status step(cli_profiled *p, batch_source *s, by_error *error)
 
 /* Takes steps. alone: a single rank; several ranks take equally many, so that stopping one stops
  * all. */
-static by_status take_steps(cli_profiled *p, batch_source *s, int64_t steps, bool alone,
-                            by_error *error)
+static by_status run_steps(cli_profiled *p, batch_source *s, int64_t steps, bool alone,
+                           by_error *error)
 {
     by_loader_statistics before = {0};
     by_loader_statistics after = {0};
@@ -191,7 +191,7 @@ by_status cli_profile_steps(cli_profiled *out, by_config *config, int64_t steps,
         status = by_trainer_loader(&s.loader, p.trainer, s.data, true, error);
     }
     if (status == BY_OK) {
-        status = take_steps(&p, &s, steps, comm == NULL, error);
+        status = run_steps(&p, &s, steps, comm == NULL, error);
     }
     if (status == BY_OK && comm != NULL) {
         status = gather(&p, config, comm, error);

@@ -136,8 +136,8 @@ static by_status read_tokens(sequences *out, const char *path, by_error *error)
 }
 
 /* Takes the first sequences of the evaluation data. */
-static by_status take_tokens(sequences *out, const eval_request *r, const by_pretrained *model,
-                             by_error *error)
+static by_status read_sequences(sequences *out, const eval_request *r, const by_pretrained *model,
+                                by_error *error)
 {
     by_task_data *data = NULL;
     cli_spool spool;
@@ -187,7 +187,7 @@ static by_status write_logits(void *user, const by_pretrained *model, const char
     const by_config *config = by_pretrained_config(model);
     r->run = run;
     by_status status =
-        r->tokens != NULL ? read_tokens(&s, r->tokens, error) : take_tokens(&s, r, model, error);
+        r->tokens != NULL ? read_tokens(&s, r->tokens, error) : read_sequences(&s, r, model, error);
     if (status == BY_OK) {
         status = by_logits_open(&logits, config, by_pretrained_weights(model), s.batch, s.time,
                                 r->precision, 0, error);

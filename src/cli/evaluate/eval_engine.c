@@ -27,7 +27,7 @@ typedef struct evaluation {
     float *weights;
     int64_t context;
     by_batch batch;
-    size_t taken;    /* sequences of the batch */
+    size_t used;     /* sequences of the batch */
     int64_t batches; /* that are left; -1: all */
     bool ended;      /* there is no other batch */
     cli_losses *losses;
@@ -53,20 +53,20 @@ static by_status follow(void *user, int32_t index, float *logits, int64_t vocab,
 }
 
 /* Takes the next sequence with a target; returns false at the end of the data. */
-static bool take(sequence *s, evaluation *e, by_status *status, by_error *error)
+static bool next_sequence(sequence *s, evaluation *e, by_status *status, by_error *error)
 {
     size_t bytes = (size_t)e->context * sizeof *s->tokens;
     s->length = s->known = 0;
     while (s->length == 0 && !e->ended) {
-        if (e->taken == e->batch.batch) {
+        if (e->used == e->batch.batch) {
             *status = e->batches == 0 ? BY_OK : by_loader_next(e->loader, &e->batch, error);
             e->ended = *status != BY_OK || e->batches == 0 || e->batch.batch == 0 ||
                        e->batch.first_sample >= by_loader_epoch_samples(e->loader);
-            e->taken = 0;
+            e->used = 0;
             e->batches -= e->batches > 0;
             continue;
         }
-        size_t at = e->taken++ * (size_t)e->context;
+        size_t at = e->used++ * (size_t)e->context;
         memcpy(s->tokens, (const int32_t *)by_batch_array(&e->batch, "tokens")->data + at, bytes);
         memcpy(s->targets, (const int32_t *)by_batch_array(&e->batch, "targets")->data + at, bytes);
         const by_array *weights = by_batch_array(&e->batch, "weight");
@@ -84,7 +84,7 @@ static by_status submit(evaluation *e, by_error *error)
     by_status status = BY_OK;
     for (size_t i = 0; i < SESSIONS && status == BY_OK && !e->ended; i++) {
         sequence *s = &e->sequences[i];
-        if (s->length == 0 && take(s, e, &status, error)) {
+        if (s->length == 0 && next_sequence(s, e, &status, error)) {
             const by_request request = {.prompt = s->tokens,
                                         .prompt_count = 1,
                                         .tokens = s->length,
@@ -97,7 +97,7 @@ static by_status submit(evaluation *e, by_error *error)
     return status;
 }
 
-static by_status take_event(evaluation *e, const by_event *event, by_error *error)
+static by_status add_event(evaluation *e, const by_event *event, by_error *error)
 {
     sequence *s = e->sequences;
     while (s->length == 0 || s->session != event->session) {
@@ -119,7 +119,7 @@ static by_status take_event(evaluation *e, const by_event *event, by_error *erro
     return BY_OK;
 }
 
-static by_status run(evaluation *e, by_error *error)
+static by_status evaluate_sequences(evaluation *e, by_error *error)
 {
     by_status status = submit(e, error);
     while (status == BY_OK && by_engine_busy(e->engine)) {
@@ -130,7 +130,7 @@ static by_status run(evaluation *e, by_error *error)
         }
         status = by_engine_step(e->engine, &events, &count, error);
         for (size_t i = 0; i < count && status == BY_OK; i++) {
-            status = take_event(e, &events[i], error);
+            status = add_event(e, &events[i], error);
         }
         status = status == BY_OK ? submit(e, error) : status;
     }
@@ -157,7 +157,7 @@ by_status cli_sum_engine_losses(cli_losses *out, const by_config *config, const 
         e.sequences[i].weights = e.weights + i * context;
     }
     if (status == BY_OK) {
-        status = run(&e, error);
+        status = evaluate_sequences(&e, error);
     }
     by_engine_close(&e.engine);
     free(e.memory);

@@ -10,7 +10,7 @@
 #include "base/cli.h"
 
 /* Tokens below which the default context is not reduced. */
-#define LEAST_CONTEXT 1024
+#define MIN_CONTEXT 1024
 
 typedef struct chat_request {
     const char *system;
@@ -44,9 +44,9 @@ typedef struct chat_session {
     chat_message *messages;
     size_t count;
     size_t capacity;
-    int32_t *taken; /* tokens whose keys and values are in the caches */
-    size_t taken_count;
-    size_t taken_capacity;
+    int32_t *cached; /* tokens whose keys and values are in the caches */
+    size_t cached_count;
+    size_t cached_capacity;
     bool terminal;
     bool leave;
     bool interrupted; /* true if input is not a terminal */
@@ -103,7 +103,7 @@ static void drop_messages(chat_session *s, size_t kept)
 /* ---- an answer ---- */
 
 /* Computes the tokens of the conversation that are not in the caches yet. */
-static by_status take_in(chat_session *s, const by_token_buffer *ids, by_error *error)
+static by_status prefill(chat_session *s, const by_token_buffer *ids, by_error *error)
 {
     int64_t context = by_generator_context(s->generator);
     size_t same = 0;
@@ -117,28 +117,28 @@ static by_status take_in(chat_session *s, const by_token_buffer *ids, by_error *
                             "with /reset, or raise --context for a model with rotary positions",
                             ids->count, (long long)context);
     }
-    if (s->taken_capacity < (size_t)context) {
-        int32_t *larger = realloc(s->taken, (size_t)context * sizeof *larger);
+    if (s->cached_capacity < (size_t)context) {
+        int32_t *larger = realloc(s->cached, (size_t)context * sizeof *larger);
         if (larger == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: tokens");
         }
-        s->taken = larger;
-        s->taken_capacity = (size_t)context;
+        s->cached = larger;
+        s->cached_capacity = (size_t)context;
     }
-    while (same + 1 < ids->count && same < s->taken_count &&
-           s->taken[same] == (int32_t)ids->ids[same]) {
+    while (same + 1 < ids->count && same < s->cached_count &&
+           s->cached[same] == (int32_t)ids->ids[same]) {
         same++;
     }
     by_status status = by_generator_keep(s->generator, same, error);
-    s->taken_count = same;
+    s->cached_count = same;
     for (size_t i = same; i < ids->count; i++) {
-        s->taken[i] = (int32_t)ids->ids[i];
+        s->cached[i] = (int32_t)ids->ids[i];
     }
     if (status == BY_OK) {
-        status = by_generator_feed(s->generator, s->taken + same, ids->count - same, error);
+        status = by_generator_feed(s->generator, s->cached + same, ids->count - same, error);
     }
     if (status == BY_OK) {
-        s->taken_count = ids->count;
+        s->cached_count = ids->count;
     }
     return status;
 }
@@ -160,7 +160,7 @@ static by_status render(chat_session *s, by_error *error)
         status = by_tokenizer_encode(s->tokenizer, text, length, &ids, BY_ENCODE_SPECIAL, error);
     }
     if (status == BY_OK) {
-        status = take_in(s, &ids, error);
+        status = prefill(s, &ids, error);
     }
     by_token_buffer_free(&ids);
     free(text);
@@ -213,7 +213,7 @@ static by_status write_answer(chat_session *s, by_string *answer, by_error *erro
         }
         if (status == BY_OK && i + 1 < r->tokens) {
             status = by_generator_feed(s->generator, &token, 1, error);
-            s->taken[s->taken_count++] = token;
+            s->cached[s->cached_count++] = token;
         }
     }
     if (status == BY_OK) {
@@ -222,7 +222,7 @@ static by_status write_answer(chat_session *s, by_string *answer, by_error *erro
     }
     putchar('\n');
     fflush(stdout);
-    cli_forget_stop();
+    cli_clear_stop();
     return status;
 }
 
@@ -379,7 +379,7 @@ static by_status open_generator(chat_session *s, const by_pretrained *pretrained
                                     .precision = r->precision};
     by_status status = by_generator_open(&s->generator, config, weights, &options, error);
     int64_t context = config->model.context;
-    while (status == BY_EMEMORY && r->context == 0 && context >= 2 * LEAST_CONTEXT) {
+    while (status == BY_EMEMORY && r->context == 0 && context >= 2 * MIN_CONTEXT) {
         options.context = context /= 2;
         status = by_generator_open(&s->generator, config, weights, &options, error);
     }
@@ -428,7 +428,7 @@ static int chat(const chat_request *r, const char *path)
     by_tokenizer_close(&s.tokenizer);
     free(s.messages);
     free(s.system);
-    free(s.taken);
+    free(s.cached);
     return code;
 }
 

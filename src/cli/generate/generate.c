@@ -117,7 +117,7 @@ static by_status show(generate_session *s, const by_text *text, by_error *error)
     return BY_OK;
 }
 
-static by_status take(generate_session *s, int32_t token, bool *stopped, by_error *error)
+static by_status add_token(generate_session *s, int32_t token, bool *stopped, by_error *error)
 {
     by_text text;
     by_status status = by_text_stream_push(s->stream, (uint32_t)token, &text, stopped, error);
@@ -196,7 +196,7 @@ static by_status continue_text(generate_session *s, by_error *error)
         }
         bool stopped = false;
         if (status == BY_OK) {
-            status = take(s, token, &stopped, error);
+            status = add_token(s, token, &stopped, error);
         }
         if (stopped) {
             s->stop = "stop_string";

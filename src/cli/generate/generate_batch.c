@@ -60,7 +60,7 @@ typedef struct batch {
     bool failed;
     bool streams; /* text is printed as it is generated */
     double began;
-    double told;
+    double shown;
 } batch;
 
 /* ---- prompts ---- */
@@ -294,7 +294,7 @@ static by_status add_logprobs(const batch *b, batch_answer *a, const by_event *e
     return status == BY_OK ? by_string_check(out, error) : status;
 }
 
-static by_status take_event(batch *b, const by_event *event, by_error *error)
+static by_status add_event(batch *b, const by_event *event, by_error *error)
 {
     batch_prompt *it = item_of(b, event->session);
     bool stopped = false;
@@ -444,19 +444,19 @@ static void print_done(batch *b)
     }
 }
 
-static void tell(batch *b, bool last)
+static void show_progress(batch *b, bool last)
 {
     double now = by_clock();
     bool terminal = isatty(STDERR_FILENO) != 0;
     if (b->r->batch == NULL && !(last && b->r->verbose)) {
         return;
     }
-    if ((!terminal && !(last && b->r->verbose)) || (!last && now - b->told < PROGRESS)) {
+    if ((!terminal && !(last && b->r->verbose)) || (!last && now - b->shown < PROGRESS)) {
         return;
     }
     by_engine_statistics st = by_engine_statistics_now(b->engine);
     double seconds = now - b->began;
-    b->told = now;
+    b->shown = now;
     fprintf(stderr,
             "%s%zu of %zu prompts, %llu tokens, %.1f tokens/s, %.1f rows per step, %llu of %llu "
             "drafts accepted%s",
@@ -469,7 +469,7 @@ static void tell(batch *b, bool last)
 static by_status work(batch *b, by_error *error)
 {
     by_status status = BY_OK;
-    b->began = b->told = by_clock();
+    b->began = b->shown = by_clock();
     while (status == BY_OK && b->done < b->count) {
         const by_event *events;
         size_t count = 0;
@@ -482,7 +482,7 @@ static by_status work(batch *b, by_error *error)
             status = by_engine_step(b->engine, &events, &count, error);
         }
         for (size_t i = 0; i < count && status == BY_OK; i++) {
-            status = take_event(b, &events[i], error);
+            status = add_event(b, &events[i], error);
         }
         for (size_t i = b->printed; i < b->submitted && status == BY_OK; i++) {
             if (b->items[i].cancels) {
@@ -493,11 +493,11 @@ static by_status work(batch *b, by_error *error)
         }
         if (status == BY_OK) {
             print_done(b);
-            tell(b, false);
+            show_progress(b, false);
         }
     }
     if (status == BY_OK) {
-        tell(b, true);
+        show_progress(b, true);
     }
     return status;
 }

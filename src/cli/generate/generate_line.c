@@ -37,7 +37,7 @@ static by_status check_keys(const json_t *object, const char *path, size_t line,
 }
 
 /* Replaces a sampling parameter if the object has it. */
-static bool take_number(double *out, const json_t *object, const char *key)
+static bool read_number(double *out, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     *out = json_is_number(value) ? json_number_value(value) : *out;
@@ -49,10 +49,10 @@ static by_status read_sampling(by_sampling *out, const json_t *object, const cha
 {
     by_error why = {0};
     const json_t *top_k = json_object_get(object, "top_k");
-    bool numbers = take_number(&out->temperature, object, "temperature") &&
-                   take_number(&out->top_p, object, "top_p") &&
-                   take_number(&out->min_p, object, "min_p") &&
-                   take_number(&out->typical_p, object, "typical_p");
+    bool numbers = read_number(&out->temperature, object, "temperature") &&
+                   read_number(&out->top_p, object, "top_p") &&
+                   read_number(&out->min_p, object, "min_p") &&
+                   read_number(&out->typical_p, object, "typical_p");
     if (!numbers || !is_whole(top_k, 0)) {
         return by_error_set(error, BY_EFORMAT,
                             "%s:%zu: \"temperature\", \"top_p\", \"min_p\" and \"typical_p\" must "

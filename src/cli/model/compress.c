@@ -135,8 +135,8 @@ static by_status compress(void *user, const by_pretrained *model, const char *ru
 
 /* Reports a method that does not support the model: an error if the method was named, otherwise a
  * line in the list. */
-static by_status tell_refusal(const compress_request *r, const char *method, const char *why,
-                              by_error *error)
+static by_status explain_refusal(const compress_request *r, const char *method, const char *why,
+                                 by_error *error)
 {
     if (r->options.method != NULL) {
         return by_error_set(error, BY_EARG, "%s", why);
@@ -197,7 +197,7 @@ static by_status plan_one(const compress_request *r, const by_pretrained *model,
         return status;
     }
     if (f.refused[0] != '\0') {
-        return tell_refusal(r, method, f.refused, error);
+        return explain_refusal(r, method, f.refused, error);
     }
     double speed = gbps > 0.0 ? 1e9 * gbps / (double)f.token_bytes : (double)NAN;
     if (r->json) {

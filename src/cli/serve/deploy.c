@@ -89,7 +89,7 @@ static int follow(const by_deploy_options *o, by_error *error)
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     int waited = 0;
     by_deploy_status s = {0};
-    char told[64] = "";
+    char printed[64] = "";
     for (;;) {
         char line[64];
         by_status status = by_deploy_status_now(&s, o->control, o->model, error);
@@ -105,9 +105,9 @@ static int follow(const by_deploy_options *o, by_error *error)
             continue;
         }
         (void)snprintf(line, sizeof line, "%s %.0f %%", s.phase, 100.0 * s.share);
-        if (strcmp(line, told) != 0) {
+        if (strcmp(line, printed) != 0) {
             fprintf(stderr, "%s\t%s\n", s.coming, line);
-            memcpy(told, line, sizeof told);
+            memcpy(printed, line, sizeof printed);
         }
         (void)nanosleep(&pause, NULL);
     }
@@ -183,10 +183,10 @@ static int print_shared(const char *broker, const char *model, bool json)
     return print(&now, json);
 }
 
-static void tell_phase(void *user, const char *version, const char *phase, double share)
+static void print_phase(void *user, const char *version, const char *phase, double share)
 {
-    by_deploy_status *told = user;
-    (void)snprintf(told->version, sizeof told->version, "%s", version);
+    by_deploy_status *printed = user;
+    (void)snprintf(printed->version, sizeof printed->version, "%s", version);
     fprintf(stderr, "%s\t%s %.0f %%\n", version, phase, 100.0 * share);
 }
 
@@ -194,17 +194,17 @@ static void tell_phase(void *user, const char *version, const char *phase, doubl
 static int shift(const by_deploy_options *o, const char *broker, const char *version)
 {
     by_error error = {0};
-    by_deploy_status told = {0};
+    by_deploy_status printed = {0};
     const by_shared_deploy_options options = {.broker = broker,
                                               .model = o->model,
                                               .version = version,
                                               .how = *o,
-                                              .phase = tell_phase,
-                                              .user = &told};
+                                              .phase = print_phase,
+                                              .user = &printed};
     if (by_deploy_shared(&options, &error) != BY_OK) {
         return cli_fail(&cli_deploy, &error);
     }
-    printf("%s is live\n", version == NULL ? told.version : version);
+    printf("%s is live\n", version == NULL ? printed.version : version);
     return CLI_DONE;
 }
 

@@ -9,15 +9,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_ARGUMENTS 192
-#define MOST_NUMBERS   20
-#define MOST_MODELS    16
+#define MAX_ARGUMENTS 192
+#define MAX_NUMBERS   20
+#define MAX_MODELS    16
 
 /* A command line. Not copied, because items may point to its numbers. */
 typedef struct arguments {
-    const char *items[MOST_ARGUMENTS];
+    const char *items[MAX_ARGUMENTS];
     size_t count;
-    char numbers[MOST_NUMBERS][32];
+    char numbers[MAX_NUMBERS][32];
     size_t number_count;
 } arguments;
 
@@ -98,7 +98,7 @@ by_status cli_serve_broker(char **out, const char *broker, const char *directory
 
 static void add(arguments *a, const char *item)
 {
-    if (a->count + 1 < MOST_ARGUMENTS) {
+    if (a->count + 1 < MAX_ARGUMENTS) {
         a->items[a->count++] = item;
     }
 }
@@ -115,7 +115,7 @@ static void add_value(arguments *a, const char *name, const char *value)
 /* Adds --NAME VALUE, unless value is 0, which stands for the part's default. */
 static void add_number(arguments *a, const char *name, double value)
 {
-    assert(a->number_count < MOST_NUMBERS);
+    assert(a->number_count < MAX_NUMBERS);
     char *text = a->numbers[a->number_count++];
     (void)snprintf(text, sizeof a->numbers[0], "%.17g", value);
     add_value(a, name, value == 0.0 ? NULL : text);
@@ -324,8 +324,8 @@ static by_status serve(choices *c, const cli_served *models, size_t count, const
 {
     char *program = NULL;
     files f = {0};
-    arguments broker, gateway, workers[MOST_MODELS];
-    by_serve_model served[MOST_MODELS];
+    arguments broker, gateway, workers[MAX_MODELS];
+    by_serve_model served[MAX_MODELS];
     const by_serve_config *config = c->config;
     by_status status = by_executable_path(&program, error);
     if (status == BY_OK) {
@@ -457,12 +457,12 @@ static by_status list_models(const choices *c, char *const *texts, size_t given,
         texts = &c->config->worker.model;
         given = 1;
     }
-    if (of_config > MOST_MODELS) {
+    if (of_config > MAX_MODELS) {
         return by_error_set(error, BY_ECONFIG, "models has %zu entries; at most %d can be served",
-                            of_config, MOST_MODELS);
+                            of_config, MAX_MODELS);
     }
     for (size_t i = 0; i < given + of_config; i++) {
-        by_status status = of_config > 0 ? cli_served_take(&models[i], &rows[i], error)
+        by_status status = of_config > 0 ? cli_served_read(&models[i], &rows[i], error)
                                          : cli_served_parse(&models[i], texts[i], error);
         if (status != BY_OK) {
             return status;
@@ -482,7 +482,7 @@ static by_status list_models(const choices *c, char *const *texts, size_t given,
 /* A check needs no models: the configuration may leave them to the command line. */
 static by_status check_or_serve(choices *c, char *const *texts, size_t given, by_error *error)
 {
-    cli_served models[MOST_MODELS] = {{0}};
+    cli_served models[MAX_MODELS] = {{0}};
     size_t count = 0;
     char *own = c->directory == NULL ? cli_serve_directory() : NULL;
     const char *directory = c->directory == NULL ? own : c->directory;
@@ -583,10 +583,10 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count > MOST_MODELS ||
+    if (rest_count > MAX_MODELS ||
         (c.workers != NULL && !cli_read_workers(c.workers, &c.least, &c.most))) {
         return cli_misuse(&cli_serve, "%s",
-                          rest_count > MOST_MODELS
+                          rest_count > MAX_MODELS
                               ? "at most 16 models can be served"
                               : "--workers must be 1 to 256, or LEAST:MOST such as 1:8");
     }

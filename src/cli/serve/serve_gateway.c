@@ -20,7 +20,7 @@ static void log_line(void *user, const char *line)
     cli_serve_log(&o->log, line);
 }
 
-static void tell_url(void *user, const char *url)
+static void print_url(void *user, const char *url)
 {
     outputs *o = user;
     const char *path = o->ready_file;
@@ -59,7 +59,7 @@ static void use_config(by_gateway_options *o, const by_serve_config *config)
 static int run(int argc, char **argv)
 {
     outputs out = {.mask = umask(CLI_PRIVATE)};
-    by_gateway_options options = {.log = log_line, .ready = tell_url, .user = &out};
+    by_gateway_options options = {.log = log_line, .ready = print_url, .user = &out};
     const char *directory = NULL;
     const char *path = NULL;
     cli_list sets = {0};

@@ -6,7 +6,7 @@
 
 #include "serve/serving.h"
 
-#define MOST_WORKERS 256
+#define MAX_WORKERS 256
 
 /* Returns the part after the last '/'. */
 static const char *last_part(const char *path)
@@ -65,12 +65,12 @@ bool cli_read_workers(const char *text, size_t *least, size_t *most)
 {
     char *end;
     long long first = strtoll(text, &end, 10);
-    bool good = end != text && first >= 0 && first <= MOST_WORKERS;
+    bool good = end != text && first >= 0 && first <= MAX_WORKERS;
     long long last = first;
     if (good && *end == ':') {
         const char *second = end + 1;
         last = strtoll(second, &end, 10);
-        good = end != second && last >= first && last >= 1 && last <= MOST_WORKERS;
+        good = end != second && last >= first && last >= 1 && last <= MAX_WORKERS;
     } else {
         good = good && first >= 1;
     }
@@ -79,7 +79,7 @@ bool cli_read_workers(const char *text, size_t *least, size_t *most)
     return good && *end == '\0';
 }
 
-by_status cli_served_take(cli_served *out, const by_served_model_config *own, by_error *error)
+by_status cli_served_read(cli_served *out, const by_served_model_config *own, by_error *error)
 {
     *out = (cli_served){.memory = strdup(own->path), .own = own};
     if (out->memory == NULL) {

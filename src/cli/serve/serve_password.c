@@ -7,7 +7,7 @@
 static bool hide(char *address)
 {
     char password[BY_SERVE_PASSWORD_BYTES];
-    bool hidden = by_serve_take_password(address, password);
+    bool hidden = by_serve_extract_password(address, password);
     if (hidden) {
         (void)setenv("BANYAN_REDIS_PASSWORD", password, 1);
     }

@@ -34,7 +34,7 @@ by_status cli_serve_config_open(by_serve_config **out, const char *path, const c
     }
     /* Those of the command line are hidden by now. */
     if (cli_hide_password(config->broker.address, NULL) && tells && path != NULL) {
-        by_serve_tell_exposed(path, "the password of Redis", cli_serve_log, NULL);
+        by_serve_log_exposed(path, "the password of Redis", cli_serve_log, NULL);
     }
     *out = config;
     return BY_OK;

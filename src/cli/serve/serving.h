@@ -99,7 +99,7 @@ typedef struct cli_served {
  * Freed with cli_served_free. */
 by_status cli_served_parse(cli_served *out, const char *text, by_error *error);
 /* The same of an entry of the configuration, which must outlive it. */
-by_status cli_served_take(cli_served *out, const by_served_model_config *own, by_error *error);
+by_status cli_served_read(cli_served *out, const by_served_model_config *own, by_error *error);
 /* Parses "2" or "1:8", a number of workers; false if it is neither. */
 bool cli_read_workers(const char *text, size_t *least, size_t *most);
 /* Cuts +ADAPTER off a path, unless the whole is a path that exists, and returns the adapter, a part

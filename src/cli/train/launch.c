@@ -65,7 +65,7 @@ static void catch_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-static void say(void *unused, const char *line)
+static void print_event(void *unused, const char *line)
 {
     (void)unused;
     fprintf(stderr, "banyan launch: %s\n", line);
@@ -161,7 +161,7 @@ static int supervise(launch *l, char **words, size_t count, const char *program)
                                .timeout = l->timeout,
                                .silence = l->silence,
                                .stop = stop,
-                               .say = say};
+                               .say = print_event};
     if (strcmp(words[0], "train") == 0) {
         read_training(&t, l, words, count);
         o.again = l->again;
@@ -189,7 +189,7 @@ static int print_line(const launch *l, char **words, size_t count, const char *p
                            .program = program,
                            .command = words,
                            .command_count = count};
-    by_launch_look(&facts, &l->hosts, l->network);
+    by_launch_inspect(&facts, &l->hosts, l->network);
     by_status status = by_launch_line_make(&line, &o, &facts, &error);
     if (status == BY_OK) {
         status = by_launch_line_print(&text, &line, &error);

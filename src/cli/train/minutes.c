@@ -5,9 +5,9 @@
 #include "train/minutes.h"
 
 /* Seconds of measuring, a share of the run's. */
-#define LEAST 1.5
-#define MOST  8.0
-#define SHARE 0.04
+#define MIN_MINUTES_FACTOR 1.5
+#define MAX_MINUTES_FACTOR 8.0
+#define SHARE              0.04
 /* Its most share, of a run that is short. */
 #define THIRD (1.0 / 3.0)
 
@@ -66,7 +66,8 @@ by_status cli_fit_minutes(cli_minutes *m, const by_train_options *options, cli_l
                           bool show, bool json, by_error *error)
 {
     double seconds = 60.0 * m->minutes;
-    double measuring = fmin(fmin(fmax(SHARE * seconds, LEAST), MOST), THIRD * seconds);
+    double measuring =
+        fmin(fmin(fmax(SHARE * seconds, MIN_MINUTES_FACTOR), MAX_MINUTES_FACTOR), THIRD * seconds);
     by_status status = by_train_measure(&m->times, options, measuring, error);
     if (status == BY_OK) {
         double left = fmax(seconds - m->times.measuring, m->times.step);

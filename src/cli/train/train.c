@@ -227,7 +227,7 @@ static void on_progress(void *user, int64_t step, const char *phase)
     by_heartbeat_progress(cli_heartbeat(), step, phase);
 }
 
-static void tell_supervisor(const by_train_event *e)
+static void report_progress(const by_train_event *e)
 {
     by_heartbeat *heartbeat = cli_heartbeat();
     if (e->kind == BY_TRAIN_PREPARING) {
@@ -242,7 +242,7 @@ static void tell_supervisor(const by_train_event *e)
 static void on_event(void *user, const by_train_event *e)
 {
     progress_screen *s = user;
-    tell_supervisor(e);
+    report_progress(e);
     if (s->quiet && e->kind != BY_TRAIN_NOTE) {
         return;
     }
@@ -306,7 +306,7 @@ static int fail_rank(by_comm *comm, const by_error *error)
         return code;
     }
     if (error->status != BY_EPEER) {
-        cli_keep_failure(error->message);
+        cli_record_failure(error->message);
     }
     (void)nanosleep(&second, NULL);
     return code;
@@ -410,7 +410,7 @@ static int open_and_train(const char *path, const char *resume, cli_list *overri
 }
 
 /* A run that is named as a config is trained again from the start, which its user may not mean. */
-static void tell_new_run(const char *path, const by_comm *comm)
+static void report_new_run(const char *path, const by_comm *comm)
 {
     char file[4096];
     (void)snprintf(file, sizeof file, "%s/config.yaml", path);
@@ -468,7 +468,7 @@ static int run(int argc, char **argv)
     }
     cli_watch_comm(comm);
     if (resume == NULL) {
-        tell_new_run(rest[0], comm);
+        report_new_run(rest[0], comm);
     }
     code = resume == NULL
                ? open_and_train(rest[0], NULL, &overrides, from_start, &minutes, comm, &s)

@@ -38,7 +38,7 @@ typedef struct watched_run {
 
 /* ---- reading ---- */
 
-static void forget(watched_run *w)
+static void clear_series(watched_run *w)
 {
     for (size_t i = 0; i < w->count; i++) {
         free(w->all[i].steps);
@@ -107,7 +107,7 @@ static series *find_or_add(watched_run *w, const char *event_name, const char *k
     return s;
 }
 
-static void take(void *user, const char *event, uint64_t step, const char *key, double value)
+static void add_point(void *user, const char *event, uint64_t step, const char *key, double value)
 {
     watched_run *w = user;
     if (strcmp(key, "time") == 0) {
@@ -132,10 +132,10 @@ static by_status update(watched_run *w, bool *changed, by_error *error)
 {
     bool restarted;
     uint64_t before = w->offset;
-    by_status status = by_events_follow(w->run, &w->offset, &restarted, take, w, error);
+    by_status status = by_events_follow(w->run, &w->offset, &restarted, add_point, w, error);
     if (status == BY_OK && restarted) {
-        forget(w);
-        status = by_events_follow(w->run, &w->offset, NULL, take, w, error);
+        clear_series(w);
+        status = by_events_follow(w->run, &w->offset, NULL, add_point, w, error);
     }
     *changed = restarted || w->offset != before;
     return status == BY_OK && w->failed
@@ -356,7 +356,7 @@ static int run(int argc, char **argv)
     } else if (status == BY_OK) {
         status = follow(&w, every, &error);
     }
-    forget(&w);
+    clear_series(&w);
     free(w.all);
     free(w.run);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_watch, &error);

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_WAITING ((size_t)4 << 20)
-#define MOST_BYTES   ((size_t)64 << 20)
+#define MAX_WAITING ((size_t)4 << 20)
+#define MAX_BYTES   ((size_t)64 << 20)
 
 struct by__serve_append_log {
     by__serve_append_options options;
@@ -173,7 +173,7 @@ static void start(by__serve_append_log *log)
 
 uint64_t by__serve_append_log_add(by__serve_append_log *log, const char *line, size_t length)
 {
-    if (log->waiting.length + length > MOST_WAITING) {
+    if (log->waiting.length + length > MAX_WAITING) {
         log->lost++;
         return 0;
     }
@@ -240,7 +240,7 @@ by_status by__serve_append_log_open(by__serve_append_log **out, uv_loop_t *loop,
     by__serve_append_log *log;
     BY_TRY(by__alloc((void **)&log, 1, sizeof *log, "a log", error));
     log->options = *options;
-    log->options.bytes = options->bytes == 0 ? MOST_BYTES : options->bytes;
+    log->options.bytes = options->bytes == 0 ? MAX_BYTES : options->bytes;
     log->loop = loop;
     log->fd = -1;
     log->directory = by__strdup(options->directory);

@@ -39,7 +39,7 @@
 #include "base/json.h"
 
 /* Most processes of a model. */
-#define BY__MOST_WORKERS 256
+#define BY__MAX_WORKERS 256
 
 /* BY_EIO: "cannot VERB NAME: REASON" from an error of libuv. */
 by_status by__serve_uv_error(by_error *error, const char *verb, const char *name, int code);

@@ -13,7 +13,7 @@ struct by__serve_stop {
     struct sigaction pipe; /* the former handler */
     struct sigaction size;
     int handles;
-    bool asked;
+    bool requested;
     bool child;
     char buffer[16];
 };
@@ -21,9 +21,9 @@ struct by__serve_stop {
 static void on_signal(uv_signal_t *handle, int number)
 {
     by__serve_stop *s = handle->data;
-    bool again = s->asked;
+    bool again = s->requested;
     BY_UNUSED(number);
-    s->asked = true;
+    s->requested = true;
     s->stop(s->user, again);
 }
 
@@ -40,7 +40,7 @@ static void on_input(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     BY_UNUSED(buffer);
     if (n < 0) {
         (void)uv_read_stop(stream);
-        s->asked = true;
+        s->requested = true;
         s->stop(s->user, true);
     }
 }

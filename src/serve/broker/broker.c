@@ -13,17 +13,17 @@ static void on_message(void *user, by__link *link, json_t *message)
 
 static void on_events(void *user, by__link *link, const char *list, size_t length)
 {
-    by__broker_list(user, by__link_get(link), list, length);
+    by__broker_event_list(user, by__link_get(link), list, length);
 }
 
 static void on_lost(void *user, by__link *link, const char *why)
 {
-    by__broker_part(user, by__link_get(link), why);
+    by__broker_remove_peer(user, by__link_get(link), why);
 }
 
-static void on_taken(void *user, by__link *link)
+static void on_accepted(void *user, by__link *link)
 {
-    if (!by__broker_join(user, link)) {
+    if (!by__broker_add_peer(user, link)) {
         by__link_close(&link);
     }
 }
@@ -35,11 +35,11 @@ static void on_timer(uv_timer_t *timer)
     if (by__serve_sandbox_violation(call)) {
         by__telemetry_log_event(&b->log, "sandbox_violation", "{ss}", "call", call);
     }
-    by__broker_look(b);
+    by__broker_check_workers(b);
     by__broker_measure(b);
     by__broker_expire(b);
-    by__broker_tasks_tend(b);
-    by__broker_versions_tend(b);
+    by__broker_tasks_maintain(b);
+    by__broker_versions_maintain(b);
     json_t *state = by__broker_state(b);
     for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role == BY__GATEWAY || p->role == BY__SUPERVISOR) {
@@ -53,7 +53,7 @@ static void on_check(uv_check_t *check)
 {
     by__broker_commit(check->data);
     by__broker_flush(check->data);
-    by__broker_sweep(check->data);
+    by__broker_free_peers(check->data);
 }
 
 /* ---- the process ---- */
@@ -101,7 +101,7 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     by__serve_stop *stop = NULL;
     by__serve_sandbox sandbox;
     set_defaults(&b.options);
-    b.looked = b.began;
+    b.checked = b.began;
     BY_TRY(prepare_sandbox(&sandbox, options, error));
     int code = uv_loop_init(&b.loop);
     if (code < 0) {
@@ -111,7 +111,7 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     (void)uv_check_init(&b.loop, &b.check);
     b.timer.data = b.check.data = &b;
     by_status status =
-        by__link_listen(&b.listener, &b.loop, options->socket, on_taken, &handler, error);
+        by__link_listen(&b.listener, &b.loop, options->socket, on_accepted, &handler, error);
     if (status == BY_OK) {
         status = by__broker_tasks_load(&b, error);
     }

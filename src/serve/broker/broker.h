@@ -71,9 +71,9 @@ struct by__broker_peer {
     char name[65];
     int64_t pid;
     by__broker_peer *next;
-    by_string batch; /* events for a gateway that are sent together (event_list.h) */
-    json_t *held;    /* answers about tasks that wait for the commit to disk */
-    char tag[65];    /* of a gateway that takes feedback; "": it does not */
+    by_string batch;     /* events for a gateway that are sent together (event_list.h) */
+    json_t *uncommitted; /* answers about tasks that wait for the commit to disk */
+    char tag[65];        /* of a gateway that takes feedback; "": it does not */
     /* id of the last refused request of this gateway, without the number of its part */
     char refused[65];
     char bound[256]; /* model of the only workers that may connect here; "": any process may */
@@ -84,7 +84,7 @@ struct by__broker_peer {
     int64_t sessions;         /* sequences that it runs at a time */
     by__broker_job_list jobs; /* requests that it was given */
     json_t *beat;             /* its last message "beat" */
-    double heard;             /* by__now of that message */
+    double last_message_at;   /* by__now of that message */
     double moved;             /* by__now when its step counter last increased, or it was idle */
     int64_t steps;
     double given; /* by__now of the last request that it was given */
@@ -124,7 +124,7 @@ typedef struct by__broker {
     double tasks_swept;
     double tasks_failed; /* by__now of a failed write; 0: none since the tasks were last loaded */
     double began;        /* by__now */
-    double looked;       /* by__now when workers were last checked for silence */
+    double checked;      /* by__now when workers were last checked for silence */
     uint32_t deliveries; /* counter that numbers deliveries to workers */
     uint64_t retried;
     uint64_t expired;
@@ -135,21 +135,21 @@ typedef struct by__broker {
 
 /* Adds a peer whose role is not known yet; the caller keeps the link, whose user pointer
  * (by__link_get) becomes the peer. Returns false when memory is exhausted. */
-bool by__broker_join(by__broker *b, by__link *link);
+bool by__broker_add_peer(by__broker *b, by__link *link);
 /* Handles a message of a peer. A message that its role does not send closes the link. */
 void by__broker_message(by__broker *b, by__broker_peer *p, const json_t *message);
 /* Handles a list of events (by__protocol_events_valid) of a peer in the same way. */
-void by__broker_list(by__broker *b, by__broker_peer *p, const char *list, size_t length);
+void by__broker_event_list(by__broker *b, by__broker_peer *p, const char *list, size_t length);
 /* Releases everything that a peer holds; nothing is sent to it any more. The caller closes its
  * link. */
-void by__broker_part(by__broker *b, by__broker_peer *p, const char *why);
+void by__broker_remove_peer(by__broker *b, by__broker_peer *p, const char *why);
 /* Drops workers that are silent, or have work but complete no step; both count as dead. */
-void by__broker_look(by__broker *b);
+void by__broker_check_workers(by__broker *b);
 /* The message "state"; a new reference. */
 json_t *by__broker_state(const by__broker *b);
 /* Frees peers that have disconnected. This is delayed because sending to a peer while the list is
  * walked may break its link. */
-void by__broker_sweep(by__broker *b);
+void by__broker_free_peers(by__broker *b);
 /* Closes all links and frees the broker's memory. */
 void by__broker_release(by__broker *b);
 
@@ -169,11 +169,11 @@ void by__broker_cancel(by__broker *b, const char *name);
 /* Forwards a worker's list of events to the waiting gateways. */
 void by__broker_events(by__broker *b, by__broker_peer *worker, const char *list, size_t length);
 /* Gives queued requests to workers with free slots. */
-void by__broker_give(by__broker *b, by__broker_pool *pool);
+void by__broker_dispatch(by__broker *b, by__broker_pool *pool);
 /* Requeues or fails the requests of a worker that is gone. */
-void by__broker_orphans(by__broker *b, by__broker_peer *worker, const char *why);
+void by__broker_requeue(by__broker *b, by__broker_peer *worker, const char *why);
 /* Cancels the requests of a gateway that is gone. */
-void by__broker_forsaken(by__broker *b, by__broker_peer *gateway);
+void by__broker_drop_gateway(by__broker *b, by__broker_peer *gateway);
 /* Fails requests whose deadline has passed. */
 void by__broker_expire(by__broker *b);
 /* Sends the events that were gathered for gateways. */
@@ -218,7 +218,7 @@ by__broker_version *by__broker_pick(const by__broker_pool *pool, const char *id)
  * answer has been sent to the client and no worker of its version is left. */
 void by__broker_reroute(by__broker *b, by__broker_pool *pool);
 /* Does this for all models, and forgets versions that are gone. */
-void by__broker_versions_tend(by__broker *b);
+void by__broker_versions_maintain(by__broker *b);
 /* Handles the message "route" of a supervisor. */
 void by__broker_route(by__broker *b, const json_t *message);
 /* Record in the version's statistics that the first text of a request is about to be sent, and that
@@ -246,6 +246,6 @@ void by__broker_commit(by__broker *b);
 /* Opens the file of tasks and queues those that have not ended. */
 by_status by__broker_tasks_load(by__broker *b, by_error *error);
 /* Periodic work: forgets expired tasks, and reruns those whose results could not be written. */
-void by__broker_tasks_tend(by__broker *b);
+void by__broker_tasks_maintain(by__broker *b);
 
 #endif

@@ -36,9 +36,9 @@ void by__broker_measure(by__broker *b)
                                                       .sessions = by__broker_sessions(b, pool),
                                                       .at_workers = at_workers(b, pool),
                                                       .ended = pool->ended,
-                                                      .asked = (int64_t)pool->arrived,
+                                                      .arrived = (int64_t)pool->arrived,
                                                       .refused = (int64_t)pool->refused};
-        by__protocol_admission_look(&pool->admission, &sample);
+        by__protocol_admission_add(&pool->admission, &sample);
     }
 }
 
@@ -78,10 +78,10 @@ const by__protocol_refusal *by__broker_refusal(by__broker *b, by__broker_peer *f
     bool follows = json_is_true(json_object_get(request, "follows"));
     const char *id = by__protocol_get_text(request, "id");
     size_t length = common_length(id);
-    bool gone = follows && length > 0 && strlen(from->refused) == length &&
-                memcmp(from->refused, id, length) == 0;
+    bool part_refused = follows && length > 0 && strlen(from->refused) == length &&
+                        memcmp(from->refused, id, length) == 0;
     pool->arrived++;
-    if (!full && !gone && (follows || ahead < rule.limit)) {
+    if (!full && !part_refused && (follows || ahead < rule.limit)) {
         return NULL;
     }
     if (length > 0 && length < sizeof from->refused) {

@@ -6,12 +6,12 @@
 #include "serve/protocol/task_turn.h"
 
 /* Bounds of "priority". */
-#define MOST_PRIORITY 100
+#define MAX_PRIORITY 100
 /* Bytes of the buffer for a gateway's next events that are kept allocated. */
-#define MOST_KEPT ((size_t)256 << 10)
+#define MAX_KEPT_BUFFER ((size_t)256 << 10)
 
 /* Appends an event to a gateway's next batch, and drops the reference. */
-static void tell_new(by__broker_peer *gateway, json_t *event)
+static void send_event(by__broker_peer *gateway, json_t *event)
 {
     if (gateway != NULL) {
         by__protocol_events_add(&gateway->batch, 0, event);
@@ -24,11 +24,11 @@ void by__broker_flush(by__broker *b)
     for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         by_string *batch = &p->batch;
         if (p->link != NULL && batch->failed) {
-            by__link_lose(p->link, "no memory for its events");
+            by__link_fail(p->link, "no memory for its events");
         } else if (p->link != NULL && batch->length > 0) {
             (void)by__link_send_events(p->link, batch->data, batch->length);
         }
-        if (batch->failed || batch->capacity > MOST_KEPT) {
+        if (batch->failed || batch->capacity > MAX_KEPT_BUFFER) {
             by_string_free(batch);
         }
         batch->length = 0;
@@ -41,11 +41,11 @@ by__broker_job *by__broker_find_job(const by__broker *b, const char *id)
 }
 
 /* The same for the receiver of a job: a gateway, or the file of tasks. */
-static void tell_new_of(by__broker *b, by__broker_job *job, json_t *event)
+static void send_job_event(by__broker *b, by__broker_job *job, json_t *event)
 {
     by__broker_mirror_event(job, event);
     if (job->gather == NULL) {
-        tell_new(job->from, event);
+        send_event(job->from, event);
         return;
     }
     by__broker_task_event(b, job, event);
@@ -74,7 +74,7 @@ static void count_end(const by__broker_job *job, const by__serve_event *event)
 }
 
 /* Removes a job from all lists and frees it. */
-static void forget(by__broker *b, by__broker_job *job)
+static void remove_job(by__broker *b, by__broker_job *job)
 {
     /* Other workers are not counted as busy either. */
     bool counts = job->worker != NULL && by__broker_open(job->pool, job->worker);
@@ -89,8 +89,8 @@ void by__broker_fail(by__broker *b, by__broker_job *job, int status, const char 
 {
     json_t *event = by__protocol_event_error(job->entry.id, status, code, NULL, message);
     by__broker_count_end(job, event);
-    tell_new_of(b, job, event);
-    forget(b, job);
+    send_job_event(b, job, event);
+    remove_job(b, job);
 }
 
 /* ---- new ones ---- */
@@ -153,7 +153,7 @@ void by__broker_submit(by__broker *b, by__broker_peer *from, const json_t *messa
     by__broker_cancel(b, id);
     if (pool == NULL || request == NULL) {
         const by__protocol_refusal *none = by__broker_no_pool(b, &seconds);
-        tell_new(from, by__protocol_event_refused(id, none, seconds));
+        send_event(from, by__protocol_event_refused(id, none, seconds));
         return;
     }
     /* A request that was accepted before is not refused again. */
@@ -161,16 +161,16 @@ void by__broker_submit(by__broker *b, by__broker_peer *from, const json_t *messa
     const char *name = by__protocol_get_text(message, "version");
     by__broker_version *version = name == NULL ? NULL : by__broker_find_version(pool, name, true);
     if (name != NULL && version == NULL) {
-        tell_new(from, by__protocol_event_error(
-                           id, 503, "version_gone", NULL,
-                           "the version of the model that was asked for is not served"));
+        send_event(from, by__protocol_event_error(
+                             id, 503, "version_gone", NULL,
+                             "the version of the model that was asked for is not served"));
         return;
     }
     double left = by__protocol_get_number(message, "left", 0.0);
     const by__protocol_refusal *why =
         again ? NULL : by__broker_refusal(b, from, pool, message, left, false, &seconds);
     if (why != NULL) {
-        tell_new(from, by__protocol_event_refused(id, why, seconds));
+        send_event(from, by__protocol_event_refused(id, why, seconds));
         return;
     }
     by_status status = by__alloc((void **)&job, 1, sizeof *job, "a request", &ignored);
@@ -179,8 +179,8 @@ void by__broker_submit(by__broker *b, by__broker_peer *from, const json_t *messa
     }
     if (status != BY_OK) {
         free(job);
-        tell_new(from, by__protocol_event_error(id, 503, "out_of_memory", NULL,
-                                                "no memory for a request"));
+        send_event(from, by__protocol_event_error(id, 503, "out_of_memory", NULL,
+                                                  "no memory for a request"));
         return;
     }
     job->request = json_incref(request);
@@ -188,9 +188,9 @@ void by__broker_submit(by__broker *b, by__broker_peer *from, const json_t *messa
     job->from = from;
     job->cost = cost;
     job->sequences = by__protocol_sequences_of(message);
-    job->priority = priority < -MOST_PRIORITY  ? -MOST_PRIORITY
-                    : priority > MOST_PRIORITY ? MOST_PRIORITY
-                                               : priority;
+    job->priority = priority < -MAX_PRIORITY  ? -MAX_PRIORITY
+                    : priority > MAX_PRIORITY ? MAX_PRIORITY
+                                              : priority;
     job->deadline = left > 0.0 ? by__now() + left : 0.0;
     job->whole = json_is_true(json_object_get(message, "whole"));
     job->since = by__now();
@@ -198,7 +198,7 @@ void by__broker_submit(by__broker *b, by__broker_peer *from, const json_t *messa
     job->version = version == NULL && pool->routed ? by__broker_pick(pool, id) : version;
     by__broker_job_enqueue(&pool->queue, job, false);
     by__broker_start_mirror(b, job);
-    by__broker_give(b, pool);
+    by__broker_dispatch(b, pool);
 }
 
 /* ---- to workers ---- */
@@ -223,25 +223,25 @@ static bool waits_for_session(const by__broker_job *job)
 }
 
 /* Free slots of a worker for a job. A task waits in the queue for a free session: at the worker it
- * would be ahead of all requests that come later. `behind`: a task waits ahead of this job, which
+ * would be ahead of all requests that come later. `task_ahead`: a task waits ahead of this job, which
  * must not take the session that the task waits for. */
-static int64_t room_for(const by__broker_peer *p, const by__broker_job *job, bool behind)
+static int64_t room_for(const by__broker_peer *p, const by__broker_job *job, bool task_ahead)
 {
-    return !waits_for_session(job) && !behind ? p->slots - (int64_t)p->jobs.count
-                                              : p->sessions - p->jobs.sequences;
+    return !waits_for_session(job) && !task_ahead ? p->slots - (int64_t)p->jobs.count
+                                                  : p->sessions - p->jobs.sequences;
 }
 
-/* The worker that has the most room for a job; NULL: none has room. `kept`, which is reserved for a
+/* The worker that has the most room for a job; NULL: none has room. `reserved`, which is reserved for a
  * request that needs a worker to itself, is skipped. */
 static by__broker_peer *choose(const by__broker *b, const by__broker_job *job,
-                               const by__broker_peer *kept, bool behind)
+                               const by__broker_peer *reserved, bool task_ahead)
 {
     by__broker_peer *best = NULL;
     for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
-        int64_t room = room_for(p, job, behind);
-        int64_t most = best == NULL ? 0 : room_for(best, job, behind);
+        int64_t room = room_for(p, job, task_ahead);
+        int64_t most = best == NULL ? 0 : room_for(best, job, task_ahead);
         /* Ties go to the worker that has had no request for the longest time. */
-        if (takes(p, job) && p != kept &&
+        if (takes(p, job) && p != reserved &&
             (room > most || (room == most && best != NULL && p->given < best->given))) {
             best = p;
         }
@@ -250,7 +250,7 @@ static by__broker_peer *choose(const by__broker *b, const by__broker_job *job,
 }
 
 /* The worker that will be idle soonest, reserved for a request that needs it to itself. */
-static const by__broker_peer *keep_for(const by__broker *b, const by__broker_job *job)
+static const by__broker_peer *reserve_worker(const by__broker *b, const by__broker_job *job)
 {
     const by__broker_peer *best = NULL;
     for (const by__broker_peer *p = b->peers; p != NULL; p = p->next) {
@@ -285,7 +285,7 @@ static bool promotes(by__broker_pool *pool)
 
 /* Gives a job to a worker. Returns false if the worker's link was lost; its jobs are then queued
  * again. */
-static bool give_to(by__broker *b, by__broker_job *job, by__broker_peer *worker)
+static bool dispatch_to(by__broker *b, by__broker_job *job, by__broker_peer *worker)
 {
     by__broker_pool *pool = job->pool;
     job->version = worker->version;
@@ -309,10 +309,10 @@ static bool give_to(by__broker *b, by__broker_job *job, by__broker_peer *worker)
     return sent;
 }
 
-void by__broker_give(by__broker *b, by__broker_pool *pool)
+void by__broker_dispatch(by__broker *b, by__broker_pool *pool)
 {
-    const by__broker_peer *kept = NULL;
-    bool behind = false;
+    const by__broker_peer *reserved = NULL;
+    bool task_ahead = false;
     by__broker_job *next = NULL;
     if (has_room(b, pool)) {
         (void)promotes(pool);
@@ -320,12 +320,12 @@ void by__broker_give(by__broker *b, by__broker_pool *pool)
     }
     while (next != NULL && has_room(b, pool)) {
         by__broker_job *job = next;
-        by__broker_peer *worker = choose(b, job, kept, behind);
+        by__broker_peer *worker = choose(b, job, reserved, task_ahead);
         next = job->next;
         if (worker == NULL) {
-            behind = behind || waits_for_session(job);
-            kept = kept == NULL && goes_alone(b, job) ? keep_for(b, job) : kept;
-        } else if (!give_to(b, job, worker) || promotes(pool)) {
+            task_ahead = task_ahead || waits_for_session(job);
+            reserved = reserved == NULL && goes_alone(b, job) ? reserve_worker(b, job) : reserved;
+        } else if (!dispatch_to(b, job, worker) || promotes(pool)) {
             next = pool->queue.first; /* `next` may have moved */
         }
     }
@@ -347,18 +347,18 @@ void by__broker_events(by__broker *b, by__broker_peer *worker, const char *list,
         }
         if (event.kind == BY__EVENT_PIECE || event.kind == BY__EVENT_TEXT) {
             by__broker_count_first(job);
-            job->told = true;
+            job->answered = true;
             job->bound = job->bound || (job->gather == NULL && !job->whole);
         }
         relay(b, job, &event);
         if (by__protocol_event_ends(&event)) {
             count_end(job, &event);
-            forget(b, job);
+            remove_job(b, job);
             ended = true;
         }
     }
     if (ended && worker->pool != NULL) {
-        by__broker_give(b, worker->pool);
+        by__broker_dispatch(b, worker->pool);
     }
 }
 
@@ -380,12 +380,12 @@ void by__broker_cancel(by__broker *b, const char *name)
     /* Sending may have lost the worker. */
     job = by__broker_find_job(b, id);
     if (job != NULL) {
-        forget(b, job);
+        remove_job(b, job);
     }
-    by__broker_give(b, pool);
+    by__broker_dispatch(b, pool);
 }
 
-void by__broker_orphans(by__broker *b, by__broker_peer *worker, const char *why)
+void by__broker_requeue(by__broker *b, by__broker_peer *worker, const char *why)
 {
     by__broker_pool *pool = worker->pool;
     while (worker->jobs.last != NULL) {
@@ -405,16 +405,16 @@ void by__broker_orphans(by__broker *b, by__broker_peer *worker, const char *why)
         by__broker_job_unlink(&worker->jobs, job);
         job->worker = NULL;
         by__broker_job_enqueue(&pool->queue, job, true);
-        tell_new_of(b, job, by__protocol_event_new(job->entry.id, "again"));
+        send_job_event(b, job, by__protocol_event_new(job->entry.id, "again"));
         b->retried++;
     }
     if (pool != NULL) {
         by__broker_reroute(b, pool);
-        by__broker_give(b, pool);
+        by__broker_dispatch(b, pool);
     }
 }
 
-void by__broker_forsaken(by__broker *b, by__broker_peer *gateway)
+void by__broker_drop_gateway(by__broker *b, by__broker_peer *gateway)
 {
     for (size_t i = 0; i < b->jobs.bucket_count; i++) {
         for (by__serve_id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
@@ -438,16 +438,17 @@ void by__broker_expire(by__broker *b)
         for (by__broker_job *job = pool->queue.first, *next; job != NULL; job = next) {
             next = job->next;
             if (gathered && pool->info == NULL && job->gather == NULL) {
-                tell_new_of(b, job,
-                            by__protocol_event_refused(job->entry.id,
-                                                       by__protocol_refusal_of("unknown"), 0.0));
-                forget(b, job);
+                send_job_event(b, job,
+                               by__protocol_event_refused(job->entry.id,
+                                                          by__protocol_refusal_of("unknown"), 0.0));
+                remove_job(b, job);
             } else if (job->deadline > 0.0 && now > job->deadline) {
                 b->expired++;
-                tell_new_of(b, job,
-                            by__protocol_event_error(job->entry.id, 504, "deadline_exceeded", NULL,
-                                                     "no worker was free before the deadline"));
-                forget(b, job);
+                send_job_event(b, job,
+                               by__protocol_event_error(job->entry.id, 504, "deadline_exceeded",
+                                                        NULL,
+                                                        "no worker was free before the deadline"));
+                remove_job(b, job);
             }
         }
     }

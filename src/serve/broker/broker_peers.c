@@ -5,7 +5,7 @@
 
 #include "serve/broker/broker.h"
 
-void by__broker_sweep(by__broker *b)
+void by__broker_free_peers(by__broker *b)
 {
     for (by__broker_peer **at = &b->peers; *at != NULL;) {
         by__broker_peer *p = *at;
@@ -16,7 +16,7 @@ void by__broker_sweep(by__broker *b)
         *at = p->next;
         json_decref(p->beat);
         by_string_free(&p->batch);
-        json_decref(p->held);
+        json_decref(p->uncommitted);
         free(p);
     }
 }
@@ -33,7 +33,7 @@ static bool has_left(const by__broker *b, const by__broker_peer *p)
     return left;
 }
 
-void by__broker_part(by__broker *b, by__broker_peer *p, const char *why)
+void by__broker_remove_peer(by__broker *b, by__broker_peer *p, const char *why)
 {
     static const char *const names[] = {"stranger", "gateway", "worker", "supervisor"};
     by__broker_role role = p->role;
@@ -50,16 +50,16 @@ void by__broker_part(by__broker *b, by__broker_peer *p, const char *why)
         p->pool->workers--;
         p->version->workers--;
         by__broker_measure(b);
-        by__broker_orphans(b, p, why);
+        by__broker_requeue(b, p, why);
     } else if (role == BY__GATEWAY || role == BY__SUPERVISOR) {
-        by__broker_forsaken(b, p);
+        by__broker_drop_gateway(b, p);
     }
 }
 
 static void drop(by__broker *b, by__broker_peer *p, const char *why)
 {
     by__link *link = p->link;
-    by__broker_part(b, p, why);
+    by__broker_remove_peer(b, p, why);
     by__link_close(&link);
 }
 
@@ -69,12 +69,12 @@ static void suspend(by__broker *b, by__broker_peer *p)
 {
     by__link *link = p->link;
     p->hangs = true;
-    by__broker_part(b, p, "it has work and makes no step");
+    by__broker_remove_peer(b, p, "it has work and makes no step");
     p->link = link;
 }
 
 /* Handles the first message of a peer. Returns false if it is malformed. */
-static bool greet(by__broker *b, by__broker_peer *p, const json_t *m)
+static bool read_hello(by__broker *b, by__broker_peer *p, const json_t *m)
 {
     const char *role = by__protocol_get_text(m, "role");
     const char *name = by__protocol_get_text(m, "name");
@@ -90,7 +90,7 @@ static bool greet(by__broker *b, by__broker_peer *p, const json_t *m)
     }
     memcpy(p->name, name, strlen(name) + 1);
     p->pid = by__protocol_get_integer(m, "pid");
-    p->heard = p->moved = by__now();
+    p->last_message_at = p->moved = by__now();
     if (strcmp(role, "worker") == 0) {
         p->slots = by__protocol_get_integer(m, "slots");
         p->sessions = by__protocol_get_integer(m, "sessions");
@@ -126,11 +126,11 @@ static bool moves(const by__broker_peer *p, const json_t *m)
            !json_is_true(json_object_get(m, "busy"));
 }
 
-static void take_beat(by__broker_peer *p, const json_t *m)
+static void read_beat(by__broker_peer *p, const json_t *m)
 {
-    p->heard = by__now();
+    p->last_message_at = by__now();
     if (moves(p, m)) {
-        p->moved = p->heard;
+        p->moved = p->last_message_at;
     }
     p->steps = by__protocol_get_integer(m, "steps");
     json_decref(p->beat);
@@ -145,16 +145,16 @@ static void pass_feedback(const by__broker *b, const by__broker_peer *p, const j
     while (to != NULL && (to->role != BY__GATEWAY || tag == NULL || strcmp(to->tag, tag) != 0)) {
         to = to->next;
     }
-    bool heard = to != NULL && by__link_send(to->link, m);
-    json_t *reply = json_pack("{ss sb sb}", "t", "feedback_passed", "heard", (int)heard, "label",
-                              (int)(json_object_get(m, "label") != NULL));
+    bool last_message_at = to != NULL && by__link_send(to->link, m);
+    json_t *reply = json_pack("{ss sb sb}", "t", "feedback_passed", "heard", (int)last_message_at,
+                              "label", (int)(json_object_get(m, "label") != NULL));
     if (reply != NULL && p->link != NULL) {
         (void)by__link_send(p->link, reply);
     }
     json_decref(reply);
 }
 
-static bool take_message(by__broker *b, by__broker_peer *p, const char *kind, const json_t *m)
+static bool handle_message(by__broker *b, by__broker_peer *p, const char *kind, const json_t *m)
 {
     if (p->hangs) {
         /* A worker that makes progress again starts over with a new link. */
@@ -166,7 +166,7 @@ static bool take_message(by__broker *b, by__broker_peer *p, const char *kind, co
         return p->bound[0] != '\0';
     }
     if (p->role == BY__NOBODY) {
-        return strcmp(kind, "hello") == 0 && greet(b, p, m);
+        return strcmp(kind, "hello") == 0 && read_hello(b, p, m);
     }
     if (p->role == BY__GATEWAY && by__broker_task(b, p, kind, m)) {
         return true;
@@ -183,7 +183,7 @@ static bool take_message(by__broker *b, by__broker_peer *p, const char *kind, co
     } else if (p->role == BY__GATEWAY && strcmp(kind, "feedback") == 0) {
         pass_feedback(b, p, m);
     } else if (p->role == BY__WORKER && strcmp(kind, "beat") == 0) {
-        take_beat(p, m);
+        read_beat(p, m);
     } else if (p->role != BY__SUPERVISOR && strcmp(kind, "leaving") == 0) {
         p->leaving = true;
     } else if (p->role == BY__SUPERVISOR && strcmp(kind, "route") == 0) {
@@ -194,7 +194,7 @@ static bool take_message(by__broker *b, by__broker_peer *p, const char *kind, co
     return true;
 }
 
-void by__broker_list(by__broker *b, by__broker_peer *p, const char *list, size_t length)
+void by__broker_event_list(by__broker *b, by__broker_peer *p, const char *list, size_t length)
 {
     if (p->role == BY__WORKER) {
         by__broker_events(b, p, list, length);
@@ -206,17 +206,17 @@ void by__broker_list(by__broker *b, by__broker_peer *p, const char *list, size_t
 void by__broker_message(by__broker *b, by__broker_peer *p, const json_t *message)
 {
     const char *kind = by__protocol_get_text(message, "t");
-    if (kind == NULL || !take_message(b, p, kind, message)) {
+    if (kind == NULL || !handle_message(b, p, kind, message)) {
         drop(b, p, "a message that nobody of its kind sends");
         return;
     }
     if (p->role == BY__WORKER && strcmp(kind, "hello") == 0) {
         by__broker_measure(b);
-        by__broker_give(b, p->pool);
+        by__broker_dispatch(b, p->pool);
     }
 }
 
-bool by__broker_join(by__broker *b, by__link *link)
+bool by__broker_add_peer(by__broker *b, by__link *link)
 {
     by__broker_peer *p = NULL;
     by_error ignored = {0};
@@ -241,7 +241,7 @@ json_t *by__broker_state(const by__broker *b)
                 "{ss sI ss ss sI sI sI sb sf sf}", "name", p->name, "pid", (json_int_t)p->pid,
                 "model", p->pool->model, "version", p->version->name, "slots", (json_int_t)p->slots,
                 "requests", (json_int_t)p->jobs.count, "steps", (json_int_t)p->steps, "leaving",
-                (int)p->leaving, "silent", now - p->heard, "still", now - p->moved);
+                (int)p->leaving, "silent", now - p->last_message_at, "still", now - p->moved);
             (void)json_object_set(w, "engine", p->beat == NULL ? json_null() : p->beat);
             (void)json_array_append_new(workers, w);
         }
@@ -263,20 +263,20 @@ json_t *by__broker_state(const by__broker *b)
                      (json_int_t)b->dead);
 }
 
-void by__broker_look(by__broker *b)
+void by__broker_check_workers(by__broker *b)
 {
     double now = by__now();
     /* After a pause of this process (a stopped machine, a disk that stalls) beats are still unread:
      * the silence of workers is measured anew. */
-    bool paused = now - b->looked > 0.2 * b->options.silence_seconds + 0.004 * BY__BEAT;
-    b->looked = now;
+    bool paused = now - b->checked > 0.2 * b->options.silence_seconds + 0.004 * BY__BEAT;
+    b->checked = now;
     for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role != BY__WORKER) {
             continue;
         }
         if (paused) {
-            p->heard = p->moved = now;
-        } else if (now - p->heard > b->options.silence_seconds) {
+            p->last_message_at = p->moved = now;
+        } else if (now - p->last_message_at > b->options.silence_seconds) {
             drop(b, p, "no beat came");
         } else if (now - p->moved > b->options.hang_seconds) {
             suspend(b, p);
@@ -289,7 +289,7 @@ void by__broker_release(by__broker *b)
     for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
         by__link_close(&p->link);
     }
-    by__broker_sweep(b);
+    by__broker_free_peers(b);
     for (size_t i = 0; i < b->jobs.bucket_count; i++) {
         for (by__serve_id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
             next = e->next;

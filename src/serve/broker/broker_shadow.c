@@ -7,7 +7,7 @@
 #include "serve/protocol/answer_hash.h"
 
 /* Most copies in flight: a version under test must not fill the queue. */
-#define MOST_COPIES 64
+#define MAX_COPIES 64
 
 /* An answer so far. */
 typedef struct shadow_answer {
@@ -85,7 +85,7 @@ void by__broker_start_mirror(by__broker *b, by__broker_job *job)
     while (v != NULL && !(v->shadow && v->workers > 0)) {
         v = v->next;
     }
-    if (v == NULL || job->gather != NULL || job->version == v || v->copies >= MOST_COPIES ||
+    if (v == NULL || job->gather != NULL || job->version == v || v->copies >= MAX_COPIES ||
         by__serve_request_id(id, "shadow_", &ignored) != BY_OK ||
         by__alloc((void **)&m, 1, sizeof *m, "a copy", &ignored) != BY_OK) {
         return;

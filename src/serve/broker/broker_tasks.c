@@ -64,12 +64,12 @@ void by__broker_task_event(by__broker *b, by__broker_job *job, const json_t *eve
 /* ---- requests of gateways ---- */
 
 /* Keeps an answer until what it reports is committed. */
-static void hold(by__broker_peer *p, json_t *answer)
+static void defer_answer(by__broker_peer *p, json_t *answer)
 {
-    if (p->held == NULL) {
-        p->held = json_array();
+    if (p->uncommitted == NULL) {
+        p->uncommitted = json_array();
     }
-    (void)json_array_append_new(p->held, answer);
+    (void)json_array_append_new(p->uncommitted, answer);
 }
 
 static json_t *answer_of(const json_t *message, json_t *task)
@@ -84,7 +84,7 @@ static void refuse(by__broker_peer *p, const json_t *message, int status, const 
     json_t *answer = answer_of(message, NULL);
     (void)json_object_set_new(
         answer, "error", json_pack("{si ss ss}", "status", status, "code", code, "message", why));
-    hold(p, answer);
+    defer_answer(p, answer);
 }
 
 /* Puts a task of the file into the queue. attempts: those that the file has. */
@@ -134,7 +134,7 @@ static by__broker_tasks_room room_for(const by__broker *b, const json_t *message
 }
 
 /* Stores a result that a gateway has computed. */
-static void keep_result(by__broker *b, by__broker_peer *from, const json_t *message)
+static void store_result(by__broker *b, by__broker_peer *from, const json_t *message)
 {
     const char *id = by__protocol_get_text(message, "id");
     by_error error = {0};
@@ -168,7 +168,7 @@ static void add_task(by__broker *b, by__broker_peer *from, const json_t *message
         return;
     }
     if (json_is_object(json_object_get(message, "result"))) {
-        keep_result(b, from, message);
+        store_result(b, from, message);
         return;
     }
     by__broker_pool *pool =
@@ -176,12 +176,12 @@ static void add_task(by__broker *b, by__broker_peer *from, const json_t *message
     double seconds = 0.0;
     if (pool == NULL) {
         const by__protocol_refusal *none = by__broker_no_pool(b, &seconds);
-        hold(from, by__protocol_task_refused(message, none, seconds));
+        defer_answer(from, by__protocol_task_refused(message, none, seconds));
         return;
     }
     by_status status = by__broker_tasks_find(b->tasks, message, &earlier, &error);
     if (status == BY_OK && earlier != NULL) {
-        hold(from, answer_of(message, earlier));
+        defer_answer(from, answer_of(message, earlier));
         return;
     }
     double left = by__protocol_get_number(message, "expires", 0.0) - by__serve_wall_clock();
@@ -194,7 +194,7 @@ static void add_task(by__broker *b, by__broker_peer *from, const json_t *message
         seconds = BY__STORED_RETRY;
     }
     if (why != NULL) {
-        hold(from, by__protocol_task_refused(message, why, seconds));
+        defer_answer(from, by__protocol_task_refused(message, why, seconds));
         return;
     }
     if (status == BY_OK) {
@@ -214,13 +214,14 @@ static void add_task(by__broker *b, by__broker_peer *from, const json_t *message
         refuse(from, message, 503, "not_written", "the task could not be written to disk");
         return;
     }
-    hold(from, answer_of(message, added));
-    by__broker_give(b, pool);
+    defer_answer(from, answer_of(message, added));
+    by__broker_dispatch(b, pool);
 }
 
 /* kind: "task_get", "task_cancel", "task_delete", or "task_drop", which cancels a task that has not
  * ended, and deletes one that has. */
-static void tell_task(by__broker *b, by__broker_peer *from, const json_t *message, const char *kind)
+static void answer_task(by__broker *b, by__broker_peer *from, const json_t *message,
+                        const char *kind)
 {
     const char *id = by__protocol_get_text(message, "id");
     const char *owner = by__protocol_get_text(message, "owner");
@@ -252,13 +253,13 @@ static void tell_task(by__broker *b, by__broker_peer *from, const json_t *messag
         task = NULL;
         (void)by__broker_tasks_get(b->tasks, id, owner, &task, &error);
     }
-    hold(from, answer_of(message, task));
+    defer_answer(from, answer_of(message, task));
 }
 
 /* ---- webhooks ---- */
 
 /* Sends webhooks that are due; the gateway gets them once their lease is on disk. */
-static void tell_hooks(by__broker *b, by__broker_peer *from, const json_t *message)
+static void send_hooks(by__broker *b, by__broker_peer *from, const json_t *message)
 {
     json_t *hooks = NULL;
     by_error error = {0};
@@ -271,10 +272,11 @@ static void tell_hooks(by__broker *b, by__broker_peer *from, const json_t *messa
                                &hooks, &error) != BY_OK) {
         by__telemetry_log_event(&b->log, "hooks_not_read", "{ss}", "reason", error.message);
     }
-    hold(from, json_pack("{ss so}", "t", "hooks", "hooks", hooks == NULL ? json_array() : hooks));
+    defer_answer(from,
+                 json_pack("{ss so}", "t", "hooks", "hooks", hooks == NULL ? json_array() : hooks));
 }
 
-static void take_outcome(by__broker *b, const json_t *message)
+static void record_outcome(by__broker *b, const json_t *message)
 {
     const char *id = by__protocol_get_text(message, "id");
     const char *state = by__protocol_get_text(message, "state");
@@ -299,11 +301,11 @@ bool by__broker_task(by__broker *b, by__broker_peer *from, const char *kind, con
     } else if (strcmp(kind, "task_add") == 0) {
         add_task(b, from, message);
     } else if (strcmp(kind, "task_hooks") == 0) {
-        tell_hooks(b, from, message);
+        send_hooks(b, from, message);
     } else if (strcmp(kind, "task_hook") == 0) {
-        take_outcome(b, message);
+        record_outcome(b, message);
     } else {
-        tell_task(b, from, message, kind);
+        answer_task(b, from, message, kind);
     }
     return true;
 }
@@ -319,11 +321,11 @@ void by__broker_commit(by__broker *b)
         by__telemetry_log_event(&b->log, "tasks_not_written", "{ss}", "reason", error.message);
     }
     for (by__broker_peer *p = b->peers; p != NULL; p = p->next) {
-        json_t *held = p->held;
+        json_t *uncommitted = p->uncommitted;
         size_t i;
         json_t *answer;
-        p->held = NULL;
-        json_array_foreach(held, i, answer)
+        p->uncommitted = NULL;
+        json_array_foreach(uncommitted, i, answer)
         {
             if (status != BY_OK) {
                 (void)json_object_set_new(answer, "hooks", json_array());
@@ -337,7 +339,7 @@ void by__broker_commit(by__broker *b)
                 (void)by__link_send(p->link, answer);
             }
         }
-        json_decref(held);
+        json_decref(uncommitted);
     }
 }
 
@@ -370,11 +372,11 @@ by_status by__broker_tasks_load(by__broker *b, by_error *error)
         return BY_OK;
     }
     BY_TRY(by__broker_tasks_open(&b->tasks, b->options.tasks, error));
-    by__telemetry_tell_exposed(&b->log, b->options.tasks, "tasks, with their prompts and answers");
+    by__telemetry_log_exposed(&b->log, b->options.tasks, "tasks, with their prompts and answers");
     return enqueue_open_ones(b, error);
 }
 
-void by__broker_tasks_tend(by__broker *b)
+void by__broker_tasks_maintain(by__broker *b)
 {
     double now = by__now();
     by_error error = {0};
@@ -391,7 +393,7 @@ void by__broker_tasks_tend(by__broker *b)
             b->tasks_failed = now;
         }
         for (by__broker_pool *p = b->pools; p != NULL; p = p->next) {
-            by__broker_give(b, p);
+            by__broker_dispatch(b, p);
         }
     }
 }

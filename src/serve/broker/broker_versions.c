@@ -8,7 +8,7 @@
  * versions. */
 #define ABSENT 30.0
 /* Most versions of a model; clients cannot create any by naming them. */
-#define MOST_VERSIONS 16
+#define MAX_VERSIONS 16
 
 by__broker_version *by__broker_find_version(by__broker_pool *pool, const char *name, bool make)
 {
@@ -19,7 +19,7 @@ by__broker_version *by__broker_find_version(by__broker_pool *pool, const char *n
         v = v->next;
         count++;
     }
-    if (v != NULL || !make || !by__serve_id_valid(name) || count >= MOST_VERSIONS ||
+    if (v != NULL || !make || !by__serve_id_valid(name) || count >= MAX_VERSIONS ||
         by__alloc((void **)&v, 1, sizeof *v, "a version", &ignored) != BY_OK) {
         return v;
     }
@@ -97,7 +97,7 @@ by__broker_version *by__broker_pick(const by__broker_pool *pool, const char *id)
 }
 
 /* Returns true if the version has no worker and none will come. */
-static bool is_gone(const by__broker *b, const by__broker_pool *pool, const by__broker_version *v)
+static bool is_ended(const by__broker *b, const by__broker_pool *pool, const by__broker_version *v)
 {
     double now = by__now();
     if (v->workers > 0 || now - b->began < BY__GATHERING) {
@@ -114,7 +114,7 @@ void by__broker_reroute(by__broker *b, by__broker_pool *pool)
         if (v == NULL || !job->bound) {
             bool good = v != NULL && v->share > 0.0;
             job->version = !pool->routed ? NULL : good ? v : by__broker_pick(pool, job->entry.id);
-        } else if (is_gone(b, pool, v)) {
+        } else if (is_ended(b, pool, v)) {
             by__broker_fail(b, job, 503, "version_gone",
                             "the version of the model that began the answer is no longer served");
         }
@@ -122,11 +122,11 @@ void by__broker_reroute(by__broker *b, by__broker_pool *pool)
 }
 
 /* Removes versions that have no worker and are in no supervisor's list. */
-static void sweep(by__broker *b, by__broker_pool *pool)
+static void forget_versions(by__broker *b, by__broker_pool *pool)
 {
     for (by__broker_version **at = &pool->versions; *at != NULL;) {
         by__broker_version *v = *at;
-        bool used = v->workers > 0 || v->listed || !is_gone(b, pool, v);
+        bool used = v->workers > 0 || v->listed || !is_ended(b, pool, v);
         for (const by__broker_job *job = pool->queue.first; job != NULL && !used; job = job->next) {
             used = job->version == v;
         }
@@ -139,7 +139,7 @@ static void sweep(by__broker *b, by__broker_pool *pool)
     }
 }
 
-void by__broker_versions_tend(by__broker *b)
+void by__broker_versions_maintain(by__broker *b)
 {
     double now = by__now();
     for (by__broker_pool *pool = b->pools; pool != NULL; pool = pool->next) {
@@ -147,8 +147,8 @@ void by__broker_versions_tend(by__broker *b)
             v->seen = v->workers > 0 ? now : v->seen;
         }
         by__broker_reroute(b, pool);
-        sweep(b, pool);
-        by__broker_give(b, pool);
+        forget_versions(b, pool);
+        by__broker_dispatch(b, pool);
     }
 }
 
@@ -190,14 +190,14 @@ void by__broker_route(by__broker *b, const json_t *message)
     }
     by__broker_measure(b);
     by__broker_reroute(b, pool);
-    by__broker_give(b, pool);
+    by__broker_dispatch(b, pool);
 }
 
 /* ---- statistics of a version ---- */
 
 void by__broker_count_first(by__broker_job *job)
 {
-    if (!job->told && job->version != NULL && job->mirror == NULL) {
+    if (!job->answered && job->version != NULL && job->mirror == NULL) {
         by__telemetry_histogram_add(&job->version->first, by__now() - job->since);
     }
 }
@@ -208,7 +208,7 @@ void by__broker_count_end(const by__broker_job *job, const json_t *error)
     if (v == NULL || job->mirror != NULL) {
         return;
     }
-    if (!job->told && error == NULL) {
+    if (!job->answered && error == NULL) {
         by__telemetry_histogram_add(&v->first, by__now() - job->since); /* an answer in one piece */
     }
     v->requests++;

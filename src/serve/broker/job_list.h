@@ -18,7 +18,7 @@ typedef struct by__broker_job {
     by__broker_peer *worker;     /* NULL: it is queued */
     by__broker_version *version; /* the version it must go to; NULL: any */
     bool bound;    /* only to that version: the client has text of it, or asked for it */
-    bool told;     /* part of the answer has been sent */
+    bool answered; /* part of the answer has been sent */
     bool alone;    /* its worker has no other request */
     bool whole;    /* the client receives nothing before the end */
     bool promoted; /* a task that goes in front of requests (task_turn.h) */

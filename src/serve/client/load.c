@@ -9,9 +9,9 @@
 #include "serve/http/http_answer.h"
 #include "serve/protocol/messages.h"
 
-#define READ ((size_t)64 << 10)
-#define SAID ((size_t)300) /* bytes of a body that are kept for messages */
-#define TICK 2             /* milliseconds between checks for requests that are due */
+#define READ       ((size_t)64 << 10)
+#define BODY_BYTES ((size_t)300) /* bytes of a body that are kept for messages */
+#define TICK       2             /* milliseconds between checks for requests that are due */
 
 typedef struct load_generator load_generator;
 
@@ -27,18 +27,18 @@ typedef struct client {
     load_generator *all;
     by__http_answer answer;
     by_string request;
-    by_string events; /* input of a stream not yet split into lines; or the whole body */
-    by_string said;   /* an error event in a stream */
-    size_t sample;    /* SIZE_MAX: none */
-    double due;       /* by__now at which the request was scheduled */
-    double last_text; /* by__now; 0: none yet */
+    by_string events;      /* input of a stream not yet split into lines; or the whole body */
+    by_string error_event; /* an error event in a stream */
+    size_t sample;         /* SIZE_MAX: none */
+    double due;            /* by__now at which the request was scheduled */
+    double last_text;      /* by__now; 0: none yet */
     bool open;
     bool connected;
     /* why an answer of status 200 is a failure; NULL: it is not known to be one */
     const char *fault;
-    bool reused; /* the connection has carried an answer before */
-    bool heard;  /* a byte of the answer has arrived */
-    bool again;  /* the request is repeated if the connection is closed */
+    bool reused;       /* the connection has carried an answer before */
+    bool last_byte_at; /* a byte of the answer has arrived */
+    bool again;        /* the request is repeated if the connection is closed */
 } client;
 
 struct load_generator {
@@ -64,7 +64,7 @@ struct load_generator {
     char buffer[READ];
 };
 
-static void look(load_generator *l);
+static void send_due(load_generator *l);
 
 static double uniform(load_generator *l)
 {
@@ -95,7 +95,7 @@ static char *message_of(const by_string *body)
     char *out = NULL;
     by__string_append(&line, "");
     by__string_add_valid(&line, message != NULL ? message : body->data,
-                         length < SAID ? length : SAID);
+                         length < BODY_BYTES ? length : BODY_BYTES);
     for (size_t i = 0; i < line.length; i++) {
         line.data[i] = (unsigned char)line.data[i] < ' ' ? ' ' : line.data[i];
     }
@@ -126,7 +126,7 @@ static void add_failure(load_generator *l, int status, const char *reason, const
 
 /* Handles one event of a stream. The text of a chunk only matters by its presence; usage gives the
  * number of tokens of an answer. */
-static void take_event(void *user, const char *data, size_t length)
+static void read_event(void *user, const char *data, size_t length)
 {
     client *c = user;
     load_generator *l = c->all;
@@ -137,8 +137,8 @@ static void take_event(void *user, const char *data, size_t length)
     const json_t *choice = json_array_get(json_object_get(object, "choices"), 0);
     if (json_object_get(object, "error") != NULL) {
         c->fault = "an error inside a stream";
-        c->said.length = 0;
-        by_string_add(&c->said, data, length);
+        c->error_event.length = 0;
+        by_string_add(&c->error_event, data, length);
     } else if (json_is_object(usage)) {
         s->tokens = (size_t)by__protocol_get_integer(usage, "completion_tokens");
     } else if (choice != NULL && json_string_length(json_object_get(choice, "text")) > 0) {
@@ -152,13 +152,13 @@ static void take_event(void *user, const char *data, size_t length)
     json_decref(object);
 }
 
-static void take_body(void *user, const char *data, size_t length)
+static void read_body(void *user, const char *data, size_t length)
 {
     client *c = user;
     if (c->all->options.whole || c->answer.status != 200) {
         by_string_add(&c->events, data, length);
     } else {
-        by__http_event_stream_take(&c->events, data, length, take_event, c);
+        by__http_event_stream_feed(&c->events, data, length, read_event, c);
     }
 }
 
@@ -170,7 +170,7 @@ static void finish(client *c, const char *broken)
         return;
     }
     by_load_sample *s = &l->report->samples[c->sample];
-    const by_string *said = &c->said;
+    const by_string *error_event = &c->error_event;
     const char *fault = broken != NULL ? broken : c->fault;
     char refused[16];
     double now = by__now();
@@ -179,7 +179,7 @@ static void finish(client *c, const char *broken)
     if (fault == NULL && s->status != 200) {
         (void)snprintf(refused, sizeof refused, "HTTP %d", s->status);
         fault = refused;
-        said = &c->events;
+        error_event = &c->events;
     } else if (fault == NULL && l->options.whole) {
         json_t *object = by_json_load(c->events.data, c->events.length, 0, NULL);
         s->tokens =
@@ -193,11 +193,11 @@ static void finish(client *c, const char *broken)
     }
     s->failed = fault != NULL;
     if (s->failed) {
-        add_failure(l, s->status, fault, said);
+        add_failure(l, s->status, fault, error_event);
     }
     s->first = c->last_text > 0.0 ? s->first : s->end;
     l->report->seconds = now - l->began;
-    c->events.length = c->said.length = 0;
+    c->events.length = c->error_event.length = 0;
     c->sample = SIZE_MAX;
     l->ended++;
 }
@@ -228,9 +228,9 @@ static void hang_up(client *c, const char *why)
 
 /* The connection has ended; code: of libuv. A server may close an idle connection at any time, also
  * before the next request reaches it (RFC 9112, section 9.3.1): such a request is repeated once. */
-static void lose(client *c, int code)
+static void connection_ended(client *c, int code)
 {
-    if (c->sample != SIZE_MAX && c->reused && !c->heard && !uv_is_closing(&c->uv.handle)) {
+    if (c->sample != SIZE_MAX && c->reused && !c->last_byte_at && !uv_is_closing(&c->uv.handle)) {
         c->again = true;
         uv_close(&c->uv.handle, on_closed);
     } else if (!c->again) {
@@ -248,15 +248,15 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
     client *c = stream->data;
-    c->heard = c->heard || n > 0;
+    c->last_byte_at = c->last_byte_at || n > 0;
     if (n < 0) {
-        lose(c, (int)n);
-    } else if (n > 0 && (c->sample == SIZE_MAX || !by__http_answer_take(&c->answer, buffer->base,
-                                                                        (size_t)n, take_body, c))) {
+        connection_ended(c, (int)n);
+    } else if (n > 0 && (c->sample == SIZE_MAX || !by__http_answer_feed(&c->answer, buffer->base,
+                                                                        (size_t)n, read_body, c))) {
         hang_up(c, "the answer is not HTTP/1.1");
     } else if (n > 0 && c->answer.done) {
         finish(c, NULL);
-        look(c->all);
+        send_due(c->all);
     }
 }
 
@@ -264,7 +264,7 @@ static void on_written(uv_write_t *request, int status)
 {
     client *c = request->data;
     if (status < 0 && c->open) {
-        lose(c, status);
+        connection_ended(c, status);
     }
 }
 
@@ -274,7 +274,7 @@ static void send_request(client *c)
     c->write.data = c;
     int code = uv_write(&c->write, &c->uv.stream, &buffer, 1, on_written);
     if (code < 0) {
-        lose(c, code);
+        connection_ended(c, code);
     }
 }
 
@@ -359,10 +359,10 @@ static void begin(client *c, double due)
     c->due = due;
     c->last_text = 0.0;
     c->fault = NULL;
-    c->heard = false;
+    c->last_byte_at = false;
     c->reused = c->connected;
     c->answer = (by__http_answer){0};
-    c->events.length = c->said.length = 0;
+    c->events.length = c->error_event.length = 0;
     write_request(c);
     if (c->request.failed) {
         finish(c, "out of memory");
@@ -386,7 +386,7 @@ static client *free_client(load_generator *l)
 }
 
 /* Sends requests that are due, and ends those that took too long. */
-static void look(load_generator *l)
+static void send_due(load_generator *l)
 {
     const by_load_options *o = &l->options;
     while (!l->stopping && l->sent < o->requests) {
@@ -415,7 +415,7 @@ static void on_timer(uv_timer_t *timer)
                                  l->ended, l->options.requests);
         l->stopping = true;
     }
-    look(l);
+    send_due(l);
     if (l->stopping || l->ended == l->options.requests) {
         uv_stop(&l->loop);
     }
@@ -522,7 +522,7 @@ by_status by_load_run(by_load_report *out, const by_load_options *options, by_er
     for (size_t i = 0; l->clients != NULL && i < l->options.concurrency; i++) {
         by_string_free(&l->clients[i].request);
         by_string_free(&l->clients[i].events);
-        by_string_free(&l->clients[i].said);
+        by_string_free(&l->clients[i].error_event);
     }
     free(l->clients);
     free(l->due);

@@ -13,8 +13,8 @@
 #include "serve/features/feature_store.h"
 
 /* Most bytes of an answer, and most connections. */
-#define MOST_ANSWER      ((size_t)16 << 20)
-#define MOST_CONNECTIONS 64L
+#define MAX_ANSWER      ((size_t)16 << 20)
+#define MAX_CONNECTIONS 64L
 
 typedef struct http_store {
     by__feature_store base;
@@ -106,7 +106,7 @@ static size_t find_name(const json_t *names, const by__feature_map *map,
     return i;
 }
 
-static bool take_answer(const by__feature_lookup *lookup, const json_t *answer)
+static bool read_answer(const by__feature_lookup *lookup, const json_t *answer)
 {
     const json_t *names = json_object_get(json_object_get(answer, "metadata"), "feature_names");
     const json_t *results = json_object_get(answer, "results");
@@ -152,7 +152,7 @@ static void end(feast_transfer *t, CURLcode result)
     } else {
         json_t *answer = by_json_load(t->answer.data == NULL ? "" : t->answer.data,
                                       t->answer.length, JSON_REJECT_DUPLICATES, NULL);
-        if (!take_answer(lookup, answer)) {
+        if (!read_answer(lookup, answer)) {
             (void)snprintf(failure, sizeof failure, "feast serve does not answer what was asked");
         }
         json_decref(answer);
@@ -163,7 +163,7 @@ static void end(feast_transfer *t, CURLcode result)
 
 /* ---- libcurl on the loop ---- */
 
-static void look_ended(http_store *s)
+static void collect_finished(http_store *s)
 {
     CURLMsg *message;
     int left;
@@ -186,7 +186,7 @@ static void on_socket(uv_poll_t *poll, int status, int events)
                 ((events & UV_WRITABLE) != 0 ? CURL_CSELECT_OUT : 0);
     int running;
     (void)curl_multi_socket_action(s->multi, w->socket, flags, &running);
-    look_ended(s);
+    collect_finished(s);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -194,7 +194,7 @@ static void on_timer(uv_timer_t *timer)
     http_store *s = timer->data;
     int running;
     (void)curl_multi_socket_action(s->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    look_ended(s);
+    collect_finished(s);
 }
 
 static int set_timer(CURLM *multi, long milliseconds, void *user)
@@ -274,11 +274,11 @@ static char *print_request(const by__feature_lookup *lookup)
     return text;
 }
 
-static size_t take_bytes(char *data, size_t size, size_t count, void *user)
+static size_t receive_bytes(char *data, size_t size, size_t count, void *user)
 {
     feast_transfer *t = user;
     size_t bytes = size * count;
-    if (t->answer.length + bytes > MOST_ANSWER) {
+    if (t->answer.length + bytes > MAX_ANSWER) {
         return 0;
     }
     by_string_add(&t->answer, data, bytes);
@@ -297,7 +297,7 @@ static bool set_up(feast_transfer *t)
            curl_easy_setopt(c, CURLOPT_POSTFIELDS, t->request) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_PROXY, "") == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, timeout) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_bytes) == CURLE_OK &&
+           curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive_bytes) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_WRITEDATA, t) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_ERRORBUFFER, t->why) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_PRIVATE, t) == CURLE_OK &&
@@ -323,7 +323,7 @@ static bool ask(by__feature_store *store, by__feature_lookup *lookup, by_error *
     return true;
 }
 
-static void forget(by__feature_store *store, by__feature_lookup *lookup)
+static void cancel_lookup(by__feature_store *store, by__feature_lookup *lookup)
 {
     BY_UNUSED(store);
     free_transfer(lookup->own);
@@ -363,7 +363,7 @@ static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__
         curl_multi_setopt(s->multi, CURLMOPT_SOCKETDATA, s) != CURLM_OK ||
         curl_multi_setopt(s->multi, CURLMOPT_TIMERFUNCTION, set_timer) != CURLM_OK ||
         curl_multi_setopt(s->multi, CURLMOPT_TIMERDATA, s) != CURLM_OK ||
-        curl_multi_setopt(s->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, MOST_CONNECTIONS) != CURLM_OK) {
+        curl_multi_setopt(s->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, MAX_CONNECTIONS) != CURLM_OK) {
         (void)curl_multi_cleanup(s->multi);
         curl_slist_free_all(s->headers);
         by_string_free(&s->url);
@@ -377,4 +377,4 @@ static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__
 }
 
 const by__feature_store_form by__feature_feast_http_form = {
-    .open = open_store, .ask = ask, .forget = forget, .close = close_store};
+    .open = open_store, .ask = ask, .cancel = cancel_lookup, .close = close_store};

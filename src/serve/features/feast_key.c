@@ -59,15 +59,15 @@ static by_status add_integer(by_string *out, const by__feature_feast_join_key *k
 static by_status add_text(by_string *out, const by__feature_feast_join_key *key,
                           const json_t *value, by_error *error)
 {
-    uint8_t decoded[BY__BASE64_BYTES(BY__FEAST_MOST_TEXT)];
+    uint8_t decoded[BY__BASE64_BYTES(BY__FEAST_MAX_TEXT)];
     const void *data = json_string_value(value);
     size_t length = json_string_length(value);
     if (!json_is_string(value)) {
         return wrong(key, "must be a text", error);
     }
-    if (length > BY__FEAST_MOST_TEXT) {
+    if (length > BY__FEAST_MAX_TEXT) {
         return by_error_set(error, BY_EARG, "the entity's '%s' has %zu bytes; %d are possible",
-                            key->name, length, BY__FEAST_MOST_TEXT);
+                            key->name, length, BY__FEAST_MAX_TEXT);
     }
     if (key->type == BY__FEAST_BYTES) {
         if (!by__read_base64(json_string_value(value), length, decoded, &length)) {

@@ -24,7 +24,7 @@ typedef struct by__feature_feast_join_key {
 } by__feature_feast_join_key;
 
 /* The longest text of an entity, in bytes. */
-#define BY__FEAST_MOST_TEXT 1024
+#define BY__FEAST_MAX_TEXT 1024
 
 /* "int64", "int32", "string", "bytes" or "unix_timestamp". */
 bool by__feature_feast_type_named(by__feature_feast_type *out, const char *name);

@@ -11,10 +11,10 @@
 #include "serve/link/redis/redis_poll.h"
 
 /* Milliseconds between checks of the connection, which reopen a lost one. */
-#define LOOK 250
+#define CHECK_MS 250
 /* Seconds without an answer after which a connection counts as lost; a longer timeout counts
  * instead. */
-#define SILENCE 2.0
+#define SILENCE_SECONDS 2.0
 
 typedef struct redis_store {
     by__feature_store base;
@@ -47,7 +47,7 @@ typedef struct feast_command {
 
 /* Stores the fields of one entity: the features of a view in the order of the lookup, and their
  * time. */
-static void take_fields(const by__feature_lookup *lookup, const feast_command *q,
+static void read_fields(const by__feature_lookup *lookup, const feast_command *q,
                         const redisReply *reply)
 {
     by__feature_slot *slots = by__feature_slots(lookup, q->row);
@@ -86,7 +86,7 @@ static void on_reply(redisAsyncContext *context, void *data, void *user)
     } else if (reply->type == REDIS_REPLY_ERROR) {
         (void)snprintf(of->failure, sizeof of->failure, "Redis: %.200s", reply->str);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && of->lookup != NULL) {
-        take_fields(of->lookup, q, reply);
+        read_fields(of->lookup, q, reply);
     }
     free(q);
     if (--of->pending == 0) {
@@ -104,7 +104,7 @@ static by_status add_command(by_string *out, const by__feature_lookup *lookup, s
                              size_t view_index, by_error *error)
 {
     const by__feature_view *view = &lookup->map->views[view_index];
-    const json_t *values[BY__FEATURE_MOST_KEYS];
+    const json_t *values[BY__FEATURE_MAX_KEYS];
     const json_t *entity = json_array_get(lookup->entities, row);
     by__redis_call call = {0};
     by_string key = {0};
@@ -196,7 +196,7 @@ static bool ask(by__feature_store *store, by__feature_lookup *lookup, by_error *
     return status == BY_OK;
 }
 
-static void forget(by__feature_store *store, by__feature_lookup *lookup)
+static void cancel_lookup(by__feature_store *store, by__feature_lookup *lookup)
 {
     BY_UNUSED(store);
     ((inquiry *)lookup->own)->lookup = NULL;
@@ -263,12 +263,12 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
     uv_freeaddrinfo(list);
 }
 
-static void look(uv_timer_t *timer)
+static void check_deadlines(uv_timer_t *timer)
 {
     redis_store *s = timer->data;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
-    double silence =
-        SILENCE > s->base.map->config->timeout ? SILENCE : s->base.map->config->timeout;
+    double silence = SILENCE_SECONDS > s->base.map->config->timeout ? SILENCE_SECONDS
+                                                                    : s->base.map->config->timeout;
     if (s->context != NULL && s->unanswered > 0 && by__now() - s->since > silence) {
         redisAsyncContext *context = s->context;
         (void)snprintf(s->why, sizeof s->why, "Redis does not answer");
@@ -294,7 +294,7 @@ static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__
     s->base.map = map;
     (void)uv_timer_init(loop, &s->timer);
     s->timer.data = s->resolve.data = s;
-    (void)uv_timer_start(&s->timer, look, 0, LOOK);
+    (void)uv_timer_start(&s->timer, check_deadlines, 0, CHECK_MS);
     *out = &s->base;
     return BY_OK;
 }
@@ -317,4 +317,4 @@ static void close_store(by__feature_store *store)
 }
 
 const by__feature_store_form by__feature_feast_redis_form = {
-    .open = open_store, .ask = ask, .forget = forget, .close = close_store};
+    .open = open_store, .ask = ask, .cancel = cancel_lookup, .close = close_store};

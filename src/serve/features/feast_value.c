@@ -116,7 +116,7 @@ static int wire_of(uint32_t number)
     }
 }
 
-static bool take_field(by__feature_feast_value *out, const field *f)
+static bool next_field(by__feature_feast_value *out, const field *f)
 {
     int wire = wire_of(f->number);
     *out = (by__feature_feast_value){.kind = BY__FEAST_VALUE_OTHER};
@@ -162,7 +162,7 @@ bool by__feature_feast_value_read(by__feature_feast_value *out, const void *data
     by__feature_feast_value value = {.kind = BY__FEAST_VALUE_NULL};
     while (r.at < r.end) {
         field f;
-        if (!read_field(&r, &f) || !take_field(&value, &f)) {
+        if (!read_field(&r, &f) || !next_field(&value, &f)) {
             return false;
         }
     }

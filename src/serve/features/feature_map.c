@@ -36,7 +36,7 @@ static by_status read_keys(by__feature_view *view, const by_serve_config *c, con
                            by_error *error)
 {
     const by_serve_features_config *f = &c->features;
-    BY_TRY(by__alloc((void **)&view->keys, BY__FEATURE_MOST_KEYS, sizeof *view->keys, "join keys",
+    BY_TRY(by__alloc((void **)&view->keys, BY__FEATURE_MAX_KEYS, sizeof *view->keys, "join keys",
                      error));
     for (names += strspn(names, ", "); *names != '\0'; names += strspn(names, ", ")) {
         size_t length = strcspn(names, ", ");
@@ -53,9 +53,9 @@ static by_status read_keys(by__feature_view *view, const by_serve_config *c, con
                                     where(c, "features.views"), view->name, entity->name);
             }
         }
-        if (view->key_count == BY__FEATURE_MOST_KEYS) {
+        if (view->key_count == BY__FEATURE_MAX_KEYS) {
             return by_error_set(error, BY_ECONFIG, "%s: the view %s has more than %d entities",
-                                where(c, "features.views"), view->name, BY__FEATURE_MOST_KEYS);
+                                where(c, "features.views"), view->name, BY__FEATURE_MAX_KEYS);
         }
         by__feature_feast_join_key *key = &view->keys[view->key_count++];
         key->name = entity->name;

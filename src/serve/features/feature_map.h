@@ -8,7 +8,7 @@
 #include "serve/link/core/redis_address.h"
 
 /* Join keys of a view, at most. */
-#define BY__FEATURE_MOST_KEYS 16
+#define BY__FEATURE_MAX_KEYS 16
 
 /* A feature view and its join keys. */
 typedef struct by__feature_view {

@@ -20,7 +20,7 @@ void by__feature_put(by__feature_slot *slot, json_t *value, double time)
     const char *text = json_string_value(value);
     size_t length = json_string_length(value);
     bool fits = text == NULL ? json_is_number(value) && isfinite(json_number_value(value))
-                             : length <= BY__FEATURE_MOST_TEXT && strlen(text) == length;
+                             : length <= BY__FEATURE_MAX_TEXT && strlen(text) == length;
     *slot = (by__feature_slot){.outcome = fits ? BY__FEATURE_PRESENT : BY__FEATURE_UNUSABLE,
                                .value = fits ? value : NULL,
                                .time = time};

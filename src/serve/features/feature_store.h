@@ -23,7 +23,7 @@ typedef struct by__feature_slot {
 } by__feature_slot;
 
 /* Bytes of a text of a feature, at most. */
-#define BY__FEATURE_MOST_TEXT ((size_t)64 << 10)
+#define BY__FEATURE_MAX_TEXT ((size_t)64 << 10)
 
 typedef struct by__feature_lookup {
     const by__feature_map *map;
@@ -51,7 +51,7 @@ typedef struct by__feature_store_form {
      * called. */
     bool (*ask)(by__feature_store *store, by__feature_lookup *lookup, by_error *error);
     /* Cancels a lookup: its `done` is not called any more. */
-    void (*forget)(by__feature_store *store, by__feature_lookup *lookup);
+    void (*cancel)(by__feature_store *store, by__feature_lookup *lookup);
     /* Called when no lookup is in flight; the memory is freed once its handles are closed. */
     void (*close)(by__feature_store *store);
 } by__feature_store_form;

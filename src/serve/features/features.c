@@ -40,7 +40,7 @@ struct by__feature_fetch {
     by__feature_done *done;
     void *user;
     double since;
-    bool asked; /* the store has the lookup */
+    bool requested; /* the store has the lookup */
     char failure[300];
 };
 
@@ -68,8 +68,8 @@ static bool is_number_column(const json_t *columns, const char *name)
 }
 
 /* Discards values that are too old, or a string for a numeric column. */
-static void judge(const by__feature_fetch *f, by__feature_slot *slot,
-                  const by__feature_column *column, double now)
+static void check_value(const by__feature_fetch *f, by__feature_slot *slot,
+                        const by__feature_column *column, double now)
 {
     double ttl = f->lookup.map->views[column->view].ttl;
     const char *text = json_string_value(slot->value);
@@ -103,7 +103,7 @@ static bool fill_row(by__feature_fetch *f, json_t *row, size_t i, double now,
         if (json_object_get(row, column->column) != NULL) {
             continue;
         }
-        judge(f, slot, column, now);
+        check_value(f, slot, column, now);
         f->features->outcomes[slot->outcome]++;
         if (slot->outcome == BY__FEATURE_PRESENT) {
             cell = json_incref(slot->value);
@@ -125,7 +125,7 @@ static bool fill_row(by__feature_fetch *f, json_t *row, size_t i, double now,
     return true;
 }
 
-static void tell_rows(by__feature_fetch *f)
+static void report_rows(by__feature_fetch *f)
 {
     char message[300];
     double now = by__serve_wall_clock();
@@ -196,7 +196,7 @@ static char *print_name(const by__feature_fetch *f, size_t row)
     return text.data;
 }
 
-static void remember(by__feature_fetch *f)
+static void cache_rows(by__feature_fetch *f)
 {
     for (size_t i = 0; i < f->lookup.row_count && f->features->cache != NULL; i++) {
         size_t row = f->lookup.rows[i];
@@ -212,14 +212,14 @@ static void remember(by__feature_fetch *f)
 static void finish(by__feature_fetch *f, const char *failure)
 {
     by__features *s = f->features;
-    f->asked = false;
+    f->requested = false;
     if (f->lookup.row_count > 0) {
         by__telemetry_histogram_add(&s->seconds, by__now() - f->since);
         note(s, failure);
         s->answered += failure == NULL;
     }
     if (failure == NULL) {
-        remember(f);
+        cache_rows(f);
     }
     if (failure != NULL && strcmp(s->map->config->fallback, "error") == 0) {
         /* The reason names hosts and is only logged. */
@@ -235,7 +235,7 @@ static void finish(by__feature_fetch *f, const char *failure)
                 clear_slot(&slots[c]); /* from a partial answer */
             }
         }
-        tell_rows(f);
+        report_rows(f);
     }
     free_fetch(f);
 }
@@ -252,8 +252,8 @@ static void on_time(uv_timer_t *timer)
     by__feature_fetch *f = timer->data;
     by__features *s = f->features;
     char failure[64];
-    if (f->asked) {
-        s->form->forget(s->store, &f->lookup);
+    if (f->requested) {
+        s->form->cancel(s->store, &f->lookup);
         s->late++;
         (void)snprintf(failure, sizeof failure, "no answer within %.3g s", s->map->config->timeout);
         finish(f, failure);
@@ -265,8 +265,8 @@ static void on_time(uv_timer_t *timer)
 
 void by__feature_fetch_cancel(by__feature_fetch *fetch)
 {
-    if (fetch->asked) {
-        fetch->features->form->forget(fetch->features->store, &fetch->lookup);
+    if (fetch->requested) {
+        fetch->features->form->cancel(fetch->features->store, &fetch->lookup);
     }
     free_fetch(fetch);
 }
@@ -306,7 +306,7 @@ static bool is_join_key(const by__feature_lookup *lookup, const char *name, cons
 static by_status check_entity(const by__feature_lookup *lookup, size_t row, by_error *error)
 {
     const json_t *entity = json_array_get(lookup->entities, row);
-    const char *names[BY__FEATURE_MOST_KEYS];
+    const char *names[BY__FEATURE_MAX_KEYS];
     const char *name;
     json_t *value;
     size_t count;
@@ -325,7 +325,7 @@ static by_status check_entity(const by__feature_lookup *lookup, size_t row, by_e
     }
     for (size_t v = 0; v < lookup->map->view_count; v++) {
         const by__feature_view *view = &lookup->map->views[v];
-        const json_t *values[BY__FEATURE_MOST_KEYS];
+        const json_t *values[BY__FEATURE_MAX_KEYS];
         by_string key = {0};
         by_error why = {0};
         if (!by__feature_uses(lookup, v)) {
@@ -348,9 +348,9 @@ static by_status check_lists(const by__feature_request *r, const char **param, b
 {
     size_t count = json_array_size(r->entities);
     *param = "entities";
-    if (count < 1 || count > BY__FEATURE_MOST_ROWS) {
+    if (count < 1 || count > BY__FEATURE_MAX_ROWS) {
         return by_error_set(error, BY_EARG, "'entities' must be a list of 1 to %d objects",
-                            BY__FEATURE_MOST_ROWS);
+                            BY__FEATURE_MAX_ROWS);
     }
     *param = "rows";
     if (r->rows != NULL && json_array_size(r->rows) != count) {
@@ -400,7 +400,7 @@ static by_status fill_lookup(by__feature_fetch *f, const by__feature_request *r,
 }
 
 /* Fills rows that are cached, which need not be requested. */
-static void look_up_cache(by__feature_fetch *f)
+static void read_cache(by__feature_fetch *f)
 {
     by__features *s = f->features;
     by__feature_lookup *l = &f->lookup;
@@ -421,16 +421,16 @@ static void ask(by__feature_fetch *f)
 {
     by__features *s = f->features;
     by_error why = {0};
-    look_up_cache(f);
+    read_cache(f);
     if (f->lookup.row_count > 0) {
-        f->asked = s->form->ask(s->store, &f->lookup, &why);
+        f->requested = s->form->ask(s->store, &f->lookup, &why);
     }
-    if (!f->asked && f->lookup.row_count > 0) {
+    if (!f->requested && f->lookup.row_count > 0) {
         (void)snprintf(f->failure, sizeof f->failure, "%.290s", why.message);
     }
     uv_update_time(s->loop);
     (void)uv_timer_start(&f->timer, on_time,
-                         f->asked ? (uint64_t)ceil(s->map->config->timeout * 1e3) : 0, 0);
+                         f->requested ? (uint64_t)ceil(s->map->config->timeout * 1e3) : 0, 0);
 }
 
 by_status by__feature_fetch_begin(by__feature_fetch **out, by__features *features,

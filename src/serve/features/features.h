@@ -20,7 +20,7 @@ typedef struct by__features by__features;
 typedef struct by__feature_fetch by__feature_fetch;
 
 /* Most entities in a request. */
-#define BY__FEATURE_MOST_ROWS 1024
+#define BY__FEATURE_MAX_ROWS 1024
 
 /* *out is NULL if the configuration has no store. The configuration and the log are borrowed. */
 by_status by__features_open(by__features **out, uv_loop_t *loop, const by_serve_config *config,

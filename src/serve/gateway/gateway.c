@@ -21,7 +21,7 @@
 /* Milliseconds between checks for expired requests. */
 #define TICK 1000
 /* Milliseconds between checks of the file of keys. */
-#define LOOK 1000
+#define CHECK_MS 1000
 /* Files that are no connections of clients: links, logs, what is sent to others. */
 #define OWN_FILES ((rlim_t)256)
 
@@ -32,17 +32,17 @@ static void on_event(void *user, const by__serve_event *event)
     by__gateway_request_event(user, event);
 }
 
-static void on_hold(void *user, bool holds)
+static void on_pause(void *user, bool pauses)
 {
     by__gateway *g = user;
-    g->heard = by__now();
-    by__link_broker_hold(&g->broker, holds);
+    g->last_message_at = by__now();
+    by__link_broker_pause(&g->broker, pauses);
 }
 
 static void on_events(void *user, const char *list, size_t length)
 {
     by__gateway *g = user;
-    g->heard = by__now();
+    g->last_message_at = by__now();
     if (!by__link_event_queue_add(&g->events, list, length)) {
         by__link_broker_drop(&g->broker, "no memory for its events");
     }
@@ -52,24 +52,24 @@ static void on_message(void *user, json_t *message)
 {
     by__gateway *g = user;
     const char *kind = by__protocol_get_text(message, "t");
-    g->heard = by__now();
+    g->last_message_at = by__now();
     if (kind != NULL && strcmp(kind, "task") == 0) {
         by__task_answer(g, message);
     } else if (kind != NULL && strcmp(kind, "hooks") == 0) {
-        by__gateway_webhooks_take(g->webhooks, message);
+        by__gateway_webhooks_receive(g->webhooks, message);
     } else if (kind != NULL && strcmp(kind, "feedback") == 0) {
-        by__gateway_feedback_take(g->feedback, message);
+        by__gateway_feedback_receive(g->feedback, message);
     } else if (kind != NULL && strcmp(kind, "feedback_passed") == 0) {
         by__gateway_feedback_passed(g->feedback, message);
     } else if (kind != NULL && strcmp(kind, "state") == 0) {
         json_decref(g->state);
         g->state = json_incref(message);
-        g->stated = by__now();
+        g->state_at = by__now();
     }
 }
 
 /* So that the end of the link counts as no loss. */
-static void tell_leaving(by__gateway *g)
+static void send_leaving(by__gateway *g)
 {
     json_t *message = json_pack("{ss}", "t", "leaving");
     (void)by__link_broker_send(&g->broker, message);
@@ -77,7 +77,7 @@ static void tell_leaving(by__gateway *g)
 }
 
 /* Before the connection is established: requests may be sent from here on. */
-static void on_greet(void *user)
+static void send_hello(void *user)
 {
     by__gateway *g = user;
     /* Each link has a name of its own: what an earlier one was still sent goes nowhere. At Redis it
@@ -88,11 +88,11 @@ static void on_greet(void *user)
     json_t *hello =
         json_pack("{ss ss ss sI ss*}", "t", "hello", "role", "gateway", "name", name, "pid",
                   (json_int_t)getpid(), "tag", g->feedback == NULL ? NULL : g->tag);
-    g->heard = by__now();
+    g->last_message_at = by__now();
     (void)by__link_broker_send(&g->broker, hello);
     json_decref(hello);
     if (g->draining) {
-        tell_leaving(g);
+        send_leaving(g);
     }
 }
 
@@ -170,7 +170,7 @@ static void on_keys(uv_fs_poll_t *handle, int status, const uv_stat_t *was, cons
     if (read == BY_OK) {
         by__gateway_keys_close(&g->keys);
         g->keys = keys;
-        by__telemetry_tell_exposed(&g->log, g->options.keys, "the keys of clients");
+        by__telemetry_log_exposed(&g->log, g->options.keys, "the keys of clients");
         by__telemetry_log_event(&g->log, "keys_read", "{sI}", "keys",
                                 (json_int_t)by__gateway_keys_count(keys));
     } else {
@@ -188,12 +188,12 @@ static void on_tick(uv_timer_t *timer)
         by__telemetry_log_event(&g->log, "sandbox_violation", "{ss}", "call", call);
     }
     /* A link that is held may have unread messages. */
-    if (!g->events.held && by__now() - g->heard > BROKER_SILENCE) {
+    if (!g->events.paused && by__now() - g->last_message_at > BROKER_SILENCE) {
         by__link_broker_drop(&g->broker, "it says nothing");
     }
     by__gateway_requests_expire(g);
-    by__gateway_requests_keep_open(g);
-    by__telemetry_trace_export_tell(g->tracing.exports, &g->log);
+    by__gateway_requests_comment(g);
+    by__telemetry_trace_export_log(g->tracing.exports, &g->log);
     save_quota(g);
 }
 
@@ -218,7 +218,7 @@ static void on_stop(void *user, bool again)
     g->draining = true;
     by__telemetry_log_event(&g->log, "draining", "{sI}", "requests",
                             (json_int_t)g->metrics.running);
-    tell_leaving(g);
+    send_leaving(g);
     by__http_server_drain(g->server);
     (void)uv_timer_start(&g->drain, on_drain, 50, 50);
 }
@@ -269,16 +269,16 @@ static size_t count_connections(by__gateway *g)
     return wanted;
 }
 
-static void tell_exposed(const by__gateway *g)
+static void log_exposed(const by__gateway *g)
 {
     const by_gateway_options *o = &g->options;
-    by__telemetry_tell_exposed(&g->log, o->keys, "the keys of clients");
-    by__telemetry_tell_exposed(&g->log, o->quota, "what clients have used");
-    by__link_redis_tell_exposed(o->broker, &g->log);
+    by__telemetry_log_exposed(&g->log, o->keys, "the keys of clients");
+    by__telemetry_log_exposed(&g->log, o->quota, "what clients have used");
+    by__link_redis_log_exposed(o->broker, &g->log);
     if (o->config != NULL) {
-        by__telemetry_tell_exposed(&g->log, o->config->webhooks.secret, "the secrets of webhooks");
-        by__telemetry_tell_exposed(&g->log, o->config->features.password_file,
-                                   "the password of the feature store");
+        by__telemetry_log_exposed(&g->log, o->config->webhooks.secret, "the secrets of webhooks");
+        by__telemetry_log_exposed(&g->log, o->config->features.password_file,
+                                  "the password of the feature store");
     }
 }
 
@@ -293,15 +293,15 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                              .connections = count_connections(g),
                              .head = by__gateway_head,
                              .request = by__gateway_on_request,
-                             .gone = by__gateway_gone,
-                             .refused = by__gateway_refused,
+                             .disconnected = by__gateway_on_disconnect,
+                             .refused = by__gateway_on_refused,
                              .done = by__gateway_done,
                              .user = g};
     BY_TRY(by_gateway_check(o, error));
     g->anyone.scopes = BY__SCOPES_ALL & ~(unsigned)BY__SCOPE_ADMIN;
     if (o->keys != NULL) {
         BY_TRY(by__gateway_keys_open(&g->keys, o->keys, error));
-        int code = uv_fs_poll_start(&g->key_file, on_keys, o->keys, LOOK);
+        int code = uv_fs_poll_start(&g->key_file, on_keys, o->keys, CHECK_MS);
         if (code < 0) {
             return by__serve_uv_error(error, "watch", o->keys, code);
         }
@@ -328,7 +328,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
         BY_TRY(by__gateway_webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
         BY_TRY(by__features_open(&g->features, &g->loop, o->config, &g->log, error));
     }
-    tell_exposed(g);
+    log_exposed(g);
     BY_TRY(by__serve_request_id(g->id, prefix, error));
     memcpy(g->tag, g->id + strlen(prefix), BY__TAG);
     return by__http_server_open(&g->server, &g->loop, &http, error);
@@ -337,7 +337,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
 /* Answers requests until the process is told to stop. */
 static by_status run_loop(by__gateway *g, by_error *error)
 {
-    by__link_broker_handler handler = {.greet = on_greet,
+    by__link_broker_handler handler = {.hello = send_hello,
                                        .ready = on_ready,
                                        .message = on_message,
                                        .events = on_events,
@@ -383,7 +383,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     g.drain.data = g.tick.data = g.key_file.data = &g;
     by__link_event_queue_open(
         &g.events, &g.loop,
-        &(by__link_event_handler){.event = on_event, .hold = on_hold, .user = &g});
+        &(by__link_event_handler){.event = on_event, .pause = on_pause, .user = &g});
     by_status status = open_gateway(&g, error);
     if (status == BY_OK) {
         status = by__serve_stop_open(&stop, &g.loop, options->child, on_stop, &g, error);

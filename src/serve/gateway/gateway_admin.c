@@ -15,7 +15,7 @@ struct by__gateway_admin_ask {
     by__gateway_waiter waiter;
     by__gateway *gateway;
     /* NULL: the client has disconnected; the request is executed all the same */
-    by__http_exchange *exchange;
+    by__http_connection *connection;
     by__link *link;
     json_t *message; /* NULL once it is sent */
     struct by__gateway_admin_ask *next;
@@ -35,15 +35,15 @@ static void end(struct by__gateway_admin_ask *a)
 
 static void fail(struct by__gateway_admin_ask *a, int status, const char *code, const char *message)
 {
-    if (a->exchange != NULL) {
-        by__gateway_reply_error(a->gateway, a->exchange, status, code, NULL, message);
+    if (a->connection != NULL) {
+        by__gateway_reply_error(a->gateway, a->connection, status, code, NULL, message);
     }
     end(a);
 }
 
-static void on_gone(by__gateway_waiter *waiter)
+static void on_disconnect(by__gateway_waiter *waiter)
 {
-    ((struct by__gateway_admin_ask *)(void *)waiter)->exchange = NULL;
+    ((struct by__gateway_admin_ask *)(void *)waiter)->connection = NULL;
 }
 
 static void on_connected(void *user, by__link *link)
@@ -64,12 +64,12 @@ static void on_reply(void *user, by__link *link, json_t *message)
              text == NULL ? "it was refused" : text);
         return;
     }
-    if (a->exchange != NULL) {
+    if (a->connection != NULL) {
         json_t *answer = by__protocol_copy_object(message);
         (void)json_object_del(answer, "t");
         (void)json_object_set_new(answer, "object", json_string("versions"));
-        by__http_exchange_set(a->exchange, NULL);
-        by__gateway_reply_json(a->gateway, a->exchange, strcmp(kind, "status") == 0 ? 200 : 202,
+        by__http_connection_set(a->connection, NULL);
+        by__gateway_reply_json(a->gateway, a->connection, strcmp(kind, "status") == 0 ? 200 : 202,
                                answer);
     }
     end(a);
@@ -85,7 +85,7 @@ static void on_lost(void *user, by__link *link, const char *why)
 }
 
 /* Takes the message. */
-static void ask(by__gateway *g, by__http_exchange *x, json_t *message)
+static void ask(by__gateway *g, by__http_connection *x, json_t *message)
 {
     by__link_handler handler = {.message = on_reply, .lost = on_lost, .ready = on_connected};
     struct by__gateway_admin_ask *a = NULL;
@@ -102,10 +102,13 @@ static void ask(by__gateway *g, by__http_exchange *x, json_t *message)
         by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return;
     }
-    *a = (struct by__gateway_admin_ask){
-        .waiter = {on_gone}, .gateway = g, .exchange = x, .message = message, .next = g->admin};
+    *a = (struct by__gateway_admin_ask){.waiter = {on_disconnect},
+                                        .gateway = g,
+                                        .connection = x,
+                                        .message = message,
+                                        .next = g->admin};
     g->admin = a;
-    by__http_exchange_set(x, &a->waiter);
+    by__http_connection_set(x, &a->waiter);
     handler.user = a;
     if (by__link_connect(&a->link, &g->loop, g->options.control, NULL, &handler, &error) != BY_OK) {
         fail(a, 503, "unavailable", error.message);
@@ -121,7 +124,7 @@ void by__gateway_admin_close(by__gateway *g)
 
 /* ---- routes ---- */
 
-void by__gateway_answer_versions(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_versions(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                  const char *key)
 {
     BY_UNUSED(key);
@@ -159,7 +162,7 @@ static bool is_absolute(const char *path)
     return path == NULL || path[0] == '/';
 }
 
-void by__gateway_answer_deploy(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_deploy(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                const char *key)
 {
     by_deploy_options d;
@@ -186,7 +189,7 @@ void by__gateway_answer_deploy(by__gateway *g, by__http_exchange *x, const by__h
     json_decref(body);
 }
 
-void by__gateway_answer_rollback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_rollback(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                  const char *key)
 {
     static const by__serve_field fields[] = {BY__STRING("model", by_deploy_options, model, 256)};

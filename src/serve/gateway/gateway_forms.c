@@ -42,15 +42,15 @@ static void answer_request(by__gateway_reading *r)
 {
     by__gateway_request *request = r->request;
     if (r->status != BY_OK) {
-        by__gateway_reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
+        by__gateway_reply_refused(r->gateway, r->connection, r->status, r->param, &r->error);
         return;
     }
     r->request = NULL;
-    request->exchange = r->exchange;
+    request->connection = r->connection;
     (request->form->start == NULL ? by__gateway_request_start : request->form->start)(request);
 }
 
-void by__gateway_answer(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer(by__gateway *g, by__http_connection *x, const by__http_request *r,
                         const char *key)
 {
     static const by__gateway_read_kind kind = {read_request, answer_request};

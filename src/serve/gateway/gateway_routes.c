@@ -139,10 +139,10 @@ static bool is_forged(const by__gateway *g, const by__http_request *r)
     return by__http_cors_forged(g->options.config == NULL ? &nobody : &g->options.config->cors, r);
 }
 
-/* Creates the record of an exchange without its trace; given: the id that the client gave, NULL for
+/* Creates the record of a request without its trace; given: the id that the client gave, NULL for
  * none. NULL when memory or random numbers are exhausted. */
-static by__gateway_request_log *new_log(by__http_exchange *x, const char *given, const char *method,
-                                        const char *path)
+static by__gateway_request_log *new_log(by__http_connection *x, const char *given,
+                                        const char *method, const char *path)
 {
     size_t length = strlen(path);
     char id[BY__ID_BYTES];
@@ -161,20 +161,20 @@ static by__gateway_request_log *new_log(by__http_exchange *x, const char *given,
     (void)snprintf(record->method, sizeof record->method, "%s", method);
     memcpy(record->path, path, length + 1);
     record->since = by__now();
-    by__http_exchange_note(x, record);
-    by__http_exchange_header(x, "X-Request-Id", record->id);
+    by__http_connection_note(x, record);
+    by__http_connection_header(x, "X-Request-Id", record->id);
     return record;
 }
 
 /* The same, with its trace. */
-static by__gateway_request_log *open_log(const by__gateway *g, by__http_exchange *x,
+static by__gateway_request_log *open_log(const by__gateway *g, by__http_connection *x,
                                          const by__http_request *r)
 {
     by__gateway_request_log *record =
         new_log(x, by__http_header_of(r, "x-request-id"), r->method, r->path);
     if (record != NULL &&
         by__gateway_request_trace_begin(&record->trace, &g->tracing, x, r, NULL) != BY_OK) {
-        by__http_exchange_note(x, NULL);
+        by__http_connection_note(x, NULL);
         free(record);
         return NULL;
     }
@@ -184,13 +184,13 @@ static by__gateway_request_log *open_log(const by__gateway *g, by__http_exchange
 /* ---- limits ---- */
 
 /* Only requests that cause work are counted. */
-static bool take_request(by__gateway *g, by__http_exchange *x,
-                         const by__gateway_request_log *record)
+static bool start_request(by__gateway *g, by__http_connection *x,
+                          const by__gateway_request_log *record)
 {
     bool counts =
         strcmp(record->route->method, "POST") == 0 &&
         (record->route->scope == BY__SCOPE_INFERENCE || record->route->scope == BY__SCOPE_TASKS);
-    return !counts || by__gateway_take(g, x, record, 1.0, 0.0);
+    return !counts || by__gateway_charge_record(g, x, record, 1.0, 0.0);
 }
 
 /* ---- callbacks of the server ---- */
@@ -207,7 +207,7 @@ static bool is_coded(const by__http_request *r)
     return false;
 }
 
-bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *r)
+bool by__gateway_head(void *user, by__http_connection *x, const by__http_request *r)
 {
     by__gateway *g = user;
     char allowed[METHODS];
@@ -228,7 +228,7 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
     record->client = route != NULL && route->scope == BY__SCOPE_NONE ? &g->anyone : client_of(g, r);
     if (record->client == NULL) {
         g->metrics.rejected_key++;
-        by__http_exchange_header(x, "WWW-Authenticate", "Bearer");
+        by__http_connection_header(x, "WWW-Authenticate", "Bearer");
         by__gateway_reply_error(g, x, 401, "invalid_api_key", NULL,
                                 has_key(r)
                                     ? "this key is not one of the server's: the header is "
@@ -244,7 +244,7 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
             g, x, 403, "origin_not_allowed", NULL,
             "a page of another site sends this; cors.origins lists those that may");
     } else if (route == NULL && allowed[0] != '\0') {
-        by__http_exchange_header(x, "Allow", allowed);
+        by__http_connection_header(x, "Allow", allowed);
         (void)snprintf(message, sizeof message, "this route takes %s", allowed);
         by__gateway_reply_error(g, x, 405, "method_not_allowed", NULL, message);
     } else if (route == NULL) {
@@ -258,18 +258,19 @@ bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *
                        by__gateway_scope_name(route->scope));
         by__gateway_reply_error(g, x, 403, "insufficient_scope", NULL, message);
     } else if (is_coded(r)) {
-        by__http_exchange_header(x, "Accept-Encoding", "identity");
+        by__http_connection_header(x, "Accept-Encoding", "identity");
         by__gateway_reply_error(g, x, 415, "encoded_body", NULL,
                                 "a body with a Content-Encoding is not decoded: send it as it is");
     } else {
-        return take_request(g, x, record);
+        return start_request(g, x, record);
     }
     return false;
 }
 
-void by__gateway_refused(void *user, by__http_exchange *x, const char *code, const char *reason)
+void by__gateway_on_refused(void *user, by__http_connection *x, const char *code,
+                            const char *reason)
 {
-    by__gateway_request_log *record = by__http_exchange_noted(x);
+    by__gateway_request_log *record = by__http_connection_noted(x);
     BY_UNUSED(user);
     if (record == NULL) {
         record = new_log(x, NULL, "", "");
@@ -279,18 +280,18 @@ void by__gateway_refused(void *user, by__http_exchange *x, const char *code, con
     }
 }
 
-void by__gateway_on_request(void *user, by__http_exchange *x, const by__http_request *r)
+void by__gateway_on_request(void *user, by__http_connection *x, const by__http_request *r)
 {
-    const by__gateway_request_log *record = by__http_exchange_noted(x);
+    const by__gateway_request_log *record = by__http_connection_noted(x);
     record->route->answer(user, x, r, record->client->name);
 }
 
-void by__gateway_gone(void *user, by__http_exchange *x)
+void by__gateway_on_disconnect(void *user, by__http_connection *x)
 {
-    by__gateway_waiter *waiter = by__http_exchange_get(x);
+    by__gateway_waiter *waiter = by__http_connection_get(x);
     BY_UNUSED(user);
     if (waiter != NULL) {
-        waiter->gone(waiter);
+        waiter->disconnected(waiter);
     }
 }
 
@@ -310,11 +311,11 @@ static bool is_traced(const by__gateway_request_log *record)
            (record->route->scope == BY__SCOPE_INFERENCE || record->route->scope == BY__SCOPE_TASKS);
 }
 
-void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes)
+void by__gateway_done(void *user, by__http_connection *x, int status, size_t bytes)
 {
     by__gateway *g = user;
-    by__gateway_request_log *record = by__http_exchange_noted(x);
-    const char *peer = by__http_exchange_peer(x);
+    by__gateway_request_log *record = by__http_connection_noted(x);
+    const char *peer = by__http_connection_peer(x);
     status = status == 0 ? 499 : status; /* the client disconnected first */
     if (record == NULL || !is_watching(record)) {
         g->metrics.requests[status / 100 < 6 ? status / 100 : 5]++;
@@ -362,5 +363,5 @@ void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes
     by__gateway_request_trace_free(&record->trace);
     json_decref(record->details);
     free(record);
-    by__http_exchange_note(x, NULL);
+    by__http_connection_note(x, NULL);
 }

@@ -24,13 +24,14 @@ const char *by__gateway_route_hint(const char *path);
 
 /* The head has arrived: finds the route, and refuses clients without access before any of the body
  * is read. */
-bool by__gateway_head(void *user, by__http_exchange *x, const by__http_request *r);
-void by__gateway_on_request(void *user, by__http_exchange *x, const by__http_request *r);
-void by__gateway_gone(void *user, by__http_exchange *x);
+bool by__gateway_head(void *user, by__http_connection *x, const by__http_request *r);
+void by__gateway_on_request(void *user, by__http_connection *x, const by__http_request *r);
+void by__gateway_on_disconnect(void *user, by__http_connection *x);
 /* A request could not be read: gives it an id, and the access log the reason. */
-void by__gateway_refused(void *user, by__http_exchange *x, const char *code, const char *reason);
-/* The exchange has ended: writes the line of the access log. */
-void by__gateway_done(void *user, by__http_exchange *x, int status, size_t bytes);
+void by__gateway_on_refused(void *user, by__http_connection *x, const char *code,
+                            const char *reason);
+/* A request has ended: writes the line of the access log. */
+void by__gateway_done(void *user, by__http_connection *x, int status, size_t bytes);
 
 /* ---- handlers of the routes ---- */
 

@@ -28,7 +28,7 @@ static size_t count_workers(const by__gateway *g)
     return count;
 }
 
-void by__gateway_answer_live(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_live(by__gateway *g, by__http_connection *x, const by__http_request *r,
                              const char *key)
 {
     BY_UNUSED(r);
@@ -61,7 +61,7 @@ static const char *not_ready(const by__gateway *g, size_t workers)
                                                 : NULL;
 }
 
-void by__gateway_answer_ready(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_ready(by__gateway *g, by__http_connection *x, const by__http_request *r,
                               const char *key)
 {
     size_t workers = g->draining ? 0 : count_workers(g);
@@ -74,7 +74,7 @@ void by__gateway_answer_ready(by__gateway *g, by__http_exchange *x, const by__ht
                                      (json_int_t)workers, "reason", reason));
 }
 
-void by__gateway_answer_version(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_version(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                 const char *key)
 {
     BY_UNUSED(r);
@@ -92,7 +92,7 @@ static json_t *model_of(const json_t *m)
                      "banyan", "info", info);
 }
 
-void by__gateway_answer_models(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_models(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                const char *key)
 {
     json_t *data = json_array();
@@ -109,7 +109,7 @@ void by__gateway_answer_models(by__gateway *g, by__http_exchange *x, const by__h
     by__gateway_reply_json(g, x, 200, json_pack("{ss so}", "object", "list", "data", data));
 }
 
-void by__gateway_answer_model(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_model(by__gateway *g, by__http_connection *x, const by__http_request *r,
                               const char *key)
 {
     BY_UNUSED(key);
@@ -136,7 +136,7 @@ static void print_refusals(const by__gateway *g, by_string *out)
 
 /* Makes the metrics of the models and versions that are served, so that they are 0 before the first
  * request: a rate does not see the value that a counter begins with. */
-static void know_models(by__gateway *g)
+static void models_known(by__gateway *g)
 {
     size_t i;
     size_t j;
@@ -207,7 +207,7 @@ static const char *names_of(const by__gateway *g, const char *query)
                                                 : NULL;
 }
 
-void by__gateway_answer_metrics(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_metrics(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                 const char *key)
 {
     by_string out = {0};
@@ -218,7 +218,7 @@ void by__gateway_answer_metrics(by__gateway *g, by__http_exchange *x, const by__
                                 "the query of this route is empty, names=banyan or names=vllm");
         return;
     }
-    know_models(g);
+    models_known(g);
     if (strcmp(names, "vllm") == 0) {
         by__telemetry_metrics_vllm(&out, g->models, by__gateway_state(g));
         by__telemetry_metrics_process(&out);
@@ -228,7 +228,7 @@ void by__gateway_answer_metrics(by__gateway *g, by__http_exchange *x, const by__
     if (out.failed) {
         by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for the metrics");
     } else {
-        by__http_exchange_reply_text(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+        by__http_connection_reply_text(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
     }
     by_string_free(&out);
 }

@@ -37,7 +37,7 @@ static void add_hash(by_string *out, const char *begin, const char *end)
 }
 
 /* Adds Content-Security-Policy. Returns false when memory is exhausted. */
-static bool add_policy(by__http_exchange *x)
+static bool add_policy(by__http_connection *x)
 {
     by_string policy = {0};
     by__string_append(&policy,
@@ -48,7 +48,7 @@ static bool add_policy(by__http_exchange *x)
     add_hash(&policy, "<style>", "</style>");
     bool made = !policy.failed;
     if (made) {
-        by__http_exchange_header(x, "Content-Security-Policy", policy.data);
+        by__http_connection_header(x, "Content-Security-Policy", policy.data);
     }
     by_string_free(&policy);
     return made;
@@ -66,7 +66,7 @@ static void make_tag(char out[SHA256_DIGEST_SIZE + 3])
     memcpy(out + 1 + sizeof hash, "\"", 2);
 }
 
-void by__gateway_answer_page(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_page(by__gateway *g, by__http_connection *x, const by__http_request *r,
                              const char *key)
 {
     char tag[SHA256_DIGEST_SIZE + 3];
@@ -81,14 +81,14 @@ void by__gateway_answer_page(by__gateway *g, by__http_exchange *x, const by__htt
         return;
     }
     make_tag(tag);
-    by__http_exchange_header(x, "ETag", tag);
-    by__http_exchange_header(x, "Cache-Control", "no-cache");
-    by__http_exchange_header(x, "Referrer-Policy", "no-referrer");
-    by__http_exchange_header(x, "Cross-Origin-Opener-Policy", "same-origin");
+    by__http_connection_header(x, "ETag", tag);
+    by__http_connection_header(x, "Cache-Control", "no-cache");
+    by__http_connection_header(x, "Referrer-Policy", "no-referrer");
+    by__http_connection_header(x, "Cross-Origin-Opener-Policy", "same-origin");
     if (known != NULL && strstr(known, tag) != NULL) {
-        by__http_exchange_reply(x, 304, NULL, "", 0);
+        by__http_connection_reply(x, 304, NULL, "", 0);
     } else {
-        by__http_exchange_reply(x, 200, "text/html; charset=utf-8", (const char *)serve_page,
-                                sizeof serve_page);
+        by__http_connection_reply(x, 200, "text/html; charset=utf-8", (const char *)serve_page,
+                                  sizeof serve_page);
     }
 }

@@ -134,9 +134,9 @@ bool by__http_addresses_forwarded(const by__http_addresses *addresses,
     return found;
 }
 
-by__http_address_room by__http_addresses_take(by__http_addresses *addresses,
-                                              const struct in6_addr *address,
-                                              by__http_address_count **out)
+by__http_address_room by__http_addresses_acquire(by__http_addresses *addresses,
+                                                 const struct in6_addr *address,
+                                                 by__http_address_count **out)
 {
     by__http_addresses *a = addresses;
     /* All of ::ffff:A.B.C.D, else the /64 prefix. */
@@ -167,7 +167,7 @@ by__http_address_room by__http_addresses_take(by__http_addresses *addresses,
     return c->count > a->most ? BY__ADDRESS_FULL : BY__ADDRESS_ROOM;
 }
 
-void by__http_addresses_give(by__http_addresses *addresses, by__http_address_count **count)
+void by__http_addresses_release(by__http_addresses *addresses, by__http_address_count **count)
 {
     by__http_address_count *c = *count;
     *count = NULL;

@@ -30,11 +30,12 @@ bool by__http_addresses_trust(const by__http_addresses *addresses, const struct 
  * say. */
 bool by__http_addresses_forwarded(const by__http_addresses *addresses,
                                   const by__http_request *request, struct in6_addr *out);
-/* Adds one to the count of an address. *out is to be passed to by__http_addresses_give, or NULL. */
-by__http_address_room by__http_addresses_take(by__http_addresses *addresses,
-                                              const struct in6_addr *address,
-                                              by__http_address_count **out);
+/* Adds one to the count of an address. *out is to be passed to by__http_addresses_release, or
+ * NULL. */
+by__http_address_room by__http_addresses_acquire(by__http_addresses *addresses,
+                                                 const struct in6_addr *address,
+                                                 by__http_address_count **out);
 /* Subtracts one, and sets *count to NULL. *count may be NULL. */
-void by__http_addresses_give(by__http_addresses *addresses, by__http_address_count **count);
+void by__http_addresses_release(by__http_addresses *addresses, by__http_address_count **count);
 
 #endif

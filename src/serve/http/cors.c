@@ -15,16 +15,16 @@ static const char *allowed(const by_serve_cors_config *config, const by__http_re
     return NULL;
 }
 
-void by__http_cors_allow(const by_serve_cors_config *config, by__http_exchange *x,
+void by__http_cors_allow(const by_serve_cors_config *config, by__http_connection *x,
                          const by__http_request *r)
 {
     const char *origin = allowed(config, r);
     if (config->origins.count > 0) {
-        by__http_exchange_header(x, "Vary", "Origin");
+        by__http_connection_header(x, "Vary", "Origin");
     }
     if (origin != NULL) {
-        by__http_exchange_header(x, "Access-Control-Allow-Origin", origin);
-        by__http_exchange_header(
+        by__http_connection_header(x, "Access-Control-Allow-Origin", origin);
+        by__http_connection_header(
             x, "Access-Control-Expose-Headers",
             "X-Request-Id, X-Banyan-Run, X-Banyan-Version, Retry-After, Location, "
             "X-RateLimit-Limit-Requests, "
@@ -57,7 +57,7 @@ bool by__http_cors_forged(const by_serve_cors_config *config, const by__http_req
     return origin != NULL && !is_own(origin, r);
 }
 
-bool by__http_cors_preflight(const by_serve_cors_config *config, by__http_exchange *x,
+bool by__http_cors_preflight(const by_serve_cors_config *config, by__http_connection *x,
                              const by__http_request *r)
 {
     char seconds[24];
@@ -67,12 +67,12 @@ bool by__http_cors_preflight(const by_serve_cors_config *config, by__http_exchan
     }
     (void)snprintf(seconds, sizeof seconds, "%.0f", config->max_age);
     by__http_cors_allow(config, x, r);
-    by__http_exchange_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE");
-    by__http_exchange_header(
+    by__http_connection_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+    by__http_connection_header(
         x, "Access-Control-Allow-Headers",
         "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Api-Key, "
         "X-Request-Id");
-    by__http_exchange_header(x, "Access-Control-Max-Age", seconds);
-    by__http_exchange_reply(x, 204, NULL, "", 0);
+    by__http_connection_header(x, "Access-Control-Max-Age", seconds);
+    by__http_connection_reply(x, 204, NULL, "", 0);
     return true;
 }

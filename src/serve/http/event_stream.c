@@ -4,7 +4,7 @@
 
 #define FIELD "data: "
 
-void by__http_event_stream_take(by_string *pending, const char *data, size_t length,
+void by__http_event_stream_feed(by_string *pending, const char *data, size_t length,
                                 void (*event)(void *user, const char *object, size_t length),
                                 void *user)
 {

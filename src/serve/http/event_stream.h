@@ -8,7 +8,7 @@
 
 /* Takes bytes, and calls `event` for the object of each complete line. `pending` (initially zeros,
  * freed by the caller) keeps the incomplete line, and becomes `failed` when memory is exhausted. */
-void by__http_event_stream_take(by_string *pending, const char *data, size_t length,
+void by__http_event_stream_feed(by_string *pending, const char *data, size_t length,
                                 void (*event)(void *user, const char *object, size_t length),
                                 void *user);
 

@@ -6,7 +6,7 @@
 enum { IN_HEAD = 0, IN_SIZE, IN_CHUNK, IN_CHUNK_END, IN_BODY };
 
 /* Handles a line of the head, without its end. */
-static bool take_head_line(by__http_answer *a, const char *line)
+static bool parse_head_line(by__http_answer *a, const char *line)
 {
     if (a->status == 0) {
         a->status = strncmp(line, "HTTP/1.1 ", 9) == 0 ? atoi(line + 9) : 0;
@@ -28,12 +28,12 @@ static bool take_head_line(by__http_answer *a, const char *line)
     return true;
 }
 
-static bool take_line(by__http_answer *a, const char *line)
+static bool parse_line(by__http_answer *a, const char *line)
 {
     char *end;
     switch (a->chunk_phase) {
     case IN_HEAD:
-        return take_head_line(a, line);
+        return parse_head_line(a, line);
     case IN_SIZE:
         a->left = (size_t)strtoull(line, &end, 16);
         a->chunk_phase = a->left > 0 ? IN_CHUNK : IN_CHUNK_END;
@@ -46,7 +46,7 @@ static bool take_line(by__http_answer *a, const char *line)
     }
 }
 
-bool by__http_answer_take(by__http_answer *answer, const char *data, size_t length,
+bool by__http_answer_feed(by__http_answer *answer, const char *data, size_t length,
                           void (*body)(void *user, const char *data, size_t length), void *user)
 {
     by__http_answer *a = answer;
@@ -76,7 +76,7 @@ bool by__http_answer_take(by__http_answer *answer, const char *data, size_t leng
         a->line_length -= a->line_length > 0 && a->line[a->line_length - 1] == '\r';
         a->line[a->line_length] = '\0';
         a->line_length = 0;
-        if (!take_line(a, a->line)) {
+        if (!parse_line(a, a->line)) {
             return false;
         }
     }

@@ -17,7 +17,7 @@ typedef struct by__http_answer {
 
 /* Takes bytes; calls `body` for pieces of the body. Returns false if it is no HTTP/1.1 answer.
  * Bytes after the end are ignored: a client has one request in flight. */
-bool by__http_answer_take(by__http_answer *answer, const char *data, size_t length,
+bool by__http_answer_feed(by__http_answer *answer, const char *data, size_t length,
                           void (*body)(void *user, const char *data, size_t length), void *user);
 
 #endif

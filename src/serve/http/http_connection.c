@@ -11,15 +11,15 @@
 
 /* ---- the end ---- */
 
-/* The exchange has ended, with or without an answer. */
-static void tell_done(by__http_exchange *x)
+/* The request has ended, with or without an answer. */
+static void report_done(by__http_connection *x)
 {
     const by__http_options *o = &x->server->options;
     if (x->proxied) {
-        by__http_addresses_give(o->addresses, &x->counted);
+        by__http_addresses_release(o->addresses, &x->counted);
     }
-    if (!x->told) {
-        x->told = true;
+    if (!x->reported) {
+        x->reported = true;
         if (o->done != NULL) {
             o->done(o->user, x, x->status, x->bytes);
         }
@@ -27,14 +27,14 @@ static void tell_done(by__http_exchange *x)
 }
 
 /* Updates the count of bytes held for requests. */
-static void count_held(by__http_exchange *x)
+static void count_held(by__http_connection *x)
 {
-    size_t held = x->early_length + (x->parser == NULL ? 0 : by__http_parser_held(x->parser));
-    x->server->held += held - x->held;
-    x->held = held;
+    size_t buffered = x->early_length + (x->parser == NULL ? 0 : by__http_parser_held(x->parser));
+    x->server->buffered += buffered - x->buffered;
+    x->buffered = buffered;
 }
 
-static void close_parser(by__http_exchange *x)
+static void close_parser(by__http_connection *x)
 {
     by__http_parser_close(&x->parser);
     count_held(x);
@@ -42,7 +42,7 @@ static void close_parser(by__http_exchange *x)
 
 static void on_closed(uv_handle_t *handle)
 {
-    by__http_exchange *x = handle->data;
+    by__http_connection *x = handle->data;
     by__http_server *s = x->server;
     if (x->previous != NULL) {
         x->previous->next = x->next;
@@ -65,7 +65,7 @@ static void on_closed(uv_handle_t *handle)
     }
 }
 
-void by__http_connection_hang_up(by__http_exchange *x)
+void by__http_connection_hang_up(by__http_connection *x)
 {
     const by__http_options *o = &x->server->options;
     if (x->stage == BY__CLOSING) {
@@ -74,10 +74,10 @@ void by__http_connection_hang_up(by__http_exchange *x)
     bool waits = x->stage == BY__HANDLING || x->stage == BY__STREAMING;
     x->stage = BY__CLOSING;
     if (waits) {
-        o->gone(o->user, x);
+        o->disconnected(o->user, x);
     }
-    tell_done(x);
-    by__http_addresses_give(o->addresses, &x->counted);
+    report_done(x);
+    by__http_addresses_release(o->addresses, &x->counted);
     uv_close(&x->uv.handle, on_closed);
 }
 
@@ -87,7 +87,7 @@ static void on_shutdown(uv_shutdown_t *request, int status)
     free(request);
 }
 
-void by__http_connection_written_out(by__http_exchange *x)
+void by__http_connection_written_out(by__http_connection *x)
 {
     uv_shutdown_t *request = NULL;
     /* Closing with unread input resets the connection, and the client would lose the answer. */
@@ -101,7 +101,7 @@ void by__http_connection_written_out(by__http_exchange *x)
 }
 
 /* Handles the bytes that arrived before the end of an answer. */
-static void take_early(by__http_exchange *x)
+static void handle_early(by__http_connection *x)
 {
     char *early = x->early;
     size_t length = x->early_length;
@@ -109,15 +109,15 @@ static void take_early(by__http_exchange *x)
         x->early = NULL;
         x->early_length = 0;
         count_held(x);
-        by__http_connection_take(x, early, length);
+        by__http_connection_receive(x, early, length);
         free(early);
     }
 }
 
-void by__http_connection_finish(by__http_exchange *x)
+void by__http_connection_finish(by__http_connection *x)
 {
     by__http_server *s = x->server;
-    tell_done(x);
+    report_done(x);
     x->user = NULL;
     x->admitted = false;
     x->stage = BY__READING;
@@ -131,13 +131,13 @@ void by__http_connection_finish(by__http_exchange *x)
             by__http_connection_written_out(x);
         }
     } else if (!x->handling) {
-        take_early(x);
+        handle_early(x);
     }
 }
 
 /* ---- input ---- */
 
-void by__http_connection_refuse(by__http_exchange *x, int status, const char *reason)
+void by__http_connection_refuse(by__http_connection *x, int status, const char *reason)
 {
     const by__http_options *o = &x->server->options;
     const char *type = status == 429   ? "rate_limit_error"
@@ -155,23 +155,23 @@ void by__http_connection_refuse(by__http_exchange *x, int status, const char *re
         o->refused(o->user, x, code, reason);
     }
     if (status == 429 || status == 503) {
-        by__http_exchange_header(x, "Retry-After", "1");
+        by__http_connection_header(x, "Retry-After", "1");
     }
-    x->told = false;
+    x->reported = false;
     x->keep_alive = false;
     x->bodyless = false;
     x->lingers = true;
-    by__http_exchange_reply(x, status, "application/json", body, (size_t)n);
+    by__http_connection_reply(x, status, "application/json", body, (size_t)n);
 }
 
 /* Keeps input that arrives before the current answer is written: a few bytes, or one read. */
-static bool keep_early(by__http_exchange *x, const char *data, size_t length)
+static bool buffer_early(by__http_connection *x, const char *data, size_t length)
 {
     by__http_server *s = x->server;
     size_t most = x->paused ? BY__HTTP_READ : s->options.limits.head;
     size_t total;
     if (!by__size_add(x->early_length, length, &total) || total > most ||
-        s->held > s->options.bodies) {
+        s->buffered > s->options.bodies) {
         return false;
     }
     char *grown = realloc(x->early, total);
@@ -188,7 +188,7 @@ static bool keep_early(by__http_exchange *x, const char *data, size_t length)
 /* Returns true if the next request has to wait: until the current one is answered, and until the
  * client has taken its answers, which could otherwise fill the memory, since answers are longer
  * than requests. */
-static bool must_wait(by__http_exchange *x)
+static bool must_wait(by__http_connection *x)
 {
     if (x->stage == BY__READING && x->pending > 0 && !x->paused) {
         x->paused = true;
@@ -200,7 +200,7 @@ static bool must_wait(by__http_exchange *x)
 /* ---- addresses of clients ---- */
 
 /* Finds the address of the peer. Returns false if it has none. */
-static bool find_peer(by__http_exchange *x, struct in6_addr *out)
+static bool find_peer(by__http_connection *x, struct in6_addr *out)
 {
     struct sockaddr_storage address;
     int length = sizeof address;
@@ -211,7 +211,7 @@ static bool find_peer(by__http_exchange *x, struct in6_addr *out)
            by__http_network_address(out, (const struct sockaddr *)&address);
 }
 
-static void refuse_address(by__http_exchange *x)
+static void refuse_address(by__http_connection *x)
 {
     x->server->refusals.addresses++;
     by__http_connection_refuse(x, 429,
@@ -219,7 +219,7 @@ static void refuse_address(by__http_exchange *x)
 }
 
 /* Counts a connection, unless it is a proxy's; refuses one above the limit. */
-static void count_connection(by__http_exchange *x)
+static void count_connection(by__http_connection *x)
 {
     const by__http_options *o = &x->server->options;
     struct in6_addr peer;
@@ -230,7 +230,7 @@ static void count_connection(by__http_exchange *x)
     x->proxied = by__http_addresses_trust(o->addresses, has_peer ? &peer : NULL);
     by__http_address_room room = x->proxied || !has_peer
                                      ? BY__ADDRESS_ROOM
-                                     : by__http_addresses_take(o->addresses, &peer, &x->counted);
+                                     : by__http_addresses_acquire(o->addresses, &peer, &x->counted);
     if (room == BY__ADDRESS_FLOOD) {
         x->server->refusals.addresses++;
         by__http_connection_hang_up(x);
@@ -240,7 +240,7 @@ static void count_connection(by__http_exchange *x)
 }
 
 /* Counts a proxy's request for its client. Returns false if it was refused. */
-static bool count_request(by__http_exchange *x, const by__http_request *request)
+static bool count_request(by__http_connection *x, const by__http_request *request)
 {
     const by__http_options *o = &x->server->options;
     struct in6_addr client;
@@ -254,7 +254,7 @@ static bool count_request(by__http_exchange *x, const by__http_request *request)
     const char *four = IN6_IS_ADDR_V4MAPPED(&client) ? (const char *)&client.s6_addr[12] : NULL;
     (void)uv_inet_ntop(four != NULL ? AF_INET : AF_INET6, four != NULL ? four : (void *)&client,
                        x->peer, sizeof x->peer);
-    if (by__http_addresses_take(o->addresses, &client, &x->counted) != BY__ADDRESS_ROOM) {
+    if (by__http_addresses_acquire(o->addresses, &client, &x->counted) != BY__ADDRESS_ROOM) {
         refuse_address(x);
         return false;
     }
@@ -264,7 +264,7 @@ static bool count_request(by__http_exchange *x, const by__http_request *request)
 /* ---- requests ---- */
 
 /* The head is complete. Returns false if it was refused, or the client is gone. */
-static bool admit(by__http_exchange *x, bool whole)
+static bool admit(by__http_connection *x, bool whole)
 {
     by__http_server *s = x->server;
     const by__http_request *request = by__http_parser_request(x->parser);
@@ -272,7 +272,7 @@ static bool admit(by__http_exchange *x, bool whole)
         return false;
     }
     x->stage = BY__HANDLING;
-    x->told = false;
+    x->reported = false;
     x->status = 0;
     x->bytes = 0;
     x->bodyless = strcmp(request->method, "HEAD") == 0;
@@ -293,7 +293,7 @@ static bool admit(by__http_exchange *x, bool whole)
 }
 
 /* The request is complete. */
-static void handle(by__http_exchange *x)
+static void handle(by__http_connection *x)
 {
     by__http_server *s = x->server;
     const by__http_request *request = by__http_parser_request(x->parser);
@@ -309,7 +309,7 @@ static void handle(by__http_exchange *x)
 }
 
 /* Opens a parser for the next bytes. Returns false if the connection has ended. */
-static bool open_parser(by__http_exchange *x)
+static bool open_parser(by__http_connection *x)
 {
     if (x->parser == NULL) {
         x->parser = by__http_parser_open(&x->server->options.limits);
@@ -322,14 +322,14 @@ static bool open_parser(by__http_exchange *x)
 }
 
 /* Requests that arrive before the current one is answered wait. */
-void by__http_connection_take(by__http_exchange *x, const char *data, size_t length)
+void by__http_connection_receive(by__http_connection *x, const char *data, size_t length)
 {
     by__http_server *s = x->server;
     bool again = false; /* the parser has stopped after a head */
     while ((length > 0 || again) && x->stage != BY__CLOSING && !x->last) {
         size_t used;
         if (must_wait(x)) {
-            if (!keep_early(x, data, length)) {
+            if (!buffer_early(x, data, length)) {
                 by__http_connection_hang_up(x);
             }
             return;
@@ -337,12 +337,12 @@ void by__http_connection_take(by__http_exchange *x, const char *data, size_t len
         if (!open_parser(x)) {
             return;
         }
-        by__http_state state = by__http_parser_take(x->parser, data, length, &used);
+        by__http_state state = by__http_parser_feed(x->parser, data, length, &used);
         data += used;
         length -= used;
         again = state == BY__HTTP_HEAD;
         count_held(x);
-        if (state != BY__HTTP_BAD && s->held > s->options.bodies) {
+        if (state != BY__HTTP_BAD && s->buffered > s->options.bodies) {
             by__http_connection_refuse(x, 503, "too many requests are being received");
             return;
         }
@@ -365,28 +365,28 @@ void by__http_connection_take(by__http_exchange *x, const char *data, size_t len
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
-    by__http_exchange *x = handle->data;
+    by__http_connection *x = handle->data;
     BY_UNUSED(suggested);
     *buffer = uv_buf_init(x->server->buffer, BY__HTTP_READ);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
-    by__http_exchange *x = stream->data;
+    by__http_connection *x = stream->data;
     if (n < 0) {
         by__http_connection_hang_up(x);
     } else if (n > 0) {
-        by__http_connection_take(x, buffer->base, (size_t)n);
+        by__http_connection_receive(x, buffer->base, (size_t)n);
     }
 }
 
-void by__http_connection_resume(by__http_exchange *x)
+void by__http_connection_resume(by__http_connection *x)
 {
     if (!x->paused || x->stage == BY__CLOSING) {
         return;
     }
     x->paused = false;
-    take_early(x);
+    handle_early(x);
     if (!x->paused && x->stage != BY__CLOSING) {
         /* cannot fail: reading was started before */
         (void)uv_read_start(&x->uv.stream, on_alloc, on_read);
@@ -396,7 +396,7 @@ void by__http_connection_resume(by__http_exchange *x)
 void by__http_connection_accept(uv_stream_t *listener, int status)
 {
     by__http_server *s = listener->data;
-    by__http_exchange *x = status < 0 ? NULL : calloc(1, sizeof *x);
+    by__http_connection *x = status < 0 ? NULL : calloc(1, sizeof *x);
     int code = x == NULL         ? UV_ENOMEM
                : s->path != NULL ? uv_pipe_init(listener->loop, &x->uv.pipe, 0)
                                  : uv_tcp_init(listener->loop, &x->uv.tcp);
@@ -409,7 +409,7 @@ void by__http_connection_accept(uv_stream_t *listener, int status)
     x->uv.handle.data = x;
     x->server = s;
     x->since = by__now();
-    x->told = true;
+    x->reported = true;
     x->next = s->first;
     if (x->next != NULL) {
         x->next->previous = x;

@@ -12,13 +12,13 @@
 
 typedef enum by__http_stage {
     BY__READING,   /* reading a request, or between two */
-    BY__HANDLING,  /* the handler has the exchange */
+    BY__HANDLING,  /* the handler has the request */
     BY__STREAMING, /* the handler has started a stream */
     BY__CLOSING
 } by__http_stage;
 
 /* A connection. The handle of libuv is its first member. */
-struct by__http_exchange {
+struct by__http_connection {
     union {
         uv_handle_t handle;
         uv_stream_t stream;
@@ -26,8 +26,8 @@ struct by__http_exchange {
         uv_pipe_t pipe;
     } uv;
     by__http_server *server;
-    by__http_exchange *next;
-    by__http_exchange *previous;
+    by__http_connection *next;
+    by__http_connection *previous;
     by__http_parser *parser; /* NULL until a byte of a request has arrived */
     char *early; /* bytes of the next request that arrived before the answer was complete */
     size_t early_length;
@@ -38,15 +38,15 @@ struct by__http_exchange {
     by__http_address_count *counted;
     void *user;
     void *note;
-    size_t held;    /* bytes of the parser and of `early`, as counted by the server */
-    double since;   /* start of the stage, or the last time that the client took bytes */
-    by_string out;  /* output that was not yet given to libuv */
-    size_t writing; /* bytes that libuv has still to write */
-    size_t pending; /* bytes of both */
-    size_t slow;    /* bytes of `pending` that the server counts as held back by streams */
-    size_t given;   /* total bytes given to libuv */
-    size_t taken;   /* bytes of these that the socket had taken at the last sweep */
-    by__http_exchange *gathered; /* the next one in the server's list */
+    size_t buffered;     /* bytes of the parser and of `early`, as counted by the server */
+    double since;        /* start of the stage, or the last time that the client took bytes */
+    by_string out;       /* output that was not yet given to libuv */
+    size_t writing;      /* bytes that libuv has still to write */
+    size_t pending;      /* bytes of both */
+    size_t slow;         /* bytes of `pending` that the server counts as held back by streams */
+    size_t given;        /* total bytes given to libuv */
+    size_t acknowledged; /* bytes of these that the socket had taken at the last sweep */
+    by__http_connection *gathered; /* the next one in the server's list */
     by__http_stage stage;
     bool proxied; /* the peer is a listed proxy */
     bool keep_alive;
@@ -59,7 +59,7 @@ struct by__http_exchange {
     /* in the server's list of connections whose `out` is written at the end of the turn */
     bool gathers;
     bool admitted; /* the head was accepted */
-    bool told;     /* `done` was called for the current request, or there is none */
+    bool reported; /* `done` was called for the current request, or there is none */
     bool lingers;  /* input is discarded, so that the client can read its answer */
     int status;    /* status of the answer; 0: none yet */
     size_t bytes;  /* bytes of the answer's body */
@@ -74,17 +74,17 @@ struct by__http_server {
     } uv;
     uv_timer_t timer;
     uv_prepare_t before; /* these two write what was gathered in a turn of the loop */
-    uv_check_t behind;
+    uv_check_t after;
     by__http_options options;
     char *listen;
     char *path; /* of a socket in the file system; NULL: none */
     int lock;   /* lock of this path, or -1 */
     char *url;
-    by__http_exchange *first;
+    by__http_connection *first;
     size_t connections;
-    size_t held; /* bytes held for requests */
-    size_t slow; /* bytes held back by streams for slow readers */
-    by__http_exchange *gathered;
+    size_t buffered; /* bytes held for requests */
+    size_t slow;     /* bytes held back by streams for slow readers */
+    by__http_connection *gathered;
     by__http_counts counts;
     size_t handles; /* handles of libuv that are still open */
     by__http_refusals refusals;
@@ -99,25 +99,25 @@ struct by__http_server {
 /* Accepts a connection that waits at the listener. */
 void by__http_connection_accept(uv_stream_t *listener, int status);
 /* Handles bytes from the client. */
-void by__http_connection_take(by__http_exchange *x, const char *data, size_t length);
+void by__http_connection_receive(by__http_connection *x, const char *data, size_t length);
 /* Resumes reading that was paused until all output was written. */
-void by__http_connection_resume(by__http_exchange *x);
+void by__http_connection_resume(by__http_connection *x);
 /* Refuses a request that is malformed or too slow, and ends the connection. */
-void by__http_connection_refuse(by__http_exchange *x, int status, const char *reason);
-/* Closes a connection at once; the handler is told if it still has the exchange. */
-void by__http_connection_hang_up(by__http_exchange *x);
+void by__http_connection_refuse(by__http_connection *x, int status, const char *reason);
+/* Closes a connection at once; the handler is told if it still has a request of it. */
+void by__http_connection_hang_up(by__http_connection *x);
 /* Called when all output has been written. */
-void by__http_connection_written_out(by__http_exchange *x);
+void by__http_connection_written_out(by__http_connection *x);
 /* The answer is complete: continues with the next request, or closes the connection. */
-void by__http_connection_finish(by__http_exchange *x);
+void by__http_connection_finish(by__http_connection *x);
 
 /* ---- http_output.c ---- */
 
 /* Appends to the output. Returns false if the connection has ended. */
-bool by__http_connection_put(by__http_exchange *x, const char *data, size_t length);
+bool by__http_connection_put(by__http_connection *x, const char *data, size_t length);
 /* Writes the output; what the socket does not take at once is kept. Returns false if the connection
  * has ended. */
-bool by__http_connection_flush(by__http_exchange *x);
+bool by__http_connection_flush(by__http_connection *x);
 /* Writes what streams have gathered. */
 void by__http_connections_flush(by__http_server *s);
 

@@ -6,21 +6,21 @@
 
 /* Bytes that a stream may always hold back: some frames of this turn, which no reader could have
  * taken yet. */
-#define LEAST ((size_t)2 << 10)
+#define MIN_COMPRESSED ((size_t)2 << 10)
 
 /* Size from which a body gets a write of its own. */
-#define LONG ((size_t)64 << 10)
+#define MIN_SHARED ((size_t)64 << 10)
 
 /* A write request of libuv. */
 typedef struct http_write {
     uv_write_t request;
-    by__http_exchange *exchange;
+    by__http_connection *connection;
     by_string text;
     size_t length; /* length of its end that is written */
 } http_write;
 
 /* `pending` has changed, or is about to. */
-static void count(by__http_exchange *x)
+static void count(by__http_connection *x)
 {
     by__http_server *s = x->server;
     x->pending = x->out.length + x->writing;
@@ -33,7 +33,7 @@ static void count(by__http_exchange *x)
 static void on_written(uv_write_t *request, int status)
 {
     http_write *o = (http_write *)(void *)request;
-    by__http_exchange *x = o->exchange;
+    by__http_connection *x = o->connection;
     x->writing -= o->length;
     count(x);
     x->since = by__now();
@@ -50,7 +50,7 @@ static void on_written(uv_write_t *request, int status)
     }
 }
 
-bool by__http_connection_put(by__http_exchange *x, const char *data, size_t length)
+bool by__http_connection_put(by__http_connection *x, const char *data, size_t length)
 {
     by_string_add(&x->out, data, length);
     if (x->out.failed) {
@@ -62,7 +62,7 @@ bool by__http_connection_put(by__http_exchange *x, const char *data, size_t leng
 }
 
 /* Passes the end of a text, which is taken, to libuv. */
-static bool write_later(by__http_exchange *x, by_string *text, size_t begin)
+static bool write_later(by__http_connection *x, by_string *text, size_t begin)
 {
     http_write *o = malloc(sizeof *o);
     if (o == NULL) {
@@ -70,7 +70,7 @@ static bool write_later(by__http_exchange *x, by_string *text, size_t begin)
         by__http_connection_hang_up(x);
         return false;
     }
-    *o = (http_write){.exchange = x, .text = *text, .length = text->length - begin};
+    *o = (http_write){.connection = x, .text = *text, .length = text->length - begin};
     uv_buf_t later = uv_buf_init(text->data + begin, (unsigned)o->length);
     if (uv_write(&o->request, &x->uv.stream, &later, 1, on_written) < 0) {
         by_string_free(&o->text);
@@ -84,7 +84,7 @@ static bool write_later(by__http_exchange *x, by_string *text, size_t begin)
     return true;
 }
 
-bool by__http_connection_flush(by__http_exchange *x)
+bool by__http_connection_flush(by__http_connection *x)
 {
     by_string text = x->out;
     if (x->stage == BY__CLOSING || x->writing > 0 || text.length == 0) {
@@ -114,7 +114,7 @@ bool by__http_connection_flush(by__http_exchange *x)
 void by__http_connections_flush(by__http_server *s)
 {
     while (s->gathered != NULL) {
-        by__http_exchange *x = s->gathered;
+        by__http_connection *x = s->gathered;
         s->gathered = x->gathered;
         x->gathers = false;
         (void)by__http_connection_flush(x);
@@ -123,7 +123,7 @@ void by__http_connections_flush(by__http_server *s)
 
 /* Schedules a write at the end of this turn. Connections are not freed before: libuv calls closing
  * ones after both places where the list is processed. */
-static void gather(by__http_exchange *x)
+static void gather(by__http_connection *x)
 {
     by__http_server *s = x->server;
     if (!x->gathers) {
@@ -170,40 +170,41 @@ const char *by__http_reason(int status)
     return "Unknown";
 }
 
-void by__http_exchange_set(by__http_exchange *exchange, void *user)
+void by__http_connection_set(by__http_connection *connection, void *user)
 {
-    exchange->user = user;
+    connection->user = user;
 }
 
-void *by__http_exchange_get(const by__http_exchange *exchange)
+void *by__http_connection_get(const by__http_connection *connection)
 {
-    return exchange->user;
+    return connection->user;
 }
 
-void by__http_exchange_note(by__http_exchange *exchange, void *note)
+void by__http_connection_note(by__http_connection *connection, void *note)
 {
-    exchange->note = note;
+    connection->note = note;
 }
 
-void *by__http_exchange_noted(const by__http_exchange *exchange)
+void *by__http_connection_noted(const by__http_connection *connection)
 {
-    return exchange->note;
+    return connection->note;
 }
 
-void by__http_exchange_header(by__http_exchange *exchange, const char *name, const char *value)
+void by__http_connection_header(by__http_connection *connection, const char *name,
+                                const char *value)
 {
     for (const char *c = value; *c != '\0'; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f) {
             return;
         }
     }
-    by_string_format(&exchange->headers, "%s: %s\r\n", name, value);
+    by_string_format(&connection->headers, "%s: %s\r\n", name, value);
 }
 
-bool by__http_exchange_has_header(const by__http_exchange *exchange, const char *name)
+bool by__http_connection_has_header(const by__http_connection *connection, const char *name)
 {
     size_t length = strlen(name);
-    const char *line = exchange->headers.data;
+    const char *line = connection->headers.data;
     while (line != NULL) {
         if (strncmp(line, name, length) == 0 && line[length] == ':') {
             return true;
@@ -215,7 +216,7 @@ bool by__http_exchange_has_header(const by__http_exchange *exchange, const char 
 }
 
 /* Prints the status line and headers, except those that frame the body. */
-static void add_head(by_string *text, by__http_exchange *x, int status, const char *type)
+static void add_head(by_string *text, by__http_connection *x, int status, const char *type)
 {
     x->status = status;
     by_string_format(text, "HTTP/1.1 %d %s\r\n", status, by__http_reason(status));
@@ -234,7 +235,7 @@ static void add_head(by_string *text, by__http_exchange *x, int status, const ch
 /* Writes the head of an answer and, if it is not NULL, its body, but no body in answer to HEAD: the
  * client would read it as the next answer (RFC 9112, section 6.3). Returns false if the connection
  * has ended. */
-static bool put_reply(by__http_exchange *x, int status, const char *type, const char *body,
+static bool put_reply(by__http_connection *x, int status, const char *type, const char *body,
                       size_t length)
 {
     by_string text = {0};
@@ -258,32 +259,32 @@ static bool put_reply(by__http_exchange *x, int status, const char *type, const 
     return sent;
 }
 
-void by__http_exchange_reply(by__http_exchange *exchange, int status, const char *type,
-                             const char *body, size_t length)
+void by__http_connection_reply(by__http_connection *connection, int status, const char *type,
+                               const char *body, size_t length)
 {
-    if (put_reply(exchange, status, type, body, length)) {
-        by__http_connection_finish(exchange);
+    if (put_reply(connection, status, type, body, length)) {
+        by__http_connection_finish(connection);
     }
 }
 
-void by__http_exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
-                                  by_string *body)
+void by__http_connection_reply_text(by__http_connection *connection, int status, const char *type,
+                                    by_string *body)
 {
     by_string text = *body;
     *body = (by_string){0};
-    if (text.length < LONG || exchange->bodyless) {
-        by__http_exchange_reply(exchange, status, type, text.data, text.length);
+    if (text.length < MIN_SHARED || connection->bodyless) {
+        by__http_connection_reply(connection, status, type, text.data, text.length);
         by_string_free(&text);
-    } else if (!put_reply(exchange, status, type, NULL, text.length)) {
+    } else if (!put_reply(connection, status, type, NULL, text.length)) {
         by_string_free(&text);
-    } else if (write_later(exchange, &text, 0)) { /* libuv writes at once what the socket takes */
-        by__http_connection_finish(exchange);
+    } else if (write_later(connection, &text, 0)) { /* libuv writes at once what the socket takes */
+        by__http_connection_finish(connection);
     }
 }
 
-bool by__http_exchange_stream(by__http_exchange *exchange)
+bool by__http_connection_stream(by__http_connection *connection)
 {
-    by__http_exchange *x = exchange;
+    by__http_connection *x = connection;
     by_string text = {0};
     x->keep_alive = x->keep_alive && !x->server->draining;
     x->stage = BY__STREAMING;
@@ -307,7 +308,7 @@ static size_t most_pending(const by__http_server *s)
 {
     const by__http_options *o = &s->options;
     size_t left = s->slow < o->output_total ? o->output_total - s->slow : 0;
-    left = left < LEAST ? LEAST : left;
+    left = left < MIN_COMPRESSED ? MIN_COMPRESSED : left;
     return left < o->output ? left : o->output;
 }
 
@@ -325,9 +326,9 @@ static void put_chunk_head(by_string *out, size_t length)
     by_string_add(out, head + at, sizeof head - at);
 }
 
-bool by__http_exchange_send(by__http_exchange *exchange, const char *data, size_t length)
+bool by__http_connection_send(by__http_connection *connection, const char *data, size_t length)
 {
-    by__http_exchange *x = exchange;
+    by__http_connection *x = connection;
     by__http_server *s = x->server;
     if (x->stage == BY__CLOSING) {
         return false;
@@ -349,25 +350,27 @@ bool by__http_exchange_send(by__http_exchange *exchange, const char *data, size_
     return by__http_connection_put(x, "\r\n", 2);
 }
 
-bool by__http_exchange_send_text(by__http_exchange *exchange, const by_string *frames)
+bool by__http_connection_send_text(by__http_connection *connection, const by_string *frames)
 {
     if (frames->failed) {
-        by__http_connection_hang_up(exchange);
+        by__http_connection_hang_up(connection);
         return false;
     }
-    return frames->length == 0 || by__http_exchange_send(exchange, frames->data, frames->length);
+    return frames->length == 0 ||
+           by__http_connection_send(connection, frames->data, frames->length);
 }
 
-void by__http_exchange_end(by__http_exchange *exchange)
+void by__http_connection_end(by__http_connection *connection)
 {
-    by__http_exchange *x = exchange;
+    by__http_connection *x = connection;
     x->stage = BY__READING;
     if (by__http_connection_put(x, "0\r\n\r\n", x->old ? 0 : 5) && by__http_connection_flush(x)) {
         by__http_connection_finish(x);
     }
 }
 
-const char *by__http_exchange_peer(const by__http_exchange *exchange)
+const char *by__http_connection_peer(const by__http_connection *connection)
 {
-    return exchange->peer[0] == '\0' && exchange->server->path != NULL ? "unix" : exchange->peer;
+    return connection->peer[0] == '\0' && connection->server->path != NULL ? "unix"
+                                                                           : connection->peer;
 }

@@ -353,7 +353,7 @@ static bool parse_head(by__http_parser *p)
 }
 
 /* Handles one byte of the head. CR and LF come together and only at the end of a line. */
-static bool take_head(by__http_parser *p, char c)
+static bool feed_head(by__http_parser *p, char c)
 {
     by_error ignored = {0};
     char last = p->head_length > 0 ? p->head[p->head_length - 1] : '\0';
@@ -381,7 +381,7 @@ static bool take_head(by__http_parser *p, char c)
 
 /* ---- body ---- */
 
-static bool take_bytes(by__http_parser *p, const char *data, size_t n)
+static bool feed_bytes(by__http_parser *p, const char *data, size_t n)
 {
     by_error ignored = {0};
     if (by__reserve((void **)&p->body, &p->body_capacity, p->body_length + n + 1, 1, &ignored) !=
@@ -395,7 +395,7 @@ static bool take_bytes(by__http_parser *p, const char *data, size_t n)
     return true;
 }
 
-static bool take_chunk_size(by__http_parser *p, char c)
+static bool feed_chunk_size(by__http_parser *p, char c)
 {
     int digit = by__hex_digit(c);
     if (c == '\r' && p->digits > 0) {
@@ -425,13 +425,13 @@ static bool expect(by__http_parser *p, char c, char wanted, parse_phase next)
     return true;
 }
 
-static bool take_byte(by__http_parser *p, char c)
+static bool feed_byte(by__http_parser *p, char c)
 {
     switch (p->phase) {
     case IN_HEAD:
-        return take_head(p, c);
+        return feed_head(p, c);
     case IN_CHUNK_SIZE:
-        return take_chunk_size(p, c);
+        return feed_chunk_size(p, c);
     case IN_CHUNK_SIZE_LF:
         return expect(p, c, '\n', p->expected > 0 ? IN_CHUNK : IN_LAST_CR);
     case IN_CHUNK_CR:
@@ -453,7 +453,7 @@ static bool take_byte(by__http_parser *p, char c)
     return false;
 }
 
-by__http_state by__http_parser_take(by__http_parser *parser, const char *data, size_t length,
+by__http_state by__http_parser_feed(by__http_parser *parser, const char *data, size_t length,
                                     size_t *used)
 {
     by__http_parser *p = parser;
@@ -466,13 +466,13 @@ by__http_state by__http_parser_take(by__http_parser *parser, const char *data, s
     while (i < length && p->phase != IS_DONE && p->phase != IS_BAD) {
         if (p->phase == IN_BODY || p->phase == IN_CHUNK) {
             size_t n = length - i < p->expected ? length - i : p->expected;
-            if (take_bytes(p, data + i, n) && p->expected == 0) {
+            if (feed_bytes(p, data + i, n) && p->expected == 0) {
                 p->phase = p->phase == IN_BODY ? IS_DONE : IN_CHUNK_CR;
             }
             i += n;
         } else {
             bool head = p->phase == IN_HEAD;
-            (void)take_byte(p, data[i]);
+            (void)feed_byte(p, data[i]);
             i++;
             if (head && by__http_parser_in_body(p)) {
                 *used = i;

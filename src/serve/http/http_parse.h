@@ -60,7 +60,7 @@ by__http_parser *by__http_parser_open(const by__http_limits *limits);
 void by__http_parser_close(by__http_parser **parser);
 /* Consumes bytes up to the end of a request; *used is set to their number. After DONE or BAD
  * nothing is consumed until by__http_parser_next. */
-by__http_state by__http_parser_take(by__http_parser *parser, const char *data, size_t length,
+by__http_state by__http_parser_feed(by__http_parser *parser, const char *data, size_t length,
                                     size_t *used);
 /* The request in state HEAD (without its body) or DONE; valid until the parser continues or is
  * closed. */

@@ -11,9 +11,9 @@
 /* Length of the queue of connections to be accepted. */
 #define BACKLOG 1024
 /* Milliseconds between checks of time limits. */
-#define SWEEP 500
+#define TIMEOUT_CHECK_MS 500
 /* Seconds in which a client that was refused in the middle of its request may read the answer. */
-#define LINGER 2.0
+#define LINGER_SECONDS 2.0
 
 void by__http_server_free(by__http_server *s)
 {
@@ -27,7 +27,7 @@ void by__http_server_free(by__http_server *s)
 
 /* ---- time limits ---- */
 
-static void on_sweep(uv_timer_t *timer)
+static void on_timeout_check(uv_timer_t *timer)
 {
     by__http_server *s = timer->data;
     const by__http_options *o = &s->options;
@@ -35,21 +35,21 @@ static void on_sweep(uv_timer_t *timer)
     if (s->unaccepted) {
         by__http_connection_accept(&s->uv.stream, 0);
     }
-    for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
+    for (by__http_connection *x = s->first, *next; x != NULL; x = next) {
         double waited = now - x->since;
         next = x->next;
         if (x->stage == BY__CLOSING) {
             continue;
         }
         if (x->lingers) {
-            if (waited > LINGER) {
+            if (waited > LINGER_SECONDS) {
                 by__http_connection_hang_up(x);
             }
         } else if (x->pending > 0) {
             /* libuv reports only the end of a long write. */
-            size_t taken = x->given - uv_stream_get_write_queue_size(&x->uv.stream);
-            if (taken != x->taken) {
-                x->taken = taken;
+            size_t acknowledged = x->given - uv_stream_get_write_queue_size(&x->uv.stream);
+            if (acknowledged != x->acknowledged) {
+                x->acknowledged = acknowledged;
                 x->since = now;
             } else if (waited > o->output_seconds) {
                 by__http_connection_hang_up(x);
@@ -74,7 +74,7 @@ static void on_before(uv_prepare_t *prepare)
     by__http_connections_flush(prepare->data);
 }
 
-static void on_behind(uv_check_t *check)
+static void on_after(uv_check_t *check)
 {
     by__http_connections_flush(check->data);
 }
@@ -237,17 +237,17 @@ by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
     s->handles = 1;
     (void)uv_timer_init(loop, &s->timer); /* cannot fail */
     (void)uv_prepare_init(loop, &s->before);
-    (void)uv_check_init(loop, &s->behind);
-    s->timer.data = s->before.data = s->behind.data = s;
+    (void)uv_check_init(loop, &s->after);
+    s->timer.data = s->before.data = s->after.data = s;
     s->handles += 3;
     by_status status = local ? bind_pipe(s, error) : bind_tcp(s, error);
     if (status != BY_OK) {
         by__http_server_close(&s);
         return status;
     }
-    (void)uv_timer_start(&s->timer, on_sweep, SWEEP, SWEEP);
+    (void)uv_timer_start(&s->timer, on_timeout_check, TIMEOUT_CHECK_MS, TIMEOUT_CHECK_MS);
     (void)uv_prepare_start(&s->before, on_before);
-    (void)uv_check_start(&s->behind, on_behind);
+    (void)uv_check_start(&s->after, on_after);
     *out = s;
     return BY_OK;
 }
@@ -279,7 +279,7 @@ void by__http_server_drain(by__http_server *server)
         return;
     }
     s->draining = true;
-    for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
+    for (by__http_connection *x = s->first, *next; x != NULL; x = next) {
         next = x->next;
         if (x->stage == BY__READING && x->pending == 0 && x->parser == NULL) {
             by__http_connection_hang_up(x);
@@ -289,7 +289,7 @@ void by__http_server_drain(by__http_server *server)
 
 bool by__http_server_busy(const by__http_server *server)
 {
-    for (const by__http_exchange *x = server->first; x != NULL; x = x->next) {
+    for (const by__http_connection *x = server->first; x != NULL; x = x->next) {
         if (x->stage == BY__HANDLING || x->stage == BY__STREAMING ||
             (x->stage == BY__READING && x->pending > 0)) {
             return true;
@@ -307,7 +307,7 @@ void by__http_server_close(by__http_server **server)
     *server = NULL;
     s->closing = true;
     s->draining = true;
-    for (by__http_exchange *x = s->first, *next; x != NULL; x = next) {
+    for (by__http_connection *x = s->first, *next; x != NULL; x = next) {
         next = x->next;
         by__http_connection_hang_up(x);
     }
@@ -318,5 +318,5 @@ void by__http_server_close(by__http_server **server)
     }
     uv_close((uv_handle_t *)&s->timer, on_handle_closed);
     uv_close((uv_handle_t *)&s->before, on_handle_closed);
-    uv_close((uv_handle_t *)&s->behind, on_handle_closed);
+    uv_close((uv_handle_t *)&s->after, on_handle_closed);
 }

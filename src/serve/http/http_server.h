@@ -1,17 +1,17 @@
 /* http: an HTTP/1.1 server on a loop of libuv: connections, time limits, answers and streams.
  *
- * A connection has one request at a time. The handler gets an exchange, and answers at once or
- * later; until then `gone` tells it when the client disconnects, which the server notices at once
- * because it keeps reading. Frames that a client does not read are buffered up to a limit for each
- * stream and one for all: a client that reads too slowly, or not at all for a time, is cut off. An
- * idle connection holds a few hundred bytes: buffers exist only while they contain data.
+ * A connection has one request at a time. The handler gets it with the connection, and answers at
+ * once or later; until then `disconnected` tells it when the client disconnects, which the server notices
+ * at once because it keeps reading. Frames that a client does not read are buffered up to a limit
+ * for each stream and one for all: a client that reads too slowly, or not at all for a time, is cut
+ * off. An idle connection holds a few hundred bytes: buffers exist only while they contain data.
  *
- * Types: by__http_server; by__http_exchange, a connection and its current request; by__http_request
- * (http_parse.h), a parsed request.
+ * Types: by__http_server; by__http_connection, a connection and its current request;
+ * by__http_request (http_parse.h), a parsed request.
  *
- * Who owns what: the server owns connections, and an exchange is valid until it has been answered
- * completely or `gone` was called. A request and its strings are valid during the callback.
- * Handlers own what their pointers of an exchange refer to.
+ * Who owns what: the server owns connections, and a handler's is valid until its request has been
+ * answered completely or `disconnected` was called. A request and its strings are valid during the
+ * callback. Handlers own what their pointers of a connection refer to.
  *
  * Never put here: paths and their meaning, keys, JSON, anything of the broker. */
 #ifndef BY_SERVE_HTTP_HTTP_SERVER_H
@@ -25,7 +25,7 @@
 #define BY__HTTP_CONNECTIONS ((size_t)20000)
 
 typedef struct by__http_server by__http_server;
-typedef struct by__http_exchange by__http_exchange;
+typedef struct by__http_connection by__http_connection;
 
 typedef struct by__http_options {
     const char *listen; /* "HOST:PORT", "[::1]:PORT", port 0: any; or "unix:PATH" */
@@ -43,20 +43,21 @@ typedef struct by__http_options {
     double output_seconds; /* without the client taking a byte; 0: 30 */
     /* The head of a request is complete; a body may follow. Returns false if it has answered the
      * request, which refuses it: the body is not read. May be NULL. */
-    bool (*head)(void *user, by__http_exchange *exchange, const by__http_request *request);
+    bool (*head)(void *user, by__http_connection *connection, const by__http_request *request);
     /* A request that could not be read, or a connection above a limit, is about to be answered with
      * an error; code: its name, reason: a sentence. `head` was called for it only if it had come
      * that far. It may add headers. May be NULL. */
-    void (*refused)(void *user, by__http_exchange *exchange, const char *code, const char *reason);
-    /* A complete request; it and its strings are valid during the call. The exchange is valid until
-     * it has been answered completely, or `gone` was called for it. */
-    void (*request)(void *user, by__http_exchange *exchange, const by__http_request *request);
+    void (*refused)(void *user, by__http_connection *connection, const char *code,
+                    const char *reason);
+    /* A complete request; it and its strings are valid during the call. The connection is valid
+     * until it has been answered completely, or `disconnected` was called for it. */
+    void (*request)(void *user, by__http_connection *connection, const by__http_request *request);
     /* The client disconnected, or read too slowly, before its answer was complete. */
-    void (*gone)(void *user, by__http_exchange *exchange);
-    /* The exchange has ended, after all other calls: the status of the answer (0: the client
+    void (*disconnected)(void *user, by__http_connection *connection);
+    /* The request has ended, after all other calls: the status of the answer (0: the client
      * disconnected before there was one) and the bytes of its body. Also called for requests that
      * could not be parsed, for which `head` was not called. May be NULL. */
-    void (*done)(void *user, by__http_exchange *exchange, int status, size_t bytes);
+    void (*done)(void *user, by__http_connection *connection, int status, size_t bytes);
     void *user;
 } by__http_options;
 
@@ -94,43 +95,44 @@ by__http_refusals by__http_server_refusals(const by__http_server *server);
 void by__http_server_drain(by__http_server *server);
 /* Returns true if a request is not answered completely, or an answer is not written yet. */
 bool by__http_server_busy(const by__http_server *server);
-/* Closes everything; `gone` is called for open exchanges. The memory is freed in the next turns of
- * the loop. */
+/* Closes everything; `disconnected` is called for requests that are open. The memory is freed in the next
+ * turns of the loop. */
 void by__http_server_close(by__http_server **server);
 
 /* ---- answers ---- */
 
-/* Sets the handler's own pointer of an exchange. */
-void by__http_exchange_set(by__http_exchange *exchange, void *user);
-void *by__http_exchange_get(const by__http_exchange *exchange);
+/* Sets the handler's own pointer of a connection. */
+void by__http_connection_set(by__http_connection *connection, void *user);
+void *by__http_connection_get(const by__http_connection *connection);
 /* A second pointer, for the user of the server, from `head` to `done`, which must free its target
  * and set NULL. */
-void by__http_exchange_note(by__http_exchange *exchange, void *note);
-void *by__http_exchange_noted(const by__http_exchange *exchange);
+void by__http_connection_note(by__http_connection *connection, void *note);
+void *by__http_connection_noted(const by__http_connection *connection);
 /* Adds a header to the answer, before it begins. Values with control bytes are skipped. */
-void by__http_exchange_header(by__http_exchange *exchange, const char *name, const char *value);
+void by__http_connection_header(by__http_connection *connection, const char *name,
+                                const char *value);
 /* Returns true if a header, spelled in the same way, was added to the answer. */
-bool by__http_exchange_has_header(const by__http_exchange *exchange, const char *name);
-/* Sends a whole answer. The exchange is invalid afterwards. */
-void by__http_exchange_reply(by__http_exchange *exchange, int status, const char *type,
-                             const char *body, size_t length);
+bool by__http_connection_has_header(const by__http_connection *connection, const char *name);
+/* Sends a whole answer. The connection is invalid afterwards. */
+void by__http_connection_reply(by__http_connection *connection, int status, const char *type,
+                               const char *body, size_t length);
 /* The same; takes the text and, if it is long, does not copy it. */
-void by__http_exchange_reply_text(by__http_exchange *exchange, int status, const char *type,
-                                  by_string *body);
-/* Begins a stream of server-sent events. Returns false if the client is gone (`gone` was
+void by__http_connection_reply_text(by__http_connection *connection, int status, const char *type,
+                                    by_string *body);
+/* Begins a stream of server-sent events. Returns false if the client is gone (`disconnected` was
  * called). */
-bool by__http_exchange_stream(by__http_exchange *exchange);
+bool by__http_connection_stream(by__http_connection *connection);
 /* Sends a complete frame, "data: ...\n\n". Frames sent in one turn of the loop are written together
- * at its end. Returns false if the client is gone (`gone` was called), or was cut off because it
+ * at its end. Returns false if the client is gone (`disconnected` was called), or was cut off because it
  * holds back more than `output`, or than `output_total` leaves. */
-bool by__http_exchange_send(by__http_exchange *exchange, const char *data, size_t length);
+bool by__http_connection_send(by__http_connection *connection, const char *data, size_t length);
 /* Sends the frames in a text, which may be empty. If the text's memory was exhausted the client is
  * cut off, because it could not otherwise notice what is missing. */
-bool by__http_exchange_send_text(by__http_exchange *exchange, const by_string *frames);
-/* Ends the stream. The exchange is invalid afterwards. */
-void by__http_exchange_end(by__http_exchange *exchange);
+bool by__http_connection_send_text(by__http_connection *connection, const by_string *frames);
+/* Ends the stream. The connection is invalid afterwards. */
+void by__http_connection_end(by__http_connection *connection);
 /* "127.0.0.1", "::1" or "unix"; if a listed proxy sent the request, the client's address. */
-const char *by__http_exchange_peer(const by__http_exchange *exchange);
+const char *by__http_connection_peer(const by__http_connection *connection);
 const char *by__http_reason(int status);
 
 #endif

@@ -3,8 +3,8 @@
 #include <string.h>
 
 /* RFC 2046, section 5.1.1. */
-#define MOST_BOUNDARY 70
-#define MOST_HEAD     4096
+#define MAX_BOUNDARY 70
+#define MAX_HEAD     4096
 
 static by_status broken(by_error *error, const char *what)
 {
@@ -39,7 +39,7 @@ static const char *skip_token(const char *at, const char *end)
 
 /* Takes the parameter at *at, which is a ';' or the end, and moves *at behind it. Returns 1; 0:
  * there is none; -1: malformed. */
-static int take_parameter(header_parameter *out, const char **at, const char *end)
+static int parse_parameter(header_parameter *out, const char **at, const char *end)
 {
     const char *s = skip_blanks(*at, end);
     if (s == end) {
@@ -78,7 +78,7 @@ static bool find_parameter(header_parameter *out, const char *at, const char *en
     header_parameter next;
     int code;
     size_t count = 0;
-    while ((code = take_parameter(&next, &at, end)) > 0) {
+    while ((code = parse_parameter(&next, &at, end)) > 0) {
         if (next.name_length == strlen(name) &&
             strncasecmp(next.name, name, next.name_length) == 0) {
             *out = next;
@@ -89,12 +89,12 @@ static bool find_parameter(header_parameter *out, const char *at, const char *en
 }
 
 /* Makes "--" and the boundary. */
-static by_status find_boundary(char out[MOST_BOUNDARY + 3], const char *type, by_error *error)
+static by_status find_boundary(char out[MAX_BOUNDARY + 3], const char *type, by_error *error)
 {
     const char *end = type + strlen(type);
     header_parameter found = {0};
     bool good = find_parameter(&found, type + strcspn(type, "; \t"), end, "boundary") &&
-                found.length >= 1 && found.length <= MOST_BOUNDARY &&
+                found.length >= 1 && found.length <= MAX_BOUNDARY &&
                 found.value[found.length - 1] != ' ';
     for (size_t i = 0; good && i < found.length; i++) {
         char c = found.value[i];
@@ -163,11 +163,11 @@ static by_status find_name(char out[64], const char *head, size_t length, by_err
     return BY_OK;
 }
 
-by_status by__http_multipart_split(by__http_multipart_part parts[BY__MULTIPART_MOST], size_t *count,
+by_status by__http_multipart_split(by__http_multipart_part parts[BY__MULTIPART_MAX], size_t *count,
                                    const char *type, const char *body, size_t length,
                                    by_error *error)
 {
-    char mark[MOST_BOUNDARY + 5] = "\r\n";
+    char mark[MAX_BOUNDARY + 5] = "\r\n";
     const char *end = body + length;
     *count = 0;
     BY_TRY(find_boundary(mark + 2, type, error));
@@ -187,12 +187,12 @@ by_status by__http_multipart_split(by__http_multipart_part parts[BY__MULTIPART_M
         const char *data = memmem(head - 2, (size_t)(end - head) + 2, "\r\n\r\n", 4);
         const char *next =
             data == NULL ? NULL : memmem(data + 2, (size_t)(end - data) - 2, mark, n);
-        if (next == NULL || data - head > MOST_HEAD) {
+        if (next == NULL || data - head > MAX_HEAD) {
             return broken(error, "has a part without an end");
         }
-        if (*count == BY__MULTIPART_MOST) {
+        if (*count == BY__MULTIPART_MAX) {
             return by_error_set(error, BY_EARG, "the multipart body has more than %d parts",
-                                BY__MULTIPART_MOST);
+                                BY__MULTIPART_MAX);
         }
         by__http_multipart_part *part = &parts[*count];
         BY_TRY(find_name(part->name, head, data > head ? (size_t)(data - head) : 0, error));

@@ -41,11 +41,11 @@ static bool is_same_name(const char *a, const char *b)
 
 bool by__http_query_valid(const char *query)
 {
-    const char *names[BY__QUERY_MOST];
+    const char *names[BY__QUERY_MAX];
     size_t count = 0;
     for (const char *at = query; *at != '\0'; at += *at == '&') {
         int byte;
-        if (count == BY__QUERY_MOST) {
+        if (count == BY__QUERY_MAX) {
             return false;
         }
         names[count] = at;

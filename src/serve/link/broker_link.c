@@ -26,7 +26,7 @@ static void print_address(char out[256], const char *broker)
     char password[BY_SERVE_PASSWORD_BYTES];
     (void)snprintf(text, sizeof text, "%s", broker);
     if (by__link_redis_is_address(text)) {
-        (void)by_serve_take_password(text, password);
+        (void)by_serve_extract_password(text, password);
         explicit_bzero(password, sizeof password);
         text[strcspn(text, "?")] = '\0';
     }
@@ -34,11 +34,11 @@ static void print_address(char out[256], const char *broker)
 }
 
 /* Logged at once if the broker was connected before; then at intervals. */
-static void tell_lost(by__link_broker *b, const char *why)
+static void log_lost(by__link_broker *b, const char *why)
 {
     double now = by__now();
     b->away = b->ready ? now : b->away;
-    double due = b->told > 0.0 ? b->told + REMINDER : b->reached ? b->away : b->away + PATIENCE;
+    double due = b->logged > 0.0 ? b->logged + REMINDER : b->reached ? b->away : b->away + PATIENCE;
     if (b->handler.log != NULL && now >= due) {
         char address[256];
         char reason[512];
@@ -46,25 +46,25 @@ static void tell_lost(by__link_broker *b, const char *why)
         (void)snprintf(reason, sizeof reason, "%s: %.250s", address, why);
         by__telemetry_log_event(b->handler.log, "broker_lost", "{ss sf}", "reason", reason,
                                 "seconds", now - b->away);
-        b->told = now;
+        b->logged = now;
     }
 }
 
-static void tell_back(by__link_broker *b)
+static void log_back(by__link_broker *b)
 {
-    if (b->told > 0.0) {
+    if (b->logged > 0.0) {
         char address[256];
         print_address(address, b->broker);
         by__telemetry_log_event(b->handler.log, "broker_back", "{ss sf}", "broker", address,
                                 "seconds", by__now() - b->away);
     }
-    b->told = 0.0;
+    b->logged = 0.0;
     b->reached = true;
 }
 
-static void lose(by__link_broker *b, const char *why)
+static void connection_lost(by__link_broker *b, const char *why)
 {
-    tell_lost(b, why);
+    log_lost(b, why);
     b->link = NULL;
     b->ready = false;
     (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
@@ -96,7 +96,7 @@ static void on_ready(void *user, by__link *link)
     by__link_broker *b = user;
     BY_UNUSED(link);
     b->ready = true;
-    tell_back(b);
+    log_back(b);
     if (b->handler.ready != NULL) {
         b->handler.ready(b->handler.user);
     }
@@ -110,7 +110,7 @@ static void on_lost(void *user, by__link *link, const char *why)
         b->ready = false;
         b->handler.refused(b->handler.user, why);
     } else {
-        lose(b, why);
+        connection_lost(b, why);
     }
 }
 
@@ -123,11 +123,11 @@ static void attempt(by__link_broker *b)
     if (status == BY_ESTATE && b->handler.refused != NULL) {
         b->handler.refused(b->handler.user, error.message);
     } else if (status != BY_OK) {
-        tell_lost(b, error.message);
+        log_lost(b, error.message);
         (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
     } else {
-        if (b->handler.greet != NULL) {
-            b->handler.greet(b->handler.user);
+        if (b->handler.hello != NULL) {
+            b->handler.hello(b->handler.user);
         }
         if (b->link != NULL && b->link->connected) {
             on_ready(b, b->link);
@@ -155,10 +155,10 @@ bool by__link_broker_send_events(by__link_broker *b, const char *list, size_t le
     return b->link != NULL && by__link_send_events(b->link, list, length);
 }
 
-void by__link_broker_hold(by__link_broker *b, bool holds)
+void by__link_broker_pause(by__link_broker *b, bool pauses)
 {
     if (b->link != NULL) {
-        by__link_hold(b->link, holds);
+        by__link_pause(b->link, pauses);
     }
 }
 
@@ -167,7 +167,7 @@ void by__link_broker_drop(by__link_broker *b, const char *why)
     by__link *link = b->link;
     if (link != NULL) {
         by__link_close(&link);
-        lose(b, why);
+        connection_lost(b, why);
     }
 }
 

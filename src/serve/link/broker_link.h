@@ -9,7 +9,7 @@
 typedef struct by__link_broker_handler {
     /* A connection attempt has started: messages sent here, the first of which must be "hello", are
      * sent first. The broker may not have been reached yet. */
-    void (*greet)(void *user);
+    void (*hello)(void *user);
     /* The connection is established. */
     void (*ready)(void *user);
     /* A message; the link keeps ownership. */
@@ -34,7 +34,7 @@ typedef struct by__link_broker {
     bool ready;     /* the connection is established */
     bool reached;   /* it has been established at least once */
     double away;    /* by__now since when the broker is unreachable */
-    double told;    /* by__now of the last log entry about it; 0: none yet */
+    double logged;  /* by__now of the last log entry about it; 0: none yet */
     uv_loop_t *loop;
     uv_timer_t retry;
     const char *broker;
@@ -49,8 +49,8 @@ void by__link_broker_open(by__link_broker *b, uv_loop_t *loop, const char *broke
 /* Returns false if there is no link, or it was lost by this call. */
 bool by__link_broker_send(by__link_broker *b, const json_t *message);
 bool by__link_broker_send_events(by__link_broker *b, const char *list, size_t length);
-/* by__link_hold, if there is a link. */
-void by__link_broker_hold(by__link_broker *b, bool holds);
+/* by__link_pause, if there is a link. */
+void by__link_broker_pause(by__link_broker *b, bool pauses);
 /* Closes a link on which the broker is silent; `lost` is called. */
 void by__link_broker_drop(by__link_broker *b, const char *why);
 /* Called once, after by__link_broker_open; the loop must turn before the memory is freed. */

@@ -4,10 +4,10 @@
 
 /* Length of the averages in sequences per session, and at least in total: a mean follows a change
  * of the load within about as many. */
-#define MEMORY       4.0
-#define LEAST_MEMORY 32.0
+#define MEMORY     4.0
+#define MIN_MEMORY 32.0
 /* Least number of requests over which the share of refused ones is taken. */
-#define LEAST_ASKED 16.0
+#define MIN_ARRIVED 16.0
 
 static double known_sessions(const by__protocol_admission *a)
 {
@@ -25,30 +25,30 @@ static void add(double *sum, double more, double *count, double more_count, doub
     }
 }
 
-void by__protocol_admission_look(by__protocol_admission *a,
-                                 const by__protocol_admission_sample *sample)
+void by__protocol_admission_add(by__protocol_admission *a,
+                                const by__protocol_admission_sample *sample)
 {
     const by__protocol_admission_sample last = a->last;
-    double passed = sample->now - last.now;
+    double elapsed = sample->now - last.now;
     double ended = (double)(sample->ended - last.ended);
-    double asked = (double)(sample->asked - last.asked);
+    double arrived = (double)(sample->arrived - last.arrived);
     double refused = (double)(sample->refused - last.refused);
-    bool follows = last.now > 0.0 && passed > 0.0;
+    bool follows = last.now > 0.0 && elapsed > 0.0;
     a->last = *sample;
     a->sessions = sample->sessions > 0 ? (double)sample->sessions : a->sessions;
     /* A counter that falls has been restarted. */
     if (follows && ended >= 0.0) {
         double sessions = (double)last.sessions;
-        double work = passed * fmin((double)sample->at_workers, sessions);
-        double memory = fmax(MEMORY * known_sessions(a), LEAST_MEMORY);
+        double work = elapsed * fmin((double)sample->at_workers, sessions);
+        double memory = fmax(MEMORY * known_sessions(a), MIN_MEMORY);
         add(&a->any.busy, work, &a->any.done, ended, memory);
         double least = fmin((double)last.at_workers, (double)sample->at_workers);
         if (sessions > 0.0 && least >= BY__ADMISSION_BUSY * sessions) {
             add(&a->full.busy, work, &a->full.done, ended, memory);
         }
     }
-    if (follows && asked >= 0.0 && refused >= 0.0) {
-        add(&a->refused, refused, &a->asked, asked, fmax(asked / passed, LEAST_ASKED));
+    if (follows && arrived >= 0.0 && refused >= 0.0) {
+        add(&a->refused, refused, &a->arrived, arrived, fmax(arrived / elapsed, MIN_ARRIVED));
     }
 }
 
@@ -73,9 +73,9 @@ double by__protocol_admission_bound(const by__protocol_admission *a, double sett
     if (setting > 0.0) {
         return setting;
     }
-    double queue = rate > 0.0 ? BY__ADMISSION_QUEUE / rate : BY__ADMISSION_MOST;
-    double bound = fmin(fmax(queue, BY__ADMISSION_LEAST), BY__ADMISSION_MOST);
-    return bound * (a->refused > BY__ADMISSION_OVERLOAD * a->asked ? BY__ADMISSION_PART : 1.0);
+    double queue = rate > 0.0 ? BY__ADMISSION_QUEUE / rate : BY__ADMISSION_MAX_SECONDS;
+    double bound = fmin(fmax(queue, BY__ADMISSION_MIN_SECONDS), BY__ADMISSION_MAX_SECONDS);
+    return bound * (a->refused > BY__ADMISSION_OVERLOAD * a->arrived ? BY__ADMISSION_PART : 1.0);
 }
 
 by__protocol_admission_rule by__protocol_admission_rule_of(const by__protocol_admission *a,

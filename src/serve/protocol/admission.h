@@ -28,11 +28,11 @@
 #include <stdint.h>
 
 /* Default length of the queue in sequences where no setting limits the wait: at least what
- * completes in BY__ADMISSION_LEAST seconds (fast models), at most what completes in
- * BY__ADMISSION_MOST (slow ones), and never less than one. */
-#define BY__ADMISSION_QUEUE 8.0
-#define BY__ADMISSION_LEAST 0.1
-#define BY__ADMISSION_MOST  2.0
+ * completes in BY__ADMISSION_MIN_SECONDS seconds (fast models), at most what completes in
+ * BY__ADMISSION_MAX_SECONDS (slow ones), and never less than one. */
+#define BY__ADMISSION_QUEUE       8.0
+#define BY__ADMISSION_MIN_SECONDS 0.1
+#define BY__ADMISSION_MAX_SECONDS 2.0
 /* The share of refused requests above which the queue shrinks, and the factor by which it does. */
 #define BY__ADMISSION_OVERLOAD 0.25
 #define BY__ADMISSION_PART     0.125
@@ -51,7 +51,7 @@ typedef struct by__protocol_admission_sample {
     int64_t sessions;   /* sequences that the workers can run at a time */
     int64_t at_workers; /* sequences at the workers */
     int64_t ended;      /* sequences that have left the workers */
-    int64_t asked;      /* requests that arrived */
+    int64_t arrived;    /* requests that arrived */
     int64_t refused;    /* requests that were refused */
 } by__protocol_admission_sample;
 
@@ -67,13 +67,13 @@ typedef struct by__protocol_admission {
     /* of all times, and of those in which nearly all sessions were busy */
     by__protocol_service any;
     by__protocol_service full;
-    double asked;   /* requests of the last second, */
+    double arrived; /* requests of the last second, */
     double refused; /* and those that were refused */
 } by__protocol_admission;
 
 /* Adds a measurement; called several times a second. */
-void by__protocol_admission_look(by__protocol_admission *a,
-                                 const by__protocol_admission_sample *sample);
+void by__protocol_admission_add(by__protocol_admission *a,
+                                const by__protocol_admission_sample *sample);
 /* Sequences completed in a second when all sessions are busy; 0: not known. */
 double by__protocol_admission_rate(const by__protocol_admission *a);
 /* Seconds that a request may wait. setting: the configured limit in seconds; 0: use the rule

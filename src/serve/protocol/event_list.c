@@ -40,17 +40,17 @@ static bool make_room(by_string *list, size_t n)
     return !list->failed;
 }
 
-/* Writes the header and id of an event followed by `behind` bytes, and reserves room for these. */
+/* Writes the header and id of an event followed by `after` bytes, and reserves room for these. */
 static bool add_head(by_string *list, by__serve_event_kind kind, const char *id, int64_t attempt,
-                     size_t behind)
+                     size_t after)
 {
     char head[HEAD];
     size_t length = strlen(id);
-    put_u32(head, HEAD - SIZE + length + 1 + behind);
+    put_u32(head, HEAD - SIZE + length + 1 + after);
     head[4] = (char)kind;
     head[5] = (char)(unsigned char)length;
     put_u32(head + 6, (size_t)attempt);
-    if (!make_room(list, HEAD + length + 1 + behind)) {
+    if (!make_room(list, HEAD + length + 1 + after)) {
         return false;
     }
     by_string_add(list, head, HEAD);

@@ -15,6 +15,11 @@ json_t *by__protocol_copy_object(const json_t *object)
     return out;
 }
 
+void by__protocol_copy_text(char *out, size_t size, const char *text)
+{
+    (void)snprintf(out, size, "%s", text == NULL ? "" : text);
+}
+
 const char *by__protocol_get_text(const json_t *object, const char *key)
 {
     return by__json_string(json_object_get(object, key));

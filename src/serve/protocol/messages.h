@@ -91,6 +91,8 @@
 /* The value of a key; NULL, 0, -1.0 or false if it is missing or of another type, or a text with
  * U+0000. */
 const char *by__protocol_get_text(const json_t *object, const char *key);
+/* Copies a text, of which what does not fit is cut off; NULL: "". */
+void by__protocol_copy_text(char *out, size_t size, const char *text);
 int64_t by__protocol_get_integer(const json_t *object, const char *key);
 double by__protocol_get_number(const json_t *object, const char *key, double otherwise);
 /* A shallow copy, a new reference. NULL if it is no object, or memory is exhausted; json_copy would

@@ -9,8 +9,8 @@ struct by__protocol_predicted_rows {
     by_predictor *predictor;
     by_predictor_input *input;
     size_t next;
-    json_t *batch; /* predictions not taken yet, from `taken` on */
-    size_t taken;
+    json_t *batch; /* predictions not taken yet, from `copied` on */
+    size_t copied;
     bool failed;
 };
 
@@ -79,7 +79,7 @@ void by__protocol_predicted_rows_close(by__protocol_predicted_rows **rows)
     }
 }
 
-static void take(void *user, const by_field *fields, size_t count)
+static void copy_row(void *user, const by_field *fields, size_t count)
 {
     by__protocol_predicted_rows *r = user;
     json_t *one = by__protocol_predicted_json(fields, count);
@@ -90,7 +90,7 @@ by_status by__protocol_predicted_rows_next(by__protocol_predicted_rows *rows, js
                                            by_error *error)
 {
     by__protocol_predicted_rows *r = rows;
-    if (r->batch == NULL || r->taken == json_array_size(r->batch)) {
+    if (r->batch == NULL || r->copied == json_array_size(r->batch)) {
         by_predictor_place places[BATCH];
         size_t left = by_predictor_input_count(r->input) - r->next;
         size_t count = left < BATCH ? left : BATCH;
@@ -99,13 +99,13 @@ by_status by__protocol_predicted_rows_next(by__protocol_predicted_rows *rows, js
         }
         json_decref(r->batch);
         r->batch = json_array();
-        r->taken = 0;
+        r->copied = 0;
         r->next += count;
-        BY_TRY(by_predictor_run(r->predictor, places, count, take, r, error));
+        BY_TRY(by_predictor_run(r->predictor, places, count, copy_row, r, error));
     }
     if (r->failed || r->batch == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: predictions");
     }
-    *out = json_incref(json_array_get(r->batch, r->taken++));
+    *out = json_incref(json_array_get(r->batch, r->copied++));
     return BY_OK;
 }

@@ -12,9 +12,9 @@
 
 /* Bytes per sample of a file, and number of evenly spaced samples. Training changes nearly every
  * weight, so a few of them distinguish two checkpoints. */
-#define SAMPLE  4096
-#define SAMPLES 64
-#define MOST    ((size_t)64 << 20)
+#define SAMPLE       4096
+#define SAMPLES      64
+#define MAX_MANIFEST ((size_t)64 << 20)
 /* Most files in a directory. */
 #define FILES 512
 /* How often a checkpoint may be removed between finding and leasing it. */
@@ -92,8 +92,9 @@ static by_status hash_manifest(by__hasher *hasher, const char *directory, by_err
     char *manifest = by__path_join(directory, "manifest.json");
     char *text = NULL;
     size_t length = 0;
-    by_status status = manifest == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
-                                        : by__file_read(&text, &length, manifest, MOST, error);
+    by_status status = manifest == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                           : by__file_read(&text, &length, manifest, MAX_MANIFEST, error);
     if (status == BY_OK) {
         by__hasher_add(hasher, text, length);
     }
@@ -252,13 +253,13 @@ by_status by__protocol_served_version_copy(by__protocol_served_version *out,
     return BY_OK;
 }
 
-void by__serve_version_let_go(by__protocol_served_version *version)
+void by__serve_version_release(by__protocol_served_version *version)
 {
     by__checkpoint_lease_close(&version->lease);
     by__checkpoint_lease_close(&version->adapter_lease);
 }
 
-by_status by__serve_version_keep(by__protocol_served_version *version, by_error *error)
+by_status by__serve_version_lease(by__protocol_served_version *version, by_error *error)
 {
     if (!by__path_exists(version->directory)) {
         return by_error_set(error, BY_EIO, "%s has been removed", version->directory);

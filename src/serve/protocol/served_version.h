@@ -33,8 +33,8 @@ by_status by__protocol_served_version_copy(by__protocol_served_version *out,
                                            const by__protocol_served_version *from,
                                            by_error *error);
 /* Gives up the leases, and takes them again. BY_ESTATE, BY_EIO: the weights have been removed. */
-void by__serve_version_let_go(by__protocol_served_version *version);
-by_status by__serve_version_keep(by__protocol_served_version *version, by_error *error);
+void by__serve_version_release(by__protocol_served_version *version);
+by_status by__serve_version_lease(by__protocol_served_version *version, by_error *error);
 void by__protocol_served_version_free(by__protocol_served_version *version);
 
 #endif

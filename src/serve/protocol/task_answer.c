@@ -6,14 +6,14 @@
 #include "serve/protocol/messages.h"
 
 /* Most sequences of a task. */
-#define MOST 8
+#define MAX_CHOICES 8
 
 struct by__protocol_gather {
-    by_string texts[MOST];
-    char reasons[MOST][16];
-    json_t *scores[MOST]; /* NULL: no scores requested */
-    size_t count;         /* number of sequences seen */
-    bool lost;            /* an event was lost */
+    by_string texts[MAX_CHOICES];
+    char reasons[MAX_CHOICES][16];
+    json_t *scores[MAX_CHOICES]; /* NULL: no scores requested */
+    size_t count;                /* number of sequences seen */
+    bool lost;                   /* an event was lost */
 };
 
 by_status by__protocol_gather_open(by__protocol_gather **out, by_error *error)
@@ -23,7 +23,7 @@ by_status by__protocol_gather_open(by__protocol_gather **out, by_error *error)
 
 void by__protocol_gather_clear(by__protocol_gather *gather)
 {
-    for (size_t i = 0; i < MOST; i++) {
+    for (size_t i = 0; i < MAX_CHOICES; i++) {
         by_string_free(&gather->texts[i]);
         json_decref(gather->scores[i]);
     }
@@ -43,7 +43,7 @@ void by__protocol_gather_add(by__protocol_gather *gather, const json_t *event)
 {
     const char *kind = by__protocol_get_text(event, "e");
     int64_t at = by__protocol_get_integer(event, "i");
-    size_t i = at < 0 || at >= MOST ? 0 : (size_t)at;
+    size_t i = at < 0 || at >= MAX_CHOICES ? 0 : (size_t)at;
     const json_t *text = json_object_get(event, "text");
     const char *reason = by__protocol_get_text(event, "reason");
     gather->lost = gather->lost || event == NULL;

@@ -8,15 +8,15 @@
 #include "serve/rollout/golden.h"
 #include "serve/rollout/interface.h"
 #include "serve/rollout/model_state.h"
-#include "serve/rollout/shared_session.h"
+#include "serve/rollout/rollout_client.h"
 
 /* Seconds to wait for the broker to name the model, and to accept a decision. */
 #define PATIENCE 15.0
 /* Seconds after which the broker regards this process as the one that decides. */
-#define TAKEOVER 3.0
+#define TAKEOVER_SECONDS 3.0
 
 typedef struct shifting {
-    by__rollout_session session; /* first member */
+    by__rollout_client client; /* first member */
     const by_shared_deploy_options *options;
     by__telemetry_log log;
     by__rollout_golden_run golden;
@@ -31,17 +31,12 @@ typedef struct shifting {
     bool ended;
 } shifting;
 
-static void copy(char *out, size_t size, const char *text)
-{
-    (void)snprintf(out, size, "%s", text == NULL ? "" : text);
-}
-
-static void tell(shifting *s, const char *version, const char *phase, double share)
+static void report(shifting *s, const char *version, const char *phase, double share)
 {
     char line[64];
     (void)snprintf(line, sizeof line, "%s %.4f", phase, share);
     if (s->options->phase != NULL && strcmp(line, s->told) != 0) {
-        copy(s->told, sizeof s->told, line);
+        by__protocol_copy_text(s->told, sizeof s->told, line);
         s->options->phase(s->options->user, version, phase, share);
     }
 }
@@ -53,19 +48,19 @@ static size_t workers_of(const json_t *model, const char *version)
 
 /* ---- start ---- */
 
-static void give_up(shifting *s, const char *why)
+static void fail(shifting *s, const char *why)
 {
     char text[400];
     (void)snprintf(text, sizeof text, "%s%sof model %s: %s", s->version,
                    s->version[0] == '\0' ? "" : " ", s->options->model, why);
-    by__rollout_session_fail(&s->session, BY_ESTATE, text);
+    by__rollout_client_fail(&s->client, BY_ESTATE, text);
 }
 
 /* Workers may still come. */
-static void look_patiently(shifting *s)
+static void await_workers(shifting *s)
 {
     if (by__now() - s->since > PATIENCE) {
-        give_up(s, "the broker knows no worker of the model");
+        fail(s, "the broker knows no worker of the model");
     }
 }
 
@@ -77,21 +72,22 @@ static bool choose(shifting *s, const json_t *model)
     const char *previous = by__rollout_state_deployment(model, "previous");
     const char *target = coming[0] == '\0' ? previous : by__rollout_state_serving(model, coming);
     if (target == NULL || target[0] == '\0') {
-        give_up(s, "there is no version before the one that serves: deploy one by its name");
+        fail(s, "there is no version before the one that serves: deploy one by its name");
         return false;
     }
     s->asked = json_is_true(json_object_get(model, "decided"));
-    copy(s->version, sizeof s->version, s->asked && coming[0] != '\0' ? coming : target);
+    by__protocol_copy_text(s->version, sizeof s->version,
+                           s->asked && coming[0] != '\0' ? coming : target);
     if (!s->asked && workers_of(model, s->version) == 0) {
-        give_up(s, "no worker of it runs: start one by `banyan worker --version`");
+        fail(s, "no worker of it runs: start one by `banyan worker --version`");
         return false;
     }
     if (s->asked) {
         json_t *message = json_pack("{ss ss}", "t", "rollback", "model", s->options->model);
-        (void)by__link_broker_send(&s->session.link, message);
+        (void)by__link_broker_send(&s->client.link, message);
         json_decref(message);
         s->since = by__now();
-        copy(s->former, sizeof s->former, s->version);
+        by__protocol_copy_text(s->former, sizeof s->former, s->version);
     }
     return true;
 }
@@ -105,17 +101,17 @@ static bool begin(shifting *s, const json_t *model)
     bool serves = by__protocol_get_number(own, "share", 0.0) >= 1.0;
     bool alone = former == NULL && by__protocol_get_integer(own, "workers") > 0;
     if (serves) {
-        give_up(s, "it is already live");
+        fail(s, "it is already live");
         return false;
     }
     if (former == NULL && !alone) {
-        look_patiently(s);
+        await_workers(s);
         return false;
     }
     by__rollout_plan(&options, &s->options->how);
     by__rollout_begin(&s->rollout, &options, by__now());
     s->since = by__now();
-    copy(s->former, sizeof s->former, alone ? s->version : former);
+    by__protocol_copy_text(s->former, sizeof s->former, alone ? s->version : former);
     s->earlier = json_deep_copy(json_object_get(model, "deployment"));
     if (alone) {
         /* The version already gets all requests; from now on later versions get none. */
@@ -125,10 +121,10 @@ static bool begin(shifting *s, const json_t *model)
 }
 
 /* Handles the first states; returns false until requests can be shifted. */
-static bool look_for_begin(shifting *s, const json_t *model)
+static bool await_begin(shifting *s, const json_t *model)
 {
     if (by__rollout_state_serving(model, "") == NULL) {
-        look_patiently(s);
+        await_workers(s);
         return false;
     }
     if (s->version[0] == '\0' && !choose(s, model)) {
@@ -145,8 +141,9 @@ static const char *earlier(const shifting *s, const char *key)
     return text == NULL ? "" : text;
 }
 
-/* What the next roll-back returns to, and the versions before it in `older` (up to BY__FORMER, with
- * blanks between them): a roll-back forgets one, another deployment adds the one it replaces. */
+/* What the next roll-back returns to, and the versions before it in `older` (up to
+ * BY__FORMER_VERSIONS, with blanks between them): a roll-back forgets one, another deployment adds
+ * the one it replaces. */
 static void former_of(const shifting *s, bool replaces, char previous[65], by_string *older)
 {
     const char *was = earlier(s, "previous");
@@ -157,13 +154,13 @@ static void former_of(const shifting *s, bool replaces, char previous[65], by_st
         by_string_format(older, "%s", rest + n + (rest[n] == ' '));
         return;
     }
-    copy(previous, 65, replaces ? s->former : was);
+    by__protocol_copy_text(previous, 65, replaces ? s->former : was);
     if (!replaces || was[0] == '\0') {
         by_string_format(older, "%s", rest);
         return;
     }
     by_string_format(older, "%s", was);
-    for (int i = 2; i < BY__FORMER && rest[0] != '\0'; i++) {
+    for (int i = 2; i < BY__FORMER_VERSIONS && rest[0] != '\0'; i++) {
         size_t n = strcspn(rest, " ");
         by_string_format(older, " %.*s", (int)n, rest);
         rest += n + (rest[n] == ' ');
@@ -191,7 +188,7 @@ static json_t *deployment_of(const shifting *s)
     return deployment;
 }
 
-static void say_route(shifting *s)
+static void send_route(shifting *s)
 {
     const by__rollout *r = &s->rollout;
     bool done = r->phase == BY__ROLLOUT_DONE;
@@ -204,7 +201,7 @@ static void say_route(shifting *s)
     }
     json_t *route = json_pack("{ss ss so sb so?}", "t", "route", "model", s->options->model,
                               "versions", versions, "elastic", 0, "deployment", deployment_of(s));
-    (void)by__link_broker_send(&s->session.link, route);
+    (void)by__link_broker_send(&s->client.link, route);
     json_decref(route);
 }
 
@@ -215,13 +212,13 @@ static void say_route(shifting *s)
 static bool decides(const shifting *s, const json_t *model)
 {
     const char *who = by__protocol_get_text(model, "decides");
-    double patience = json_is_true(json_object_get(model, "decided")) ? TAKEOVER : PATIENCE;
-    return (who != NULL && strcmp(who, s->session.name) == 0) || by__now() - s->since < patience;
+    double patience = json_is_true(json_object_get(model, "decided")) ? TAKEOVER_SECONDS : PATIENCE;
+    return (who != NULL && strcmp(who, s->client.name) == 0) || by__now() - s->since < patience;
 }
 
 static by__rollout_golden_target golden_of(shifting *s)
 {
-    return (by__rollout_golden_target){&s->session.link, s->options->model, s->version, NULL,
+    return (by__rollout_golden_target){&s->client.link, s->options->model, s->version, NULL,
                                        &s->log};
 }
 
@@ -254,18 +251,18 @@ static void step(shifting *s, const json_t *model)
         by__rollout_golden_ask(&s->golden, &target, info, in.ready);
     }
     if (phase != r->phase || share != r->share) {
-        tell(s, s->version, by__rollout_name(r->phase), r->share);
+        report(s, s->version, by__rollout_name(r->phase), r->share);
     }
 }
 
 /* Ends once the broker has accepted the last route, or another process decides. */
-static void look_for_end(shifting *s, const json_t *model)
+static void await_end(shifting *s, const json_t *model)
 {
     const char *last = s->rollout.phase == BY__ROLLOUT_DONE ? s->version : s->former;
     bool taken =
         by__protocol_get_number(by__rollout_state_version(model, last), "share", 0.0) >= 1.0;
     if (taken || by__now() - s->since > PATIENCE) {
-        by__rollout_session_end(&s->session);
+        by__rollout_client_end(&s->client);
     }
 }
 
@@ -275,10 +272,10 @@ static void follow(shifting *s, const json_t *model)
     const char *coming = by__rollout_state_deployment(model, "coming");
     s->begun = s->begun || coming[0] != '\0';
     if (!json_is_true(json_object_get(model, "decided"))) {
-        give_up(s, "the process that shifts its requests has ended: ask again");
+        fail(s, "the process that shifts its requests has ended: ask again");
     } else if (coming[0] != '\0') {
-        tell(s, coming, by__rollout_state_deployment(model, "phase"),
-             by__protocol_get_number(by__rollout_state_version(model, coming), "share", 0.0));
+        report(s, coming, by__rollout_state_deployment(model, "phase"),
+               by__protocol_get_number(by__rollout_state_version(model, coming), "share", 0.0));
     } else if (s->begun) {
         const char *outcome = by__rollout_state_deployment(model, "outcome");
         if (strcmp(outcome, "deployed") == 0) {
@@ -286,16 +283,16 @@ static void follow(shifting *s, const json_t *model)
         } else {
             by__rollout_fail(&s->rollout, by__rollout_state_deployment(model, "reason"));
         }
-        by__rollout_session_end(&s->session);
+        by__rollout_client_end(&s->client);
     } else if (by__now() - s->since > PATIENCE) {
-        give_up(s, "the server that decides has not rolled it back");
+        fail(s, "the server that decides has not rolled it back");
     }
 }
 
 static void on_state(shifting *s, const json_t *message)
 {
     const json_t *model = by__rollout_state_model(message, s->options->model);
-    if (s->session.failure.status != BY_OK || (s->former[0] == '\0' && !look_for_begin(s, model))) {
+    if (s->client.failure.status != BY_OK || (s->former[0] == '\0' && !await_begin(s, model))) {
         return;
     }
     if (s->asked) {
@@ -304,9 +301,9 @@ static void on_state(shifting *s, const json_t *message)
         step(s, model);
         s->ended = by__rollout_ended(&s->rollout);
         s->since = s->ended ? by__now() : s->since;
-        say_route(s);
+        send_route(s);
     } else {
-        look_for_end(s, model);
+        await_end(s, model);
     }
 }
 
@@ -334,7 +331,7 @@ static void on_lost(void *user, const char *why)
     shifting *s = user;
     by__rollout_golden_reset(&s->golden);
     if (s->former[0] == '\0') {
-        by__rollout_session_fail(&s->session, BY_EIO, why);
+        by__rollout_client_fail(&s->client, BY_EIO, why);
     }
 }
 
@@ -342,7 +339,7 @@ static void on_stop(void *user, bool again)
 {
     shifting *s = user;
     if (again || s->former[0] == '\0' || s->asked) {
-        by__rollout_session_fail(&s->session, BY_ESTOPPED, "stopped");
+        by__rollout_client_fail(&s->client, BY_ESTOPPED, "stopped");
     } else if (!s->ended) {
         by__rollout_fail(&s->rollout, "it was stopped");
     }
@@ -360,9 +357,8 @@ by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *er
                             "version '%s' does not exist: /metrics lists the running ones",
                             options->version);
     }
-    copy(s.version, sizeof s.version, rollback ? "" : options->version);
-    by_status status =
-        by__rollout_session_run(&s.session, options->broker, &handler, on_stop, error);
+    by__protocol_copy_text(s.version, sizeof s.version, rollback ? "" : options->version);
+    by_status status = by__rollout_client_run(&s.client, options->broker, &handler, on_stop, error);
     if (status == BY_OK && s.rollout.phase != BY__ROLLOUT_DONE) {
         status =
             by_error_set(error, BY_ESTATE, "%s was rolled back: %s", s.version, s.rollout.reason);

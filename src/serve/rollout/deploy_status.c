@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "serve/rollout/model_state.h"
-#include "serve/rollout/shared_session.h"
+#include "serve/rollout/rollout_client.h"
 
 /* Seconds over which times are measured, and to wait for the broker to name the model. */
 #define WINDOW   1.0
 #define PATIENCE 5.0
 
 typedef struct looking {
-    by__rollout_session session; /* first member */
+    by__rollout_client client; /* first member */
     by_deploy_status *out;
     const char *model;
     by__telemetry_histogram before; /* histogram of times to first text at `since` */
@@ -31,12 +31,7 @@ static by__telemetry_histogram times_of(const json_t *model)
     return first;
 }
 
-static void copy(char *out, size_t size, const char *text)
-{
-    (void)snprintf(out, size, "%s", text == NULL ? "" : text);
-}
-
-static void fill(const looking *l, const json_t *model)
+static void read_status(const looking *l, const json_t *model)
 {
     by_deploy_status *out = l->out;
     const char *coming = by__rollout_state_deployment(model, "coming");
@@ -63,15 +58,19 @@ static void fill(const looking *l, const json_t *model)
                            .different = load.different,
                            .failed = load.failed};
     bool left = coming[0] != '\0' && !json_is_true(json_object_get(model, "decided"));
-    copy(out->model, sizeof out->model, l->model);
-    copy(out->version, sizeof out->version, serving);
-    copy(out->previous, sizeof out->previous, by__rollout_state_deployment(model, "previous"));
-    copy(out->coming, sizeof out->coming, coming);
-    copy(out->phase, sizeof out->phase,
-         left ? "abandoned" : by__rollout_state_deployment(model, "phase"));
-    copy(out->last, sizeof out->last, by__rollout_state_deployment(model, "last"));
-    copy(out->outcome, sizeof out->outcome, by__rollout_state_deployment(model, "outcome"));
-    copy(out->reason, sizeof out->reason, by__rollout_state_deployment(model, "reason"));
+    by__protocol_copy_text(out->model, sizeof out->model, l->model);
+    by__protocol_copy_text(out->version, sizeof out->version, serving);
+    by__protocol_copy_text(out->previous, sizeof out->previous,
+                           by__rollout_state_deployment(model, "previous"));
+    by__protocol_copy_text(out->coming, sizeof out->coming, coming);
+    by__protocol_copy_text(out->phase, sizeof out->phase,
+                           left ? "abandoned" : by__rollout_state_deployment(model, "phase"));
+    by__protocol_copy_text(out->last, sizeof out->last,
+                           by__rollout_state_deployment(model, "last"));
+    by__protocol_copy_text(out->outcome, sizeof out->outcome,
+                           by__rollout_state_deployment(model, "outcome"));
+    by__protocol_copy_text(out->reason, sizeof out->reason,
+                           by__rollout_state_deployment(model, "reason"));
 }
 
 static void on_message(void *user, json_t *message)
@@ -86,25 +85,25 @@ static void on_message(void *user, json_t *message)
     if (model == NULL && now - l->began > PATIENCE) {
         char text[320];
         (void)snprintf(text, sizeof text, "the broker knows no model %s", l->model);
-        by__rollout_session_fail(&l->session, BY_ESTATE, text);
+        by__rollout_client_fail(&l->client, BY_ESTATE, text);
     } else if (model != NULL && l->since == 0.0) {
         l->since = now;
         l->before = times_of(model);
     } else if (model != NULL && now - l->since > WINDOW) {
-        fill(l, model);
-        by__rollout_session_end(&l->session);
+        read_status(l, model);
+        by__rollout_client_end(&l->client);
     }
 }
 
 static void on_lost(void *user, const char *why)
 {
-    by__rollout_session_fail(user, BY_EIO, why);
+    by__rollout_client_fail(user, BY_EIO, why);
 }
 
 static void on_stop(void *user, bool again)
 {
     BY_UNUSED(again);
-    by__rollout_session_fail(user, BY_ESTOPPED, "stopped");
+    by__rollout_client_fail(user, BY_ESTOPPED, "stopped");
 }
 
 by_status by_deploy_shared_status(by_deploy_status *out, const char *broker, const char *model,
@@ -112,5 +111,5 @@ by_status by_deploy_shared_status(by_deploy_status *out, const char *broker, con
 {
     looking l = {.out = out, .model = model, .began = by__now()};
     const by__link_broker_handler handler = {.message = on_message, .lost = on_lost};
-    return by__rollout_session_run(&l.session, broker, &handler, on_stop, error);
+    return by__rollout_client_run(&l.client, broker, &handler, on_stop, error);
 }

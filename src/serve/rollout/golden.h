@@ -11,7 +11,7 @@
 
 typedef struct by__rollout_golden_run {
     bool sent;
-    size_t asked; /* number of requests sent, one for each worker */
+    size_t requested; /* number of requests sent, one for each worker */
     size_t answered;
     json_t *answers; /* by id: {"text", "logprobs"}, or {"result"} */
     by__rollout_golden result;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 /* Exits of new workers during their start that fail the rollout. */
-#define MOST_EXITS 2
+#define MAX_EXITS 2
 /* Seconds by which percentiles may differ whatever the ratio: smaller differences are noise. */
 #define NOISE 0.01
 /* Factor by which a share with too few requests is held longer. */
@@ -93,7 +93,7 @@ static double rate_of(uint64_t part, uint64_t whole)
 
 /* Fails the rollout if the new version did worse since the last step than the former one. Returns
  * true if there were enough requests to judge. */
-static bool judge(by__rollout *r, const by__rollout_input *in)
+static bool compare_versions(by__rollout *r, const by__rollout_input *in)
 {
     const by__rollout_options *o = &r->options;
     by__rollout_version_load before;
@@ -164,7 +164,7 @@ static void check(by__rollout *r, const by__rollout_input *in)
     }
 }
 
-static void hold(by__rollout *r, const by__rollout_input *in)
+static void hold_share(by__rollout *r, const by__rollout_input *in)
 {
     if (has_fallen(&in->before, &r->before) || has_fallen(&in->after, &r->after)) {
         /* The share is held for its whole time again. */
@@ -173,10 +173,10 @@ static void hold(by__rollout *r, const by__rollout_input *in)
         r->after = in->after;
         return;
     }
-    bool judged = judge(r, in);
-    double held = in->now - r->since;
-    if (r->phase == BY__ROLLOUT_FAILED || held < r->options.hold ||
-        (!judged && held < PATIENCE * r->options.hold)) {
+    bool judged = compare_versions(r, in);
+    double lasted = in->now - r->since;
+    if (r->phase == BY__ROLLOUT_FAILED || lasted < r->options.hold ||
+        (!judged && lasted < PATIENCE * r->options.hold)) {
         return;
     }
     if (r->phase == BY__ROLLOUT_HOLDING) {
@@ -198,12 +198,13 @@ void by__rollout_step(by__rollout *r, const by__rollout_input *in)
     if (by__rollout_ended(r)) {
         return;
     }
-    if (in->hopeless || in->exits >= MOST_EXITS) {
+    if (in->config_error || in->exits >= MAX_EXITS) {
         char text[sizeof r->reason];
-        bool said = in->why != NULL && in->why[0] != '\0';
-        (void)snprintf(text, sizeof text, "%s%s%s",
-                       in->hopeless ? "its workers cannot start" : "its workers exited repeatedly",
-                       said ? ": " : " (their messages are in the log)", said ? in->why : "");
+        bool has_reason = in->why != NULL && in->why[0] != '\0';
+        (void)snprintf(
+            text, sizeof text, "%s%s%s",
+            in->config_error ? "its workers cannot start" : "its workers exited repeatedly",
+            has_reason ? ": " : " (their messages are in the log)", has_reason ? in->why : "");
         by__rollout_fail(r, text);
         return;
     }
@@ -231,7 +232,7 @@ void by__rollout_step(by__rollout *r, const by__rollout_input *in)
         break;
     case BY__ROLLOUT_SHADOWING:
     case BY__ROLLOUT_HOLDING:
-        hold(r, in);
+        hold_share(r, in);
         break;
     case BY__ROLLOUT_DONE:
     case BY__ROLLOUT_FAILED:

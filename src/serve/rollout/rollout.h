@@ -23,7 +23,7 @@
 
 #define BY__ROLLOUT_STEPS 8
 /* Most versions that roll-backs return to, one after the other. */
-#define BY__FORMER 8
+#define BY__FORMER_VERSIONS 8
 
 typedef enum by__rollout_phase {
     BY__ROLLOUT_STARTING,
@@ -65,11 +65,11 @@ typedef enum by__rollout_golden {
 
 typedef struct by__rollout_input {
     double now;
-    size_t total;    /* workers that all requests need */
-    size_t ready;    /* workers of the new version */
-    size_t exits;    /* exits of those workers since they were started */
-    bool hopeless;   /* a worker has reported that a restart cannot help */
-    const char *why; /* what the last one said of its end; NULL or "": nothing */
+    size_t total;      /* workers that all requests need */
+    size_t ready;      /* workers of the new version */
+    size_t exits;      /* exits of those workers since they were started */
+    bool config_error; /* a worker has reported that a restart cannot help */
+    const char *why;   /* what the last one said of its end; NULL or "": nothing */
     /* why it refuses requests that the former version answers (interface.h); NULL: it does not */
     const char *differs;
     by__rollout_golden golden;

@@ -13,8 +13,8 @@
 /* Token ids that every vocabulary has. */
 #define PROMPT "[0, 1, 2, 3]"
 /* Most bytes of the file of answers, and most versions in it. */
-#define MOST_BYTES    ((size_t)16 << 20)
-#define MOST_VERSIONS 256
+#define MAX_BYTES    ((size_t)16 << 20)
+#define MAX_VERSIONS 256
 
 void by__rollout_golden_reset(by__rollout_golden_run *g)
 {
@@ -65,7 +65,7 @@ void by__rollout_golden_ask(by__rollout_golden_run *g, const by__rollout_golden_
         json_t *answer =
             reads_rows(info) ? json_object() : json_pack("{ss s[]}", "text", "", "logprobs");
         (void)json_object_set_new(g->answers, id, answer);
-        g->asked += by__link_broker_send(target->link, message);
+        g->requested += by__link_broker_send(target->link, message);
         json_decref(message);
     }
 }
@@ -84,7 +84,7 @@ static json_t *read_known(const char *path)
     size_t length;
     by_error ignored = {0};
     json_t *known = NULL;
-    if (path != NULL && by__file_read(&text, &length, path, MOST_BYTES, &ignored) == BY_OK) {
+    if (path != NULL && by__file_read(&text, &length, path, MAX_BYTES, &ignored) == BY_OK) {
         known = by_json_load(text, length, 0, NULL);
     }
     free(text);
@@ -98,7 +98,7 @@ static json_t *read_known(const char *path)
 static void write_known(const by__rollout_golden_target *target, json_t *known)
 {
     by_error error = {0};
-    if (json_object_size(known) > MOST_VERSIONS) {
+    if (json_object_size(known) > MAX_VERSIONS) {
         (void)json_object_del(known, json_object_iter_key(json_object_iter(known)));
     }
     char *text = by__json_dump(known, JSON_COMPACT);
@@ -139,7 +139,7 @@ static void compare(by__rollout_golden_run *g, const by__rollout_golden_target *
 
 /* Takes text and log-probabilities of one event. Returns false if one of them is not finite, which
  * JSON cannot represent. */
-static bool take_text(json_t *answer, const json_t *event)
+static bool handle_text(json_t *answer, const json_t *event)
 {
     const json_t *list = json_object_get(event, "logprobs");
     const char *text = by__protocol_get_text(event, "text");
@@ -183,15 +183,15 @@ static bool is_finite(const json_t *value)
     return !json_is_null(value);
 }
 
-static void take_end(by__rollout_golden_run *g, const by__rollout_golden_target *target)
+static void handle_end(by__rollout_golden_run *g, const by__rollout_golden_target *target)
 {
-    if (++g->answered == g->asked) {
+    if (++g->answered == g->requested) {
         compare(g, target);
     }
 }
 
-static void take(by__rollout_golden_run *g, const by__rollout_golden_target *target,
-                 const json_t *event)
+static void handle_event(by__rollout_golden_run *g, const by__rollout_golden_target *target,
+                         const json_t *event)
 {
     const char *id = by__protocol_get_text(event, "id");
     const char *kind = by__protocol_get_text(event, "e");
@@ -202,7 +202,7 @@ static void take(by__rollout_golden_run *g, const by__rollout_golden_target *tar
     if (strcmp(kind, "again") == 0 && json_object_get(answer, "text") != NULL) {
         (void)json_object_set_new(answer, "text", json_string(""));
         (void)json_array_clear(json_object_get(answer, "logprobs"));
-    } else if (strcmp(kind, "text") == 0 && !take_text(answer, event)) {
+    } else if (strcmp(kind, "text") == 0 && !handle_text(answer, event)) {
         fail(g, "the log-probabilities of the golden request are not finite");
     } else if (strcmp(kind, "error") == 0) {
         char reason[160];
@@ -217,9 +217,9 @@ static void take(by__rollout_golden_run *g, const by__rollout_golden_target *tar
             return;
         }
         (void)json_object_set(answer, "result", result);
-        take_end(g, target);
+        handle_end(g, target);
     } else if (strcmp(kind, "end") == 0) {
-        take_end(g, target);
+        handle_end(g, target);
     }
 }
 
@@ -230,7 +230,7 @@ void by__rollout_golden_events(by__rollout_golden_run *g, const by__rollout_gold
     size_t at = 0;
     while (by__protocol_events_next(list, length, &at, &event)) {
         json_t *json = by__protocol_event_json(&event);
-        take(g, target, json);
+        handle_event(g, target, json);
         json_decref(json);
     }
 }

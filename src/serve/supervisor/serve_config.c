@@ -180,7 +180,7 @@ static const by__config_key keys[] = {
      .help = "run or model directory to serve; empty: given on the command line"},
     {"worker", "name", BY__KEY_TEXT, OWN(worker.name), "\"\"",
      .help = "model name that clients use; empty: the last part of the path"},
-    {"worker", "count", BY__KEY_INT, OWN(worker.count), "1", 0, BY__MOST_WORKERS,
+    {"worker", "count", BY__KEY_INT, OWN(worker.count), "1", 0, BY__MAX_WORKERS,
      .help = "worker processes of each model; with autoscaling (scaling.most), the smallest "
              "number, and 0 stops all of them while the model has no requests"},
     {"worker", "precision", BY__KEY_TEXT, OWN(worker.precision), "\"\"",
@@ -210,7 +210,7 @@ static const by__config_key keys[] = {
     {"worker", "grace", BY__KEY_TIME, OWN(worker.grace), "60", 0, 1e6, BY__ABOVE_MIN,
      .help = "seconds that a worker may take to finish its requests after SIGTERM"},
 
-    {"scaling", "most", BY__KEY_INT, OWN(scaling.most), "0", 0, BY__MOST_WORKERS,
+    {"scaling", "most", BY__KEY_INT, OWN(scaling.most), "0", 0, BY__MAX_WORKERS,
      .help = "largest number of workers of each model; 0: no autoscaling, always worker.count"},
     {"scaling", "total", BY__KEY_INT, OWN(scaling.total), "0", 0, BY__MI20,
      .help = "largest number of workers of all models together, without those of versions that are "
@@ -350,7 +350,7 @@ static const by__config_key_list key_list = BY__KEY_LIST(keys);
 static const by__config_schema schema = {
     .sections = &section_list, .keys = &key_list, .size = sizeof(by_serve_config)};
 
-static by_serve_config *take(by_config *config)
+static by_serve_config *copy_config(by_config *config)
 {
     by_serve_config *own = ((by__config *)config)->own;
     own->config = config;
@@ -365,7 +365,7 @@ by_status by_serve_config_open(by_serve_config **out, const char *path,
     BY_TRY(path == NULL ? by__config_parse(&config, &schema, "defaults", "", 0, overrides, count,
                                            false, error)
                         : by__config_open(&config, &schema, path, overrides, count, false, error));
-    *out = take(config);
+    *out = copy_config(config);
     return BY_OK;
 }
 
@@ -375,7 +375,7 @@ by_status by_serve_config_parse(by_serve_config **out, const char *name, const c
     by_config *config = NULL;
     *out = NULL;
     BY_TRY(by__config_parse(&config, &schema, name, text, length, NULL, 0, false, error));
-    *out = take(config);
+    *out = copy_config(config);
     return BY_OK;
 }
 

@@ -27,7 +27,7 @@ struct by__serve_request_to {
 
 /* Seconds that a search for weights may take. A mount that hangs must not stop deployments, or the
  * end of the server, for ever. */
-#define SEARCH 600
+#define SEARCH_SECONDS 600
 
 /* ---- the supervisor's side ---- */
 
@@ -92,7 +92,7 @@ static by_status start_search(struct by__serve_request_to *r, by_error *error)
 static void reload_next(by__supervisor *s);
 
 /* Takes the request that is in progress, if its search has ended; *running: it has not. */
-static struct by__serve_request_to *take_search(by__supervisor *s, bool abandon, bool *running)
+static struct by__serve_request_to *finish_search(by__supervisor *s, bool abandon, bool *running)
 {
     struct by__serve_request_to *r = s->request;
     *running = false;
@@ -115,7 +115,7 @@ static void on_found(uv_async_t *async)
 {
     by__supervisor *s = async->data;
     bool running;
-    struct by__serve_request_to *r = take_search(s, false, &running);
+    struct by__serve_request_to *r = finish_search(s, false, &running);
     if (r == NULL) {
         return;
     }
@@ -127,8 +127,8 @@ static void on_found(uv_async_t *async)
         by__telemetry_log_event(&s->log, "not_deployed", "{ss ss ss}", "model", r->model->name,
                                 "path", r->path, "reason", r->error.message);
     }
-    answer(s->asker, &r->error);
-    s->asker = NULL;
+    answer(s->waiting_operator, &r->error);
+    s->waiting_operator = NULL;
     free_request(r);
     reload_next(s);
 }
@@ -138,12 +138,12 @@ static void on_search_late(uv_timer_t *timer)
     by__supervisor *s = timer->data;
     by_error error = {0};
     bool running;
-    (void)by_error_set(&error, BY_EIO, "the weights were not read within %d s", SEARCH);
-    struct by__serve_request_to *r = take_search(s, true, &running);
+    (void)by_error_set(&error, BY_EIO, "the weights were not read within %d s", SEARCH_SECONDS);
+    struct by__serve_request_to *r = finish_search(s, true, &running);
     if (running) {
         by__telemetry_log_event(&s->log, "not_deployed", "{ss}", "reason", error.message);
-        answer(s->asker, &error);
-        s->asker = NULL;
+        answer(s->waiting_operator, &error);
+        s->waiting_operator = NULL;
         reload_next(s);
     } else if (r != NULL) { /* it has ended just now */
         s->request = r;
@@ -151,7 +151,7 @@ static void on_search_late(uv_timer_t *timer)
     }
 }
 
-static void look_for(by__serve_model *m, by__link *link, const by_deploy_options *options)
+static void find_weights(by__serve_model *m, by__link *link, const by_deploy_options *options)
 {
     by__supervisor *s = m->all;
     const by__protocol_served_version *now = &m->current->version;
@@ -177,8 +177,8 @@ static void look_for(by__serve_model *m, by__link *link, const by_deploy_options
                        : start_search(r, &error);
         if (status == BY_OK) {
             s->request = r;
-            s->asker = link;
-            (void)uv_timer_start(&s->late, on_search_late, (uint64_t)SEARCH * 1000, 0);
+            s->waiting_operator = link;
+            (void)uv_timer_start(&s->late, on_search_late, (uint64_t)SEARCH_SECONDS * 1000, 0);
         } else {
             free_request(r);
         }
@@ -194,7 +194,7 @@ static void reload_next(by__supervisor *s)
     by_deploy_options options;
     by_deploy_defaults(&options);
     if (s->reloaded < s->model_count && s->request == NULL && !s->ending) {
-        look_for(&s->models[s->reloaded++], NULL, &options);
+        find_weights(&s->models[s->reloaded++], NULL, &options);
     }
 }
 
@@ -242,7 +242,7 @@ static json_t *origin_of(const by__protocol_served_version *version)
                                       : json_sprintf("%s+%s", version->path, version->adapter);
 }
 
-static void tell_status(by__serve_model *m, by__link *link)
+static void send_status(by__serve_model *m, by__link *link)
 {
     const by__serve_group *coming = m->coming;
     const by__protocol_served_version *former = m->former_count == 0 ? NULL : &m->former[0];
@@ -309,14 +309,14 @@ static void on_message(void *user, by__link *link, json_t *message)
         answer(link, &error);
     } else if (strcmp(kind, "deploy") == 0) {
         if (by__protocol_deploy_read(&options, message, &error) == BY_OK) {
-            look_for(m, link, &options);
+            find_weights(m, link, &options);
         } else {
             answer(link, &error);
         }
     } else if (strcmp(kind, "rollback") == 0) {
         roll_back(m, link);
     } else if (strcmp(kind, "status") == 0) {
-        tell_status(m, link);
+        send_status(m, link);
     } else {
         (void)by_error_set(&error, BY_EARG,
                            "unknown control message '%.60s'; one of deploy, rollback, status",
@@ -329,13 +329,13 @@ static void on_lost(void *user, by__link *link, const char *why)
 {
     by__supervisor *s = user;
     BY_UNUSED(why);
-    s->asker = s->asker == link ? NULL : s->asker;
+    s->waiting_operator = s->waiting_operator == link ? NULL : s->waiting_operator;
     for (size_t i = 0; i < BY__OPERATORS; i++) {
         s->operators[i] = s->operators[i] == link ? NULL : s->operators[i];
     }
 }
 
-static void on_taken(void *user, by__link *link)
+static void on_accepted(void *user, by__link *link)
 {
     by__supervisor *s = user;
     for (size_t i = 0; i < BY__OPERATORS; i++) {
@@ -360,14 +360,14 @@ by_status by__serve_control_open(by__supervisor *s, by_error *error)
     if (s->options.control == NULL) {
         return BY_OK;
     }
-    return by__link_listen(&s->control, &s->loop, s->options.control, on_taken, &handler, error);
+    return by__link_listen(&s->control, &s->loop, s->options.control, on_accepted, &handler, error);
 }
 
 void by__serve_control_close(by__supervisor *s)
 {
     bool running;
     by__link_listener_close(&s->control);
-    free_request(take_search(s, true, &running));
+    free_request(finish_search(s, true, &running));
     if (s->found.loop != NULL) {
         uv_close((uv_handle_t *)&s->found, NULL);
     }
@@ -375,7 +375,7 @@ void by__serve_control_close(by__supervisor *s)
         uv_close((uv_handle_t *)&s->late, NULL);
     }
     /* Closed links do not notify: the search for weights must not report to this one. */
-    s->asker = NULL;
+    s->waiting_operator = NULL;
     for (size_t i = 0; i < BY__OPERATORS; i++) {
         by__link_close(&s->operators[i]);
     }
@@ -461,8 +461,7 @@ static by_status ask(json_t **out, const char *control, const json_t *message, b
 
 static void copy_text(char *out, size_t size, const json_t *from, const char *key)
 {
-    const char *text = by__protocol_get_text(from, key);
-    (void)snprintf(out, size, "%s", text == NULL ? "" : text);
+    by__protocol_copy_text(out, size, by__protocol_get_text(from, key));
 }
 
 by_status by_deploy_status_now(by_deploy_status *out, const char *control, const char *model,

@@ -76,9 +76,9 @@ static void end_all(by__supervisor *s)
 }
 
 /* Returns true if a process of this kind has been ready since the server started. */
-static bool is_proven(const by__serve_child *c)
+static bool kind_was_ready(const by__serve_child *c)
 {
-    return c->group != NULL ? c->group->proven : c->proven;
+    return c->group != NULL ? c->group->was_ready : c->was_ready;
 }
 
 void by__supervisor_fail(by__supervisor *s, const char *why)
@@ -91,9 +91,9 @@ void by__supervisor_fail(by__supervisor *s, const char *why)
 
 /* Returns true if the exit code means that a restart is useless: a wrong configuration stays wrong,
  * of broker and gateway, and of all workers of one version. */
-static bool is_hopeless(const by__supervisor *s, const by__serve_child *c, int code)
+static bool is_config_error(const by__supervisor *s, const by__serve_child *c, int code)
 {
-    if (code != BY_EXIT_CONFIG || is_proven(c)) {
+    if (code != BY_EXIT_CONFIG || kind_was_ready(c)) {
         return false;
     }
     for (const by__serve_child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
@@ -109,7 +109,7 @@ static bool is_hopeless(const by__supervisor *s, const by__serve_child *c, int c
  * workers. */
 static bool gives_up(by__serve_child *c)
 {
-    if (is_proven(c) || (c->group != NULL && c->group != c->group->model->current)) {
+    if (kind_was_ready(c) || (c->group != NULL && c->group != c->group->model->current)) {
         return false;
     }
     return ++c->failed >= MAX_FAILED;
@@ -187,20 +187,20 @@ static void process_ended(by__serve_child *c)
     by__supervisor *s = c->all;
     double lived = by__now() - c->process.began;
     int code = c->process.code;
-    c->proven = c->proven || (c == &s->gateway && has_listened(s));
+    c->was_ready = c->was_ready || (c == &s->gateway && has_listened(s));
     by__telemetry_log_event(&s->log, "process_ended", "{ss sI si sf}", "role", c->role, "pid",
                             (json_int_t)c->process.pid, "code", code, "seconds",
                             by__telemetry_observe_seconds(lived));
     if (c->group != NULL && c->wanted) {
         c->group->exits++;
-        c->group->hopeless = c->group->hopeless || code == BY_EXIT_CONFIG;
+        c->group->config_error = c->group->config_error || code == BY_EXIT_CONFIG;
         note_failure(c->group, code);
         count_restart(c, code);
     }
     if (s->ending) {
         note_end(s, c, code);
         continue_ending(s);
-    } else if (c->wanted && is_hopeless(s, c, code)) {
+    } else if (c->wanted && is_config_error(s, c, code)) {
         (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (see its message above)",
                            c->role);
         end_all(s);
@@ -380,7 +380,7 @@ static void end_worker(by__supervisor *s, const by__serve_group *group)
     }
 }
 
-static void sweep(by__supervisor *s)
+static void free_ended(by__supervisor *s)
 {
     for (by__serve_child *c = s->workers, *next; c != NULL; c = next) {
         next = c->next;
@@ -417,7 +417,7 @@ void by__supervisor_reconcile(by__supervisor *s)
         }
     }
     watch_all(s);
-    sweep(s);
+    free_ended(s);
 }
 
 /* ---- all ---- */

@@ -40,12 +40,12 @@ typedef struct by__serve_group {
     by__serve_model *model;
     const char *command[BY__ARGUMENTS];
     size_t wanted;
-    size_t exits;  /* exits of workers that were not told to end */
-    bool hopeless; /* one exited with BY_EXIT_CONFIG */
-    char *failure; /* the file in which a worker says why it fails; NULL: none */
-    char why[400]; /* what the last one said, or its exit; "": none has exited */
-    bool proven;   /* one of its workers has registered at the broker */
-    double retire; /* by__now when it stops getting requests and ends; 0: not planned */
+    size_t exits;      /* exits of workers that were not told to end */
+    bool config_error; /* one exited with BY_EXIT_CONFIG */
+    char *failure;     /* the file in which a worker says why it fails; NULL: none */
+    char why[400];     /* what the last one said, or its exit; "": none has exited */
+    bool was_ready;    /* one of its workers has registered at the broker */
+    double retire;     /* by__now when it stops getting requests and ends; 0: not planned */
     struct by__serve_group *next;
 } by__serve_group;
 
@@ -60,7 +60,7 @@ typedef struct by__serve_child {
     unsigned exits;  /* consecutive exits, each soon after its start */
     double known;    /* by__now when the broker last listed it; 0: never */
     unsigned failed; /* consecutive exits before any process of its kind was ready */
-    bool proven;     /* of broker and gateway: it was ready once */
+    bool was_ready;  /* of broker and gateway: it was ready once */
     bool served;     /* of a worker: the broker has listed it since it was started */
     bool silent;     /* killed by the supervisor because it was silent or made no step */
     bool wanted;     /* it should be running */
@@ -87,7 +87,7 @@ struct by__serve_model {
     by__serve_group *coming;  /* the group of a rollout in progress; NULL: none */
     /* The versions served before `current`, the last one first: what roll-backs return to. Only
      * the last one's weights are kept from removal. */
-    by__protocol_served_version former[BY__FORMER];
+    by__protocol_served_version former[BY__FORMER_VERSIONS];
     size_t former_count;
     bool returns; /* the rollout in progress is a roll-back to former[0] */
     by__rollout rollout;
@@ -126,9 +126,10 @@ struct by__supervisor {
     /* Operators: */
     by__link_listener *control;
     by__link *operators[BY__OPERATORS]; /* connected operators; NULL: a free slot */
-    by__link *asker;  /* the operator that waits for `request`; NULL: it has disconnected */
-    uv_async_t found; /* the weights of a request were found, or not, by its thread */
-    uv_timer_t late;  /* gives it up */
+    by__link
+        *waiting_operator; /* the operator that waits for `request`; NULL: it has disconnected */
+    uv_async_t found;      /* the weights of a request were found, or not, by its thread */
+    uv_timer_t late;       /* gives it up */
     struct by__serve_request_to *request; /* NULL: none in progress */
     size_t reloaded;                      /* models that the last SIGHUP has looked at */
     by_error failure;
@@ -168,7 +169,7 @@ void by__supervisor_connect(by__supervisor *s);
 by_status by__serve_model_deploy(by__serve_model *model, const by__protocol_served_version *version,
                                  const by__rollout_options *options, by_error *error);
 /* Forgets former[0], and those before it whose weights have been removed since. */
-void by__serve_pool_forget_version(by__serve_model *model);
+void by__serve_model_drop_former(by__serve_model *model);
 /* The model with a name; NULL: there is none. */
 by__serve_model *by__supervisor_model(by__supervisor *s, const char *name);
 

@@ -11,12 +11,12 @@
 
 /* Seconds after which a worker is killed that the broker knew but no longer lists: it is silent, or
  * makes no step. */
-#define FORGOTTEN 2.0
+#define UNLISTED_SECONDS 2.0
 /* Seconds after which the broker regards this process as the one that decides. */
-#define TAKEOVER 3.0
+#define TAKEOVER_SECONDS 3.0
 /* Seconds between a version's last request and the end of its workers, so that requests in flight
  * reach them. */
-#define LINGER 0.5
+#define LINGER_SECONDS 0.5
 
 /* ---- reading a state ---- */
 
@@ -74,7 +74,7 @@ static void measure(by__serve_model *m, const json_t *model, const json_t *messa
     }
 }
 
-static void look_at_workers(by__supervisor *s, const json_t *message)
+static void check_workers(by__supervisor *s, const json_t *message)
 {
     double now = by__now();
     char own[65] = "";
@@ -92,12 +92,12 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
             if (c->process.running && c->process.pid == pid) {
                 c->known = now;
                 c->served = true;
-                c->group->proven = true;
+                c->group->was_ready = true;
             }
         }
     }
     for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
-        if (c->process.running && c->known > 0.0 && now - c->known > FORGOTTEN) {
+        if (c->process.running && c->known > 0.0 && now - c->known > UNLISTED_SECONDS) {
             by__telemetry_log_event(&s->log, "worker_killed", "{sI}", "pid",
                                     (json_int_t)c->process.pid);
             c->known = 0.0;
@@ -184,34 +184,34 @@ by_status by__serve_model_deploy(by__serve_model *m, const by__protocol_served_v
 
 static void retire(by__serve_group *group)
 {
-    group->retire = by__now() + LINGER;
+    group->retire = by__now() + LINGER_SECONDS;
 }
 
-void by__serve_pool_forget_version(by__serve_model *m)
+void by__serve_model_drop_former(by__serve_model *m)
 {
     by_error ignored = {0};
     by__protocol_served_version_free(&m->former[0]);
     m->former_count--;
     memmove(m->former, m->former + 1, m->former_count * sizeof *m->former);
     m->former[m->former_count] = (by__protocol_served_version){0};
-    if (m->former_count > 0 && by__serve_version_keep(&m->former[0], &ignored) != BY_OK) {
-        by__serve_pool_forget_version(m); /* removed since: the one before is next */
+    if (m->former_count > 0 && by__serve_version_lease(&m->former[0], &ignored) != BY_OK) {
+        by__serve_model_drop_former(m); /* removed since: the one before is next */
     }
 }
 
 /* Puts the version that is replaced before those that roll-backs return to. */
-static void remember(by__serve_model *m)
+static void keep_former(by__serve_model *m)
 {
     by_error ignored = {0};
     by__protocol_served_version version = {0};
     if (by__protocol_served_version_copy(&version, &m->current->version, &ignored) != BY_OK) {
         return;
     }
-    if (m->former_count == BY__FORMER) {
+    if (m->former_count == BY__FORMER_VERSIONS) {
         by__protocol_served_version_free(&m->former[--m->former_count]);
     }
     if (m->former_count > 0) {
-        by__serve_version_let_go(&m->former[0]);
+        by__serve_version_release(&m->former[0]);
     }
     memmove(m->former + 1, m->former, m->former_count * sizeof *m->former);
     m->former[0] = version;
@@ -230,9 +230,9 @@ static void end_rollout(by__serve_model *m)
                             m->name, "version", group->version.name, "reason", m->rollout.reason);
     if (done) {
         if (m->returns) {
-            by__serve_pool_forget_version(m);
+            by__serve_model_drop_former(m);
         } else {
-            remember(m);
+            keep_former(m);
         }
         group->wanted = m->current->wanted;
         retire(m->current);
@@ -255,10 +255,11 @@ static by__rollout_golden_target golden_of(by__serve_model *m)
 static bool decides(const by__serve_model *m, const json_t *model)
 {
     const char *who = by__protocol_get_text(model, "decides");
-    return who == NULL || strcmp(who, m->all->name) == 0 || by__now() - m->rollout.since < TAKEOVER;
+    return who == NULL || strcmp(who, m->all->name) == 0 ||
+           by__now() - m->rollout.since < TAKEOVER_SECONDS;
 }
 
-static void tend_rollout(by__serve_model *m, const json_t *model)
+static void update_rollout(by__serve_model *m, const json_t *model)
 {
     by__serve_group *g = m->coming;
     if (g == NULL) {
@@ -276,7 +277,7 @@ static void tend_rollout(by__serve_model *m, const json_t *model)
                             .total = total,
                             .ready = by__serve_group_ready(m->all, g),
                             .exits = g->exits,
-                            .hopeless = g->hopeless,
+                            .config_error = g->config_error,
                             .why = g->why,
                             .differs = differs ? why : NULL,
                             .golden = by__rollout_golden_exists(info) ? m->golden.result
@@ -347,7 +348,7 @@ static bool is_routed(const by__serve_model *m, const json_t *model)
     return false;
 }
 
-static void tend(by__serve_model *m, const json_t *message)
+static void update_model(by__serve_model *m, const json_t *message)
 {
     const json_t *model = by__rollout_state_model(message, m->name);
     m->is_routed = is_routed(m, model);
@@ -357,16 +358,16 @@ static void tend(by__serve_model *m, const json_t *message)
         m->info = json_deep_copy(info);
     }
     measure(m, model, message);
-    tend_rollout(m, model);
+    update_rollout(m, model);
     by__rollout_autoscale_decide(m->scale, &m->load);
     send_route(m);
 }
 
 static void on_state(by__supervisor *s, const json_t *message)
 {
-    look_at_workers(s, message);
+    check_workers(s, message);
     for (size_t i = 0; i < s->model_count; i++) {
-        tend(&s->models[i], message);
+        update_model(&s->models[i], message);
     }
     by__rollout_autoscale_divide(s->scales, s->model_count, s->options.total, by__now());
     for (size_t i = 0; i < s->model_count; i++) {
@@ -400,7 +401,7 @@ static void on_events(void *user, const char *list, size_t length)
     }
 }
 
-static void on_greet(void *user)
+static void send_hello(void *user)
 {
     by__supervisor *s = user;
     json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name", s->name,
@@ -412,7 +413,7 @@ static void on_greet(void *user)
 static void on_ready(void *user)
 {
     by__supervisor *s = user;
-    s->broker.proven = true;
+    s->broker.was_ready = true;
     /* A restarted broker does not know any peer or version yet. */
     for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
         c->known = 0.0;
@@ -441,7 +442,7 @@ static void on_refused(void *user, const char *why)
 
 void by__supervisor_connect(by__supervisor *s)
 {
-    by__link_broker_handler handler = {.greet = on_greet,
+    by__link_broker_handler handler = {.hello = send_hello,
                                        .ready = on_ready,
                                        .message = on_message,
                                        .events = on_events,

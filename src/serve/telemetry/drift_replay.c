@@ -12,7 +12,7 @@
 #include "serve/telemetry/drift_pages.h"
 
 /* Adds the last compared window to the report. */
-static by_status take_window(by_drift_report *r, by_error *error)
+static by_status add_window(by_drift_report *r, by_error *error)
 {
     const by_drift_window *w = by__telemetry_served_drift_last(r->drift);
     if (w->number == r->windows) {
@@ -67,7 +67,7 @@ static by_status count_rows(by_drift_report *r, const by_pretrained *model, cons
         if (status == BY_OK) {
             by__telemetry_served_drift_example(r->drift, row, predicted);
             r->requests++;
-            status = take_window(r, error);
+            status = add_window(r, error);
         }
         json_decref(predicted);
         json_decref(row);
@@ -143,7 +143,7 @@ static by_status count_text(const replay_reader *in, const char *text, size_t le
         by__telemetry_served_drift_tokens(in->report->drift,
                                           (const int32_t *)(const void *)tokens.ids, tokens.count);
         in->report->requests++;
-        status = take_window(in->report, error);
+        status = add_window(in->report, error);
     }
     by_token_buffer_free(&tokens);
     return status;
@@ -203,7 +203,7 @@ static by_status count_example(const replay_reader *in, const json_t *line, by_e
     }
     by__telemetry_served_drift_example(in->report->drift, row, predicted);
     in->report->requests++;
-    return take_window(in->report, error);
+    return add_window(in->report, error);
 }
 
 static by_status count_line(const replay_reader *in, const json_t *line, by_error *error)
@@ -360,7 +360,7 @@ static by_status replay(by_drift_report *r, const by_pretrained *model, const ch
         by__path_is_dir(data) ? replay_directory(&in, data, error) : replay_file(&in, data, error);
     if (status == BY_OK) {
         by__telemetry_served_drift_end(r->drift);
-        status = take_window(r, error);
+        status = add_window(r, error);
     }
     if (status == BY_OK && r->windows == 0) {
         status = fail_empty(&in, data, error);

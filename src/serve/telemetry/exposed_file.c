@@ -22,7 +22,7 @@ static bool is_exposed(const char *path, unsigned *mode)
     return open;
 }
 
-void by__telemetry_tell_exposed(const by__telemetry_log *log, const char *path, const char *holds)
+void by__telemetry_log_exposed(const by__telemetry_log *log, const char *path, const char *holds)
 {
     unsigned mode;
     if (path != NULL && path[0] != '\0' && is_exposed(path, &mode)) {
@@ -34,8 +34,8 @@ void by__telemetry_tell_exposed(const by__telemetry_log *log, const char *path, 
     }
 }
 
-void by_serve_tell_exposed(const char *path, const char *holds, by_serve_log *log, void *user)
+void by_serve_log_exposed(const char *path, const char *holds, by_serve_log *log, void *user)
 {
     const by__telemetry_log to = {log, user};
-    by__telemetry_tell_exposed(&to, path, holds);
+    by__telemetry_log_exposed(&to, path, holds);
 }

@@ -12,9 +12,9 @@
 #include "serve/telemetry/metrics.h"
 
 /* Most features in the state: every state of the broker contains them. */
-#define MOST_FEATURES 128
+#define MAX_FEATURES 128
 /* Bytes of an encoding that is read. */
-#define MOST_ENCODING ((size_t)64 << 20)
+#define MAX_ENCODING ((size_t)64 << 20)
 
 struct by__telemetry_served_drift {
     by_drift_reference *reference;
@@ -41,7 +41,7 @@ static by_status mark_columns(by__telemetry_served_drift *d, const char *directo
     }
     by_status status = BY_OK;
     if (by__path_exists(path)) {
-        status = by__file_read(&text, &length, path, MOST_ENCODING, error);
+        status = by__file_read(&text, &length, path, MAX_ENCODING, error);
         if (status == BY_OK) {
             status = by_encoding_parse(&d->encoding, path, text, length, error);
         }
@@ -131,7 +131,7 @@ const char *by__telemetry_served_drift_feature(const by__telemetry_served_drift 
 
 /* ---- counting ---- */
 
-static void tell(const by__telemetry_served_drift *d)
+static void publish(const by__telemetry_served_drift *d)
 {
     const by_drift_window *w = by_drift_watch_last(d->watch);
     for (size_t i = 0; i < w->count; i++) {
@@ -148,14 +148,14 @@ static void tell(const by__telemetry_served_drift *d)
 static void next(by__telemetry_served_drift *d)
 {
     if (by_drift_watch_next(d->watch, by__now())) {
-        tell(d);
+        publish(d);
     }
 }
 
 void by__telemetry_served_drift_end(by__telemetry_served_drift *drift)
 {
     if (by_drift_watch_end(drift->watch)) {
-        tell(drift);
+        publish(drift);
     }
 }
 
@@ -305,12 +305,12 @@ json_t *by__telemetry_served_drift_state(const by__telemetry_served_drift *drift
     json_t *features = json_array();
     for (size_t i = 0; i < w->count && w->number > 0; i++) {
         /* If there are too many, those that have drifted come first. */
-        if (w->verdicts[i].detected && json_array_size(features) < MOST_FEATURES) {
+        if (w->verdicts[i].detected && json_array_size(features) < MAX_FEATURES) {
             (void)json_array_append_new(features, feature_of(&w->verdicts[i]));
         }
     }
     for (size_t i = 0; i < w->count && w->number > 0; i++) {
-        if (!w->verdicts[i].detected && json_array_size(features) < MOST_FEATURES) {
+        if (!w->verdicts[i].detected && json_array_size(features) < MAX_FEATURES) {
             (void)json_array_append_new(features, feature_of(&w->verdicts[i]));
         }
     }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Copies `count` lower-case hexadecimal digits. Returns false if there are other characters. */
-static bool take_digits(char *out, const char *from, size_t count)
+static bool read_digits(char *out, const char *from, size_t count)
 {
     if (strspn(from, "0123456789abcdef") < count) {
         return false;
@@ -14,9 +14,9 @@ static bool take_digits(char *out, const char *from, size_t count)
 }
 
 /* The same for a field that must not be all zeros, which the standard reserves for "none". */
-static bool take_id(char *out, const char *from, size_t count)
+static bool read_id(char *out, const char *from, size_t count)
 {
-    return take_digits(out, from, count) && strspn(out, "0") < count;
+    return read_digits(out, from, count) && strspn(out, "0") < count;
 }
 
 bool by__telemetry_trace_read(by__telemetry_trace_context *out, const char *header)
@@ -24,8 +24,8 @@ bool by__telemetry_trace_read(by__telemetry_trace_context *out, const char *head
     by__telemetry_trace_context read = *out;
     char flags[3];
     if (strlen(header) != BY__TRACEPARENT_BYTES - 1 || memcmp(header, "00-", 3) != 0 ||
-        header[35] != '-' || header[52] != '-' || !take_id(read.trace, header + 3, 32) ||
-        !take_id(read.parent, header + 36, 16) || !take_digits(flags, header + 53, 2)) {
+        header[35] != '-' || header[52] != '-' || !read_id(read.trace, header + 3, 32) ||
+        !read_id(read.parent, header + 36, 16) || !read_digits(flags, header + 53, 2)) {
         return false;
     }
     /* The lowest bit. */
@@ -81,7 +81,7 @@ void by__telemetry_trace_print(char out[BY__TRACEPARENT_BYTES],
                    context->sampled ? "01" : "00");
 }
 
-void by__telemetry_trace_take(char out[BY__TRACE_ID_BYTES], const char *text)
+void by__telemetry_trace_copy(char out[BY__TRACE_ID_BYTES], const char *text)
 {
     const size_t digits = BY__TRACE_ID_BYTES - 1;
     bool good =

@@ -27,7 +27,7 @@ bool by__telemetry_trace_read(by__telemetry_trace_context *out, const char *head
 by_status by__telemetry_trace_begin(by__telemetry_trace_context *out, const char *header,
                                     double fraction, by_error *error);
 /* Copies the identifier of a trace, or "" if it is malformed. text may be NULL. */
-void by__telemetry_trace_take(char out[BY__TRACE_ID_BYTES], const char *text);
+void by__telemetry_trace_copy(char out[BY__TRACE_ID_BYTES], const char *text);
 /* Generates the identifier of a span. */
 by_status by__telemetry_span_id(char out[BY__SPAN_ID_BYTES], by_error *error);
 /* Prints the header that names the request's own span as the parent. */

@@ -35,9 +35,9 @@ struct by__telemetry_trace_export {
     uint64_t sent;
     uint64_t dropped;
     char failure[CURL_ERROR_SIZE + 32]; /* why the last batch was not taken; "": it was */
-    /* Used by the caller of by__telemetry_trace_export_tell: */
+    /* Used by the caller of by__telemetry_trace_export_log: */
     char *endpoint; /* URL without user, password and query, which may hold secrets; curl_free */
-    double told;    /* by__now of the last traces_unavailable; 0: none since a batch was taken */
+    double logged;  /* by__now of the last traces_unavailable; 0: none since a batch was taken */
     /* Used by the thread only: */
     CURL *curl;
     char curl_error[CURL_ERROR_SIZE];
@@ -145,8 +145,8 @@ static bool rest(by__telemetry_trace_export *t, double seconds)
 }
 
 /* Aborts a stalled transfer when the process ends. */
-static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
-                   curl_off_t up)
+static int on_progress(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+                       curl_off_t up)
 {
     by__telemetry_trace_export *t = user;
     BY_UNUSED(down_all);
@@ -163,7 +163,7 @@ static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t 
 }
 
 /* Moves a batch from the queue to a body. Called with the lock held. */
-static size_t take_batch(by__telemetry_trace_export *t, by_string *body)
+static size_t dequeue_batch(by__telemetry_trace_export *t, by_string *body)
 {
     size_t count = t->count < BATCH ? t->count : BATCH;
     by__string_append(body, t->head.data);
@@ -187,7 +187,7 @@ static void send_batch(by__telemetry_trace_export *t)
     bool again = true;
     long code = 0;
     double pause = FIRST_PAUSE;
-    size_t count = take_batch(t, &body);
+    size_t count = dequeue_batch(t, &body);
     for (int i = 0; i < ATTEMPTS && !sent && again && !body.failed; i++) {
         if (i > 0 && !rest(t, pause)) {
             break;
@@ -211,7 +211,7 @@ static void send_batch(by__telemetry_trace_export *t)
     by_string_free(&body);
 }
 
-static void run(void *user)
+static void export_spans(void *user)
 {
     by__telemetry_trace_export *t = user;
     uv_mutex_lock(&t->thread.lock);
@@ -281,7 +281,7 @@ static bool set_up(by__telemetry_trace_export *t, const char *url, const char *s
            curl_easy_setopt(t->curl, CURLOPT_POST, 1L) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, ignore_answer) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
-           curl_easy_setopt(t->curl, CURLOPT_XFERINFOFUNCTION, look_up) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_XFERINFOFUNCTION, on_progress) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_XFERINFODATA, t) == CURLE_OK &&
            (authorities == NULL ||
             curl_easy_setopt(t->curl, CURLOPT_CAINFO, authorities) == CURLE_OK);
@@ -305,7 +305,7 @@ by_status by__telemetry_trace_export_open(by__telemetry_trace_export **out, cons
                               url);
     }
     if (status == BY_OK) {
-        status = by__serve_thread_start(&t->thread, run, t, "the thread of traces", error);
+        status = by__serve_thread_start(&t->thread, export_spans, t, "the thread of traces", error);
     }
     if (status != BY_OK) {
         release(t);
@@ -315,23 +315,23 @@ by_status by__telemetry_trace_export_open(by__telemetry_trace_export **out, cons
     return BY_OK;
 }
 
-static void tell(by__telemetry_trace_export *t, const char *failure, json_int_t dropped,
-                 const by__telemetry_log *log)
+static void log_export(by__telemetry_trace_export *t, const char *failure, json_int_t dropped,
+                       const by__telemetry_log *log)
 {
     double now = by__now();
-    if (failure[0] != '\0' && (t->told == 0.0 || now - t->told >= REMINDER)) {
+    if (failure[0] != '\0' && (t->logged == 0.0 || now - t->logged >= REMINDER)) {
         by__telemetry_log_event(log, "traces_unavailable", "{ss ss sI}", "endpoint", t->endpoint,
                                 "reason", failure, "dropped", dropped);
-        t->told = now;
-    } else if (failure[0] == '\0' && t->told > 0.0) {
+        t->logged = now;
+    } else if (failure[0] == '\0' && t->logged > 0.0) {
         by__telemetry_log_event(log, "traces_available", "{ss sI}", "endpoint", t->endpoint,
                                 "dropped", dropped);
-        t->told = 0.0;
+        t->logged = 0.0;
     }
 }
 
-void by__telemetry_trace_export_tell(by__telemetry_trace_export *traces,
-                                     const by__telemetry_log *log)
+void by__telemetry_trace_export_log(by__telemetry_trace_export *traces,
+                                    const by__telemetry_log *log)
 {
     by__telemetry_trace_export *t = traces;
     char failure[sizeof t->failure];
@@ -342,7 +342,7 @@ void by__telemetry_trace_export_tell(by__telemetry_trace_export *traces,
     memcpy(failure, t->failure, sizeof failure);
     json_int_t dropped = (json_int_t)t->dropped;
     uv_mutex_unlock(&t->thread.lock);
-    tell(t, failure, dropped, log);
+    log_export(t, failure, dropped, log);
 }
 
 void by__telemetry_trace_export_close(by__telemetry_trace_export **traces,
@@ -354,7 +354,7 @@ void by__telemetry_trace_export_close(by__telemetry_trace_export **traces,
     }
     *traces = NULL;
     by__serve_thread_end(&t->thread);
-    tell(t, t->failure, (json_int_t)t->dropped, log);
+    log_export(t, t->failure, (json_int_t)t->dropped, log);
     release(t);
 }
 

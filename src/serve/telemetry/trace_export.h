@@ -36,14 +36,14 @@ typedef struct by__telemetry_span {
 by_status by__telemetry_trace_export_open(by__telemetry_trace_export **out, const char *url,
                                           const char *service, size_t queue, by_error *error);
 /* Sends pending spans, for about two seconds at most, ends the thread, and logs a failure that
- * by__telemetry_trace_export_tell has not logged yet. */
+ * by__telemetry_trace_export_log has not logged yet. */
 void by__telemetry_trace_export_close(by__telemetry_trace_export **traces,
                                       const by__telemetry_log *log);
 /* Called at intervals by the thread that the log belongs to: logs `traces_unavailable` with the
  * reason when a batch is not taken, again each minute while it lasts, and `traces_available` when
  * one is. traces may be NULL: nothing is done. */
-void by__telemetry_trace_export_tell(by__telemetry_trace_export *traces,
-                                     const by__telemetry_log *log);
+void by__telemetry_trace_export_log(by__telemetry_trace_export *traces,
+                                    const by__telemetry_log *log);
 /* Queues a span; never waits for the collector. traces may be NULL: nothing is done. */
 void by__telemetry_trace_export_add(by__telemetry_trace_export *traces,
                                     const by__telemetry_span *span);

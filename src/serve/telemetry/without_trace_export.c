@@ -17,8 +17,8 @@ void by__telemetry_trace_export_close(by__telemetry_trace_export **traces,
     *traces = NULL;
 }
 
-void by__telemetry_trace_export_tell(by__telemetry_trace_export *traces,
-                                     const by__telemetry_log *log)
+void by__telemetry_trace_export_log(by__telemetry_trace_export *traces,
+                                    const by__telemetry_log *log)
 {
     BY_UNUSED(traces);
     BY_UNUSED(log);

@@ -149,9 +149,9 @@ static by_status add(by__worker_form_cache *c, form *f, by_error *error)
     return BY_OK;
 }
 
-by_status by__worker_form_take(const by_constraint **out, by__worker_form_cache *cache,
-                               by__worker_form_kind kind, const char *source, size_t length,
-                               by_error *error)
+by_status by__worker_form_acquire(const by_constraint **out, by__worker_form_cache *cache,
+                                  by__worker_form_kind kind, const char *source, size_t length,
+                                  by_error *error)
 {
     by__worker_form_cache *c = cache;
     by_status status = BY_OK;
@@ -172,7 +172,7 @@ by_status by__worker_form_take(const by_constraint **out, by__worker_form_cache 
     return BY_OK;
 }
 
-void by__worker_form_give(by__worker_form_cache *cache, const by_constraint *constraint)
+void by__worker_form_release(by__worker_form_cache *cache, const by_constraint *constraint)
 {
     by__worker_form_cache *c = cache;
     if (constraint == NULL) {

@@ -5,7 +5,7 @@
  * first.
  *
  * Types: by__worker_form_cache. A constraint belongs to the cache; a request borrows it between
- * by__worker_form_take and by__worker_form_give.
+ * by__worker_form_acquire and by__worker_form_release.
  *
  * Never put here: names of a request's fields; states of sequences.
  */
@@ -29,14 +29,14 @@ by_status by__worker_form_cache_open(by__worker_form_cache **out, const by_token
 /* Everything that was taken must have been given back. */
 void by__worker_form_cache_close(by__worker_form_cache **cache);
 /* Returns the constraint of a source, valid until it is given back; thread-safe, as is
- * by__worker_form_give. BY_ESTATE: constraints in use leave no room for it. Other errors are those
- * of by_constraint_open_*. */
-by_status by__worker_form_take(const by_constraint **out, by__worker_form_cache *cache,
-                               by__worker_form_kind kind, const char *source, size_t length,
-                               by_error *error);
+ * by__worker_form_release. BY_ESTATE: constraints in use leave no room for it. Other errors are
+ * those of by_constraint_open_*. */
+by_status by__worker_form_acquire(const by_constraint **out, by__worker_form_cache *cache,
+                                  by__worker_form_kind kind, const char *source, size_t length,
+                                  by_error *error);
 /* Number of constraints, used or not. */
 size_t by__worker_form_cache_count(by__worker_form_cache *cache);
 /* Gives a constraint back; it may be NULL. */
-void by__worker_form_give(by__worker_form_cache *cache, const by_constraint *constraint);
+void by__worker_form_release(by__worker_form_cache *cache, const by_constraint *constraint);
 
 #endif

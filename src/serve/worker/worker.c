@@ -178,7 +178,7 @@ static void on_wake(uv_async_t *async)
             break;
         }
         case BY__OUT_TOKEN:
-            by__worker_token(w, job, &outs[i]);
+            by__worker_handle_token(w, job, &outs[i]);
             break;
         case BY__OUT_REFUSED:
             by__worker_fail(w, job, 400, "invalid_request", outs[i].error.message);
@@ -500,7 +500,7 @@ static by_status prepare_job(void *user, by__worker_job *job, by_error *error)
                                 ? "the model predicts rows or images: ask /v1/predict"
                                 : "the model reads text: ask for completions or embeddings");
     }
-    by__telemetry_trace_take(job->trace, by__protocol_get_text(request, "trace"));
+    by__telemetry_trace_copy(job->trace, by__protocol_get_text(request, "trace"));
     if (kind == NULL) {
         return by__worker_generation_open(job, &w->model, request, error);
     }
@@ -602,7 +602,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     by__serve_sandbox sandbox = {0};
     BY_TRY(by__link_check(options->broker, error));
     if (!options->child) { /* else its gateway tells */
-        by__link_redis_tell_exposed(options->broker, &w.log);
+        by__link_redis_log_exposed(options->broker, &w.log);
     }
     /* Before threads are created, which inherit it. Lowering the priority cannot fail. */
     (void)nice(options->nice);
@@ -635,7 +635,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         status = by__serve_sandbox_enter(&sandbox, error);
     }
     if (status == BY_OK) {
-        by__link_broker_handler handler = {.greet = send_hello,
+        by__link_broker_handler handler = {.hello = send_hello,
                                            .ready = on_ready,
                                            .message = on_message,
                                            .refused = on_refused,

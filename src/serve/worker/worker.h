@@ -1,18 +1,17 @@
 /* worker: the process that runs a model: requests from the broker in, events out, in a sandbox.
  *
  * The loop (worker.c) reads messages and sends events. Other threads do the work: one parses
- * requests (worker_prepare.c, with worker_generation.c and worker_messages.c), one runs the engine's
- * steps (worker_engine.c) or, for embeddings and predictions, batches of examples (worker_batch.c,
- * with worker_embed.c and worker_predict.c), and one detects when the others hang (worker_watch.c).
- * This header has the records that they share; worker_model.c opens the model.
+ * requests (worker_prepare.c, with worker_generation.c and worker_messages.c), one runs the
+ * engine's steps (worker_engine.c) or, for embeddings and predictions, batches of examples
+ * (worker_batch.c, with worker_embed.c and worker_predict.c), and one detects when the others hang
+ * (worker_watch.c). This header has the records that they share; worker_model.c opens the model.
  *
  * Types: by__worker_served_model, the model; by__worker_job, a request as the broker gave it;
  * by__worker_generation, what the engine does for one; by__worker, the process.
  *
- * Who owns what: a job belongs to the loop, but to the preparer between
- * by__worker_preparer_submit and by__worker_preparer_next, then to the batcher or the engine's
- * thread, until by__worker_batcher_next or BY__OUT_LAST. Threads exchange pointers under one lock
- * each.
+ * Who owns what: a job belongs to the loop, but to the preparer between by__worker_preparer_submit
+ * and by__worker_preparer_next, then to the batcher or the engine's thread, until
+ * by__worker_batcher_next or BY__OUT_LAST. Threads exchange pointers under one lock each.
  *
  * Never put here: HTTP, the choice of requests to run, kernels. */
 #ifndef BY_SERVE_WORKER_WORKER_H
@@ -34,8 +33,8 @@
 #include "serve/worker/form_cache.h"
 
 /* Most sequences of one request. */
-#define BY__MOST_N 8
-#define BY__STOPS  8
+#define BY__MAX_N 8
+#define BY__STOPS 8
 
 typedef struct by__worker_predicting by__worker_predicting;
 
@@ -102,25 +101,25 @@ typedef struct by__worker_generation {
     by__worker_form_cache *forms;  /* the cache that owns the constraint */
     const by_constraint *constraint;
     by_logit_process *process;
-    by_text_stream *streams[BY__MOST_N];
-    bool done[BY__MOST_N]; /* the sequence has ended for the client */
+    by_text_stream *streams[BY__MAX_N];
+    bool done[BY__MAX_N]; /* the sequence has ended for the client */
     int64_t generated;
     bool logprobs;
     by_string echo; /* text before each sequence, sent with its first text */
     bool decoded;   /* it was made of tokens: special ones are in it */
-    bool echoed[BY__MOST_N];
+    bool echoed[BY__MAX_N];
     /* Log-probabilities of tokens of the prompt that were not sent yet, if they are asked for;
      * NULL: of none so far. */
     json_t *prompt_scores;
-    size_t prompt_offset;       /* characters of these tokens so far */
-    bool scored;                /* the end of each sequence reports its mean log-probability */
-    double sums[BY__MOST_N];    /* sums of log-probabilities */
-    int64_t counts[BY__MOST_N]; /* numbers of tokens */
-    size_t offsets[BY__MOST_N]; /* characters of the tokens so far, if `logprobs` */
-    double accepted;            /* by__now when the engine accepted it; 0: not yet */
-    double first;               /* by__now of its first token; 0: none yet */
-    bool delayed;               /* not passed to the engine yet */
-    double due;                 /* by__now when it will be */
+    size_t prompt_offset;      /* characters of these tokens so far */
+    bool scored;               /* the end of each sequence reports its mean log-probability */
+    double sums[BY__MAX_N];    /* sums of log-probabilities */
+    int64_t counts[BY__MAX_N]; /* numbers of tokens */
+    size_t offsets[BY__MAX_N]; /* characters of the tokens so far, if `logprobs` */
+    double accepted;           /* by__now when the engine accepted it; 0: not yet */
+    double first;              /* by__now of its first token; 0: none yet */
+    bool delayed;              /* not passed to the engine yet */
+    double due;                /* by__now when it will be */
     uint64_t session;
     int32_t open; /* sequences still running in the engine */
 } by__worker_generation;
@@ -373,7 +372,7 @@ void by__worker_cancel(by__worker *w, by__worker_job *job);
 void by__worker_fail(by__worker *w, by__worker_job *job, int status, const char *code,
                      const char *message);
 /* Handles a token of the engine: sends its text, and the end of its sequence if it is the last. */
-void by__worker_token(by__worker *w, by__worker_job *job, const by__worker_out *out);
+void by__worker_handle_token(by__worker *w, by__worker_job *job, const by__worker_out *out);
 /* Reports a job that was not accepted; code and param as in by__worker_job. */
 void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, const char *code,
                        const char *param, const by_error *error);

@@ -6,7 +6,7 @@
 #include "serve/worker/worker.h"
 
 /* Nanoseconds without a job after which it releases its OpenMP helpers. */
-#define IDLE 500000000
+#define IDLE_NS 500000000
 
 struct by__worker_batcher {
     by__worker_batch_options options;
@@ -72,7 +72,8 @@ static void await_job(by__worker_batcher *b)
     while (!b->thread.closing && b->waiting == NULL) {
         if (released) {
             uv_cond_wait(&b->thread.changed, &b->thread.lock);
-        } else if (uv_cond_timedwait(&b->thread.changed, &b->thread.lock, IDLE) == UV_ETIMEDOUT) {
+        } else if (uv_cond_timedwait(&b->thread.changed, &b->thread.lock, IDLE_NS) ==
+                   UV_ETIMEDOUT) {
             by__serve_thread_release_helpers();
             released = true;
         }

@@ -8,7 +8,7 @@
 #include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
-#define MOST_TEXTS 2048
+#define MAX_TEXTS 2048
 /* Texts per batch. */
 #define BATCH 8
 
@@ -49,7 +49,7 @@ static const by__serve_field fields[] = {
     BY__STRING("tenant", embed_fields, tenant, 256),
 };
 
-static by_status take_text(by_token_buffer *out, const by__worker_served_model *m,
+static by_status read_text(by_token_buffer *out, const by__worker_served_model *m,
                            const json_t *text, const char **code, by_error *error)
 {
     if (json_is_string(text)) {
@@ -73,7 +73,7 @@ static by_status fill(by__worker_job *job, const by__worker_served_model *m, con
     BY_TRY(by__alloc((void **)&in->texts, job->count, sizeof *in->texts, "texts", error));
     in->count = job->count;
     for (size_t i = 0; i < job->count; i++) {
-        BY_TRY(take_text(&in->texts[i], m, json_array_get(input, i), &job->code, error));
+        BY_TRY(read_text(&in->texts[i], m, json_array_get(input, i), &job->code, error));
         job->tokens += (int64_t)in->texts[i].count;
     }
     return BY_OK;
@@ -92,9 +92,9 @@ by_status by__worker_embedder_prepare(const by__worker_embedder *e, by__worker_j
     }
     job->param = "input";
     job->count = json_array_size(a.input);
-    if (job->count < 1 || job->count > MOST_TEXTS) {
+    if (job->count < 1 || job->count > MAX_TEXTS) {
         return by_error_set(error, BY_EARG, "'input' has %zu texts; 1 to %d are possible",
-                            job->count, MOST_TEXTS);
+                            job->count, MAX_TEXTS);
     }
     /* Base64 takes 4 bytes for 3; a sixth of the message is left for its other members. */
     size_t most = BY__LINK_MESSAGE / 8 * 5 / ((size_t)e->model->width * sizeof(float));

@@ -7,7 +7,7 @@
 #include "serve/worker/worker.h"
 
 /* Bytes of the buffer for a step's events that are kept allocated. */
-#define MOST_KEPT ((size_t)256 << 10)
+#define MAX_KEPT_BUFFER ((size_t)256 << 10)
 
 void by__worker_post(by__worker *w, json_t *message)
 {
@@ -34,7 +34,7 @@ void by__worker_flush(by__worker *w)
     } else if (w->events.length > 0) {
         (void)by__link_broker_send_events(&w->broker, w->events.data, w->events.length);
     }
-    if (w->events.failed || w->events.capacity > MOST_KEPT) {
+    if (w->events.failed || w->events.capacity > MAX_KEPT_BUFFER) {
         by_string_free(&w->events);
     }
     w->events.length = 0;
@@ -127,7 +127,7 @@ static json_t *logprobs_of(const by__worker *w, by__worker_job *job, const by__w
 
 /* Adds a token of the prompt; out NULL: the first one, which has no log-probability. Special tokens
  * in front of a text are not part of it. */
-static void keep_score(const by__worker *w, by__worker_job *job, const by__worker_out *out)
+static void add_prompt_score(const by__worker *w, by__worker_job *job, const by__worker_out *out)
 {
     by__worker_generation *g = job->generation;
     int32_t id = out == NULL ? g->request.prompt[0] : out->event.token;
@@ -184,10 +184,10 @@ static void add_score(by__worker *w, by__worker_job *job, const by__worker_out *
     by__worker_generation *g = job->generation;
     if (g->prompt_scores == NULL) {
         g->prompt_scores = json_array();
-        keep_score(w, job, NULL);
+        add_prompt_score(w, job, NULL);
     }
     if (out->event.prompt_position > 0) {
-        keep_score(w, job, out);
+        add_prompt_score(w, job, out);
     }
     if (out->event.prompt_position == 0 || json_array_size(g->prompt_scores) >= SCORES) {
         send_scores(w, job);
@@ -263,7 +263,7 @@ static void end_sequence(by__worker *w, by__worker_job *job, const by_event *e, 
     by__worker_cancel(w, job);
 }
 
-void by__worker_token(by__worker *w, by__worker_job *job, const by__worker_out *out)
+void by__worker_handle_token(by__worker *w, by__worker_job *job, const by__worker_out *out)
 {
     by__worker_generation *g = job->generation;
     const by_event *e = &out->event;
@@ -275,11 +275,11 @@ void by__worker_token(by__worker *w, by__worker_job *job, const by__worker_out *
     }
     if (e->finish == BY_FINISH_FAILED) {
         bool form = out->error.status == BY_EFORMAT;
-        bool asked = out->error.status == BY_EARG;
-        by__worker_fail(w, job, form || asked ? 400 : 500,
-                        form    ? BY__UNWRITABLE
-                        : asked ? "invalid_request"
-                                : "generation_failed",
+        bool invalid = out->error.status == BY_EARG;
+        by__worker_fail(w, job, form || invalid ? 400 : 500,
+                        form      ? BY__UNWRITABLE
+                        : invalid ? "invalid_request"
+                                  : "generation_failed",
                         out->error.message);
         by__worker_cancel(w, job);
         return;

@@ -8,9 +8,9 @@
 #include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
-#define MOST_TEXT   ((double)((size_t)64 << 20))
-#define MOST_BIASES 1024
-#define MOST_STOP   256
+#define MAX_TEXT   ((double)((size_t)64 << 20))
+#define MAX_BIASES 1024
+#define MAX_STOP   256
 
 /* The fields of a request from the broker. */
 typedef struct request_fields {
@@ -45,7 +45,7 @@ static const by__serve_field fields[] = {
     BY__ANY("tools", request_fields, tools),
     BY__ANY("chat_template_kwargs", request_fields, variables),
     BY__INTEGER("max_tokens", request_fields, tokens, 0, 1 << 24),
-    BY__INTEGER("n", request_fields, n, 1, BY__MOST_N),
+    BY__INTEGER("n", request_fields, n, 1, BY__MAX_N),
     BY__INTEGER("top_k", request_fields, top_k, 0, 1 << 24),
     BY__INTEGER("seed", request_fields, seed, -9e18, 9e18),
     BY__INTEGER("priority", request_fields, priority, -100, 100),
@@ -73,7 +73,7 @@ static const by__serve_field fields[] = {
 
 /* ---- the prompt ---- */
 
-static by_status take_prompt(by__worker_generation *g, const by__worker_served_model *model,
+static by_status read_prompt(by__worker_generation *g, const by__worker_served_model *model,
                              const request_fields *a, const char **param, const char **code,
                              by_error *error)
 {
@@ -98,8 +98,8 @@ static by_status take_prompt(by__worker_generation *g, const by__worker_served_m
 }
 
 /* Sets the text of the prompt, if the answer is to begin with it. */
-static by_status take_echo(by__worker_generation *g, const by__worker_served_model *model,
-                           const request_fields *a, by_error *error)
+static by_status set_echo(by__worker_generation *g, const by__worker_served_model *model,
+                          const request_fields *a, by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -129,7 +129,7 @@ static int64_t read_token(const char *name)
     return good ? strtoll(name, NULL, 10) : -1;
 }
 
-static by_status take_biases(by__worker_generation *g, const request_fields *a,
+static by_status read_biases(by__worker_generation *g, const request_fields *a,
                              by_logit_rules *rules, int64_t vocab, by_error *error)
 {
     const char *name;
@@ -137,9 +137,9 @@ static by_status take_biases(by__worker_generation *g, const request_fields *a,
     if (a->bias == NULL) {
         return BY_OK;
     }
-    if (!json_is_object(a->bias) || json_object_size(a->bias) > MOST_BIASES) {
+    if (!json_is_object(a->bias) || json_object_size(a->bias) > MAX_BIASES) {
         return by_error_set(error, BY_EARG, "'logit_bias' must be an object of at most %d tokens",
-                            MOST_BIASES);
+                            MAX_BIASES);
     }
     size_t count = json_object_size(a->bias);
     BY_TRY(by__alloc((void **)&g->bias_tokens, count + 1, sizeof(int32_t), "biases", error));
@@ -169,36 +169,36 @@ static by_status take_biases(by__worker_generation *g, const request_fields *a,
     return BY_OK;
 }
 
-static by_status take_format(by__worker_generation *g, by__worker_form_cache *forms,
-                             const json_t *format, by_error *error)
+static by_status compile_format(by__worker_generation *g, by__worker_form_cache *forms,
+                                const json_t *format, by_error *error)
 {
     const char *type = by__protocol_get_text(format, "type");
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
         return BY_OK;
     }
     if (type != NULL && strcmp(type, "json_object") == 0) {
-        return by__worker_form_take(&g->constraint, forms, BY__FORM_OBJECT, "", 0, error);
+        return by__worker_form_acquire(&g->constraint, forms, BY__FORM_OBJECT, "", 0, error);
     }
     if (type != NULL && strcmp(type, "regex") == 0 &&
         by__protocol_get_text(format, "pattern") != NULL) {
         const char *pattern = by__protocol_get_text(format, "pattern");
-        return by__worker_form_take(&g->constraint, forms, BY__FORM_REGEX, pattern, strlen(pattern),
-                                    error);
+        return by__worker_form_acquire(&g->constraint, forms, BY__FORM_REGEX, pattern,
+                                       strlen(pattern), error);
     }
     if (type != NULL && strcmp(type, "json_schema") == 0) {
         char *schema =
             by__json_dump(json_object_get(format, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
         by_status status = schema == NULL
                                ? by_error_set(error, BY_EARG, "the format has no 'schema'")
-                               : by__worker_form_take(&g->constraint, forms, BY__FORM_SCHEMA,
-                                                      schema, strlen(schema), error);
+                               : by__worker_form_acquire(&g->constraint, forms, BY__FORM_SCHEMA,
+                                                         schema, strlen(schema), error);
         free(schema);
         return status;
     }
     return by_error_set(error, BY_EARG, "a format is text, json_object, json_schema or regex");
 }
 
-static by_status take_process(by__worker_generation *g, const by__worker_served_model *model,
+static by_status open_process(by__worker_generation *g, const by__worker_served_model *model,
                               const request_fields *a, by_error *error)
 {
     by_logit_process_options options = {
@@ -211,9 +211,9 @@ static by_status take_process(by__worker_generation *g, const by__worker_served_
         .min_tokens = a->min_tokens,
         .stops = g->stops,
         .stop_count = g->request.stop_count};
-    BY_TRY(take_biases(g, a, &options.rules, options.vocab, error));
+    BY_TRY(read_biases(g, a, &options.rules, options.vocab, error));
     g->forms = model->forms;
-    BY_TRY(take_format(g, model->forms, a->format, error));
+    BY_TRY(compile_format(g, model->forms, a->format, error));
     options.constraint = g->constraint;
     bool changes = g->constraint != NULL || options.rules.bias_count > 0 || a->presence != 0.0 ||
                    a->frequency != 0.0 || (a->repetition != 0.0 && a->repetition != 1.0) ||
@@ -224,8 +224,8 @@ static by_status take_process(by__worker_generation *g, const by__worker_served_
 /* ---- stops ---- */
 
 /* Collects the tokens that end a sequence: the model's, and those of the request. */
-static by_status take_stop_tokens(by__worker_generation *g, const by__worker_served_model *model,
-                                  const request_fields *a, by_error *error)
+static by_status collect_stop_tokens(by__worker_generation *g, const by__worker_served_model *model,
+                                     const request_fields *a, by_error *error)
 {
     by_token_buffer ids = {0};
     size_t count = a->ignore_eos ? 0 : model->end_count;
@@ -260,8 +260,8 @@ static by_status open_streams(by__worker_generation *g, const by__worker_served_
     }
     for (size_t i = 0; i < count; i++) {
         const json_t *stop = json_is_array(a->stop) ? json_array_get(a->stop, i) : a->stop;
-        if (json_string_length(stop) == 0 || json_string_length(stop) > MOST_STOP) {
-            return by_error_set(error, BY_EARG, "'stop' must be texts of 1 to %d bytes", MOST_STOP);
+        if (json_string_length(stop) == 0 || json_string_length(stop) > MAX_STOP) {
+            return by_error_set(error, BY_EARG, "'stop' must be texts of 1 to %d bytes", MAX_STOP);
         }
         if (by__json_string(stop) == NULL) {
             return by_error_set(error, BY_EARG,
@@ -281,11 +281,11 @@ static by_status open_streams(by__worker_generation *g, const by__worker_served_
 static by_status fill(by__worker_generation *g, const by__worker_served_model *model,
                       const request_fields *a, by__worker_job *job, by_error *error)
 {
-    BY_TRY(take_prompt(g, model, a, &job->param, &job->code, error));
+    BY_TRY(read_prompt(g, model, a, &job->param, &job->code, error));
     job->param = NULL;
-    BY_TRY(take_echo(g, model, a, error));
-    BY_TRY(take_stop_tokens(g, model, a, error));
-    by_status status = take_process(g, model, a, error);
+    BY_TRY(set_echo(g, model, a, error));
+    BY_TRY(collect_stop_tokens(g, model, a, error));
+    by_status status = open_process(g, model, a, error);
     job->code = status == BY_EFORMAT ? BY__UNWRITABLE : NULL;
     BY_TRY(status);
     BY_TRY(open_streams(g, model, a, error));
@@ -339,11 +339,11 @@ void by__worker_generation_close(by__worker_generation **generation)
         return;
     }
     *generation = NULL;
-    for (size_t i = 0; i < BY__MOST_N; i++) {
+    for (size_t i = 0; i < BY__MAX_N; i++) {
         by_text_stream_close(&g->streams[i]);
     }
     by_logit_process_close(&g->process);
-    by__worker_form_give(g->forms, g->constraint);
+    by__worker_form_release(g->forms, g->constraint);
     by_token_buffer_free(&g->prompt);
     by_string_free(&g->echo);
     json_decref(g->prompt_scores);

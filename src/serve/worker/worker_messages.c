@@ -40,7 +40,7 @@ static json_t *without_empty(const json_t *message)
 
 /* Normalizes messages: their contents to strings or, if `parts`, lists of text parts where they
  * were lists. */
-static by_status level(json_t **out, const json_t *messages, bool parts, by_error *error)
+static by_status normalize(json_t **out, const json_t *messages, bool parts, by_error *error)
 {
     size_t i;
     json_t *message;
@@ -51,10 +51,10 @@ static by_status level(json_t **out, const json_t *messages, bool parts, by_erro
         json_t *content = json_object_get(message, "content");
         json_t *whole = without_empty(message);
         if (json_is_array(content)) {
-            json_t *even = NULL;
-            status = parts ? by__protocol_content_parts(&even, content, error)
-                           : by__protocol_content_text(&even, content, error);
-            if (status == BY_OK && json_object_set_new(whole, "content", even) != 0) {
+            json_t *normalized = NULL;
+            status = parts ? by__protocol_content_parts(&normalized, content, error)
+                           : by__protocol_content_text(&normalized, content, error);
+            if (status == BY_OK && json_object_set_new(whole, "content", normalized) != 0) {
                 json_decref(whole);
                 whole = NULL;
             }
@@ -91,16 +91,16 @@ static bool fill_contents(json_t *messages, bool *failed)
 
 /* Renders what was leveled. */
 static by_status render(char **text, size_t *length, const by__worker_served_model *model,
-                        json_t *even, by_chat_request *chat, by_error *error)
+                        json_t *normalized, by_chat_request *chat, by_error *error)
 {
-    char *said = by__json_dump(even, JSON_COMPACT);
-    if (said == NULL) {
+    char *text_of_messages = by__json_dump(normalized, JSON_COMPACT);
+    if (text_of_messages == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
     }
-    chat->messages = said;
-    chat->messages_length = strlen(said);
+    chat->messages = text_of_messages;
+    chat->messages_length = strlen(text_of_messages);
     by_status status = by_chat_render(model->chat, chat, text, length, error);
-    free(said);
+    free(text_of_messages);
     return status;
 }
 
@@ -110,14 +110,14 @@ by_status by__worker_served_messages(by_token_buffer *out, const by__worker_serv
 {
     char *text = NULL;
     size_t length;
-    json_t *even;
+    json_t *normalized;
     if (model->chat == NULL) {
         return by_error_set(error, BY_EARG, "the model has no chat template: ask for a completion");
     }
     if (tools != NULL && !json_is_array(tools)) {
         return by_error_set(error, BY_EARG, "'tools' must be a list");
     }
-    BY_TRY(level(&even, messages, by_chat_takes_parts(model->chat), error));
+    BY_TRY(normalize(&normalized, messages, by_chat_takes_parts(model->chat), error));
     char *known = tools == NULL ? NULL : by__json_dump(tools, JSON_COMPACT);
     char *more = variables == NULL ? NULL : by__json_dump(variables, JSON_COMPACT);
     bool failed = (tools != NULL && known == NULL) || (variables != NULL && more == NULL);
@@ -128,14 +128,15 @@ by_status by__worker_served_messages(by_token_buffer *out, const by__worker_serv
                             .calls_as_text = true,
                             .add_generation_prompt = true};
     by_status status = failed ? by_error_set(error, BY_EMEMORY, "out of memory: a conversation")
-                              : render(&text, &length, model, even, &chat, error);
+                              : render(&text, &length, model, normalized, &chat, error);
     /* A content of null is part of what some templates read, while others add to it. */
-    if (status == BY_EARG && fill_contents(even, &failed)) {
+    if (status == BY_EARG && fill_contents(normalized, &failed)) {
         by_error again = {0};
-        by_status second = failed ? BY_EMEMORY : render(&text, &length, model, even, &chat, &again);
+        by_status second =
+            failed ? BY_EMEMORY : render(&text, &length, model, normalized, &chat, &again);
         status = second == BY_OK ? BY_OK : status;
     }
-    json_decref(even);
+    json_decref(normalized);
     if (status == BY_OK) {
         status = by__worker_served_encode(out, model, text, length, BY_ENCODE_SPECIAL, code, error);
     }

@@ -12,14 +12,14 @@
 #define PREDICTING 64
 /* Most bytes of compiled formats: of all, and of those that no request uses. Large ones take some
  * tens of MB, most of them some KB. */
-#define MOST_FORMS ((size_t)256 << 20)
+#define MAX_FORMS  ((size_t)256 << 20)
 #define IDLE_FORMS ((size_t)64 << 20)
 
 /* A text of up to so many bytes is encoded even if it cannot fit, to say how many tokens it has. */
-#define MOST_COUNTED ((size_t)1 << 20)
+#define MAX_COUNTED ((size_t)1 << 20)
 
 /* Finds the tokens that end an answer, and the bytes of the longest token. */
-static by_status look_at_tokens(by__worker_served_model *m, const char *directory, by_error *error)
+static by_status inspect_tokens(by__worker_served_model *m, const char *directory, by_error *error)
 {
     by_error none = {0};
     BY_TRY(by_end_tokens(m->ends, &m->end_count, directory, m->tokenizer, error));
@@ -41,13 +41,13 @@ static by_status open_text(by__worker_served_model *m, const char *directory,
     by_chat_source source = {.directory = directory, .file = options->chat_template};
     BY_TRY(by_tokenizer_open(&m->tokenizer, directory, error));
     BY_TRY(by_token_list_of(&m->tokens, m->tokenizer, error));
-    BY_TRY(by__worker_form_cache_open(&m->forms, m->tokens, MOST_FORMS, IDLE_FORMS, error));
+    BY_TRY(by__worker_form_cache_open(&m->forms, m->tokens, MAX_FORMS, IDLE_FORMS, error));
     by_status chat = by_chat_open(&m->chat, &source, &none);
     if (chat != BY_OK && chat != BY_ESTATE) {
         *error = none;
         return chat;
     }
-    return look_at_tokens(m, directory, error);
+    return inspect_tokens(m, directory, error);
 }
 
 static by_status open_engine(by__worker_served_model *m, const by_pretrained *pretrained,
@@ -136,7 +136,7 @@ by_status by__worker_served_encode(by_token_buffer *out, const by__worker_served
                                    const char **code, by_error *error)
 {
     size_t least = length / model->longest;
-    if (least > (size_t)model->context && length > MOST_COUNTED) {
+    if (least > (size_t)model->context && length > MAX_COUNTED) {
         *code = BY__TOO_LONG;
         return by_error_set(error, BY_EARG,
                             "the model's maximum context length is %lld tokens, and the text has "

@@ -12,8 +12,8 @@
 #include "serve/protocol/predicted.h"
 #include "serve/worker/worker.h"
 
-#define MOST_ROWS   4096
-#define MOST_IMAGES 256
+#define MAX_ROWS   4096
+#define MAX_IMAGES 256
 /* Default number of rows or images in a batch. */
 #define BATCH 16
 
@@ -112,7 +112,7 @@ static by_status copy_row(char **cells, const by__worker_predicting *p, const js
                : BY_OK;
 }
 
-static by_status take_rows(by__worker_job *job, const by__worker_predicting *p, const json_t *rows,
+static by_status read_rows(by__worker_job *job, const by__worker_predicting *p, const json_t *rows,
                            by_error *error)
 {
     by_table *table = NULL;
@@ -120,8 +120,8 @@ static by_status take_rows(by__worker_job *job, const by__worker_predicting *p, 
     examples *e = job->input;
     size_t count = json_array_size(rows);
     size_t size;
-    if (count < 1 || count > MOST_ROWS || !by__size_mul(count, p->columns, &size)) {
-        return by_error_set(error, BY_EARG, "'rows' must be a list of 1 to %d rows", MOST_ROWS);
+    if (count < 1 || count > MAX_ROWS || !by__size_mul(count, p->columns, &size)) {
+        return by_error_set(error, BY_EARG, "'rows' must be a list of 1 to %d rows", MAX_ROWS);
     }
     BY_TRY(by__alloc((void **)&cells, size, sizeof *cells, "rows", error));
     by_status status = BY_OK;
@@ -183,13 +183,13 @@ static by_status count_pixels(by__worker_job *job, const examples *e, by_error *
                               (unsigned long long)all, (long long)BY__IMAGES_PIXELS);
 }
 
-static by_status take_images(by__worker_job *job, const json_t *list, by_error *error)
+static by_status read_images(by__worker_job *job, const json_t *list, by_error *error)
 {
     size_t count = json_array_size(list);
     examples *e = job->input;
-    if (count < 1 || count > MOST_IMAGES) {
+    if (count < 1 || count > MAX_IMAGES) {
         return by_error_set(error, BY_EARG, "'images' must be a list of 1 to %d images",
-                            MOST_IMAGES);
+                            MAX_IMAGES);
     }
     BY_TRY(by__alloc((void **)&e->files, count, sizeof *e->files, "images", error));
     BY_TRY(by__alloc((void **)&e->pictures, count, sizeof *e->pictures, "images", error));
@@ -241,19 +241,19 @@ by_status by__worker_predicting_prepare(const by__worker_predicting *p, by__work
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "a request", error));
     job->input = e;
     job->close = close_input;
-    return images ? take_images(job, a.images, error) : take_rows(job, p, a.rows, error);
+    return images ? read_images(job, a.images, error) : read_rows(job, p, a.rows, error);
 }
 
 /* ---- a batch, on the batcher's thread ---- */
 
-typedef struct telling {
+typedef struct result_target {
     const by__worker_batch_place *places;
     bool failed;
-} telling;
+} result_target;
 
-static void tell(void *user, const by_field *fields_of, size_t count)
+static void add_result(void *user, const by_field *fields_of, size_t count)
 {
-    telling *t = user;
+    result_target *t = user;
     const by__worker_batch_place *place = NULL;
     json_t *out = by__protocol_predicted_json(fields_of, count);
     json_t *index = json_object_get(out, "index");
@@ -271,14 +271,14 @@ by_status by__worker_predicting_compute(void *user, const by__worker_batch_place
 {
     by__worker_predicting *p = user;
     by_predictor_place *at;
-    telling t = {.places = places};
+    result_target t = {.places = places};
     BY_TRY(by__alloc((void **)&at, count, sizeof *at, "a batch", error));
     for (size_t i = 0; i < count; i++) {
         const examples *e = places[i].job->input;
         at[i] = e->count > 0 ? (by_predictor_place){e->pictures[places[i].example], 0}
                              : (by_predictor_place){e->rows, places[i].example};
     }
-    by_status status = by_predictor_run(p->predictor, at, count, tell, &t, error);
+    by_status status = by_predictor_run(p->predictor, at, count, add_result, &t, error);
     free(at);
     return status == BY_OK && t.failed
                ? by_error_set(error, BY_EMEMORY, "out of memory: predictions")

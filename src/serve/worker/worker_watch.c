@@ -16,7 +16,7 @@ struct by__worker_hang_watch {
     unsigned waits; /* under the lock: waits since the worker last made progress */
 };
 
-static void run(void *user)
+static void watch_progress(void *user)
 {
     by__worker_hang_watch *h = user;
     uint64_t wait = (uint64_t)(h->seconds * 1e9 / WAITS);
@@ -40,7 +40,7 @@ by_status by__worker_hang_watch_open(by__worker_hang_watch **out, double seconds
     h->seconds = seconds;
     h->hangs = hangs;
     h->user = user;
-    by_status status = by__serve_thread_start(&h->thread, run, h, "a thread", error);
+    by_status status = by__serve_thread_start(&h->thread, watch_progress, h, "a thread", error);
     if (status != BY_OK) {
         free(h);
         return status;

@@ -11,8 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check_read(by__gateway_request *request, size_t length)
 {
     by_error error;
-    if (request->part_count == 0 || request->part_count > BY__MOST_PARTS || request->n == 0 ||
-        request->n > BY__MOST_N || request->model == NULL) {
+    if (request->part_count == 0 || request->part_count > BY__MAX_PARTS || request->n == 0 ||
+        request->n > BY__MAX_N || request->model == NULL) {
         abort();
     }
     for (size_t i = 0; i < request->part_count; i++) {

@@ -54,7 +54,7 @@ static void take_events(by__broker *b, by__link *link, const json_t *events)
             by__protocol_events_add(&list, attempt, event);
         }
     }
-    by__broker_list(b, by__link_get(link), list.data, list.length);
+    by__broker_event_list(b, by__link_get(link), list.data, list.length);
     by_string_free(&list);
 }
 
@@ -62,13 +62,13 @@ static void take_line(by__broker *b, by__link *link, const char *line, size_t le
 {
     if (link->kind == NULL || link->closed) {
         *link = (by__link){.kind = &kind};
-        if (!by__broker_join(b, link)) {
+        if (!by__broker_add_peer(b, link)) {
             return;
         }
     }
     if (length == 0) {
         by__broker_peer *peer = by__link_get(link);
-        by__broker_part(b, peer, "the connection broke");
+        by__broker_remove_peer(b, peer, "the connection broke");
         link->closed = true;
         return;
     }
@@ -93,7 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                          .began = by__now()};
     const char *line = (const char *)data;
     const char *behind = line + size;
-    broker.looked = broker.began;
+    broker.checked = broker.began;
     while (line < behind) {
         const char *end = memchr(line, '\n', (size_t)(behind - line));
         end = end == NULL ? behind : end;
@@ -101,13 +101,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             take_line(&broker, &links[(unsigned char)line[0] % PEERS], line + 1,
                       (size_t)(end - line) - 1);
             by__broker_flush(&broker);
-            by__broker_sweep(&broker);
+            by__broker_free_peers(&broker);
         }
         line = end + 1;
     }
-    by__broker_look(&broker);
+    by__broker_check_workers(&broker);
     by__broker_expire(&broker);
-    by__broker_versions_tend(&broker);
+    by__broker_versions_maintain(&broker);
     json_decref(by__broker_state(&broker));
     by__broker_release(&broker);
     return 0;

@@ -33,8 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t count = 0;
     size_t cut = size / 3;
     const by__link_frame_handler handler = {take, take_list, &count};
-    if (by__link_frames_take(&frames, (const char *)data, cut, &handler)) {
-        (void)by__link_frames_take(&frames, (const char *)data + cut, size - cut, &handler);
+    if (by__link_frames_feed(&frames, (const char *)data, cut, &handler)) {
+        (void)by__link_frames_feed(&frames, (const char *)data + cut, size - cut, &handler);
     }
     by__link_frames_free(&frames);
     return 0;

@@ -28,14 +28,14 @@ static void add_body(void *user, const char *data, size_t length)
 {
     reading *r = user;
     by_string_add(&r->body, data, length);
-    by__http_event_stream_take(&r->pending, data, length, add_event, &r->events);
+    by__http_event_stream_feed(&r->pending, data, length, add_event, &r->events);
 }
 
 static bool take(reading *r, const char *data, size_t size, size_t step)
 {
     for (size_t at = 0; at < size; at += step) {
         size_t left = size - at;
-        if (!by__http_answer_take(&r->answer, data + at, left < step ? left : step, add_body, r)) {
+        if (!by__http_answer_feed(&r->answer, data + at, left < step ? left : step, add_body, r)) {
             return false;
         }
     }

@@ -13,7 +13,7 @@ static by__http_state take_piece(by__http_parser *p, const char *data, size_t si
     by__http_state state;
     size_t used;
     do {
-        state = by__http_parser_take(p, data, size, &used);
+        state = by__http_parser_feed(p, data, size, &used);
         data += used;
         size -= used;
     } while (state == BY__HTTP_HEAD || (state == BY__HTTP_CONTINUE && size > 0));

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by__http_multipart_part parts[BY__MULTIPART_MOST];
+    by__http_multipart_part parts[BY__MULTIPART_MAX];
     size_t count;
     by_error error;
     const uint8_t *line = memchr(data, '\n', size);

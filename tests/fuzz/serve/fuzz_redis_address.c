@@ -23,8 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     char password[BY_SERVE_PASSWORD_BYTES];
     size_t length = strlen(url);
-    if (by_serve_take_password(url, password) &&
-        (strlen(url) >= length || by_serve_take_password(url, password))) {
+    if (by_serve_extract_password(url, password) &&
+        (strlen(url) >= length || by_serve_extract_password(url, password))) {
         abort();
     }
     free(url);

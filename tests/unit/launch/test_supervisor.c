@@ -7,18 +7,15 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "launch/supervisor.h"
-#include "process/process.h"
 
 /* ---- messages ---- */
 
@@ -252,7 +249,7 @@ static void open_watch(by__launch_watch *w, int ranks)
 {
     char text[512];
     assert_int_equal(by__launch_watch_open(w, true, 2.0, 1.0, NULL), BY_OK);
-    assert_int_equal(by__launch_watch_arm(w, ranks, NULL), BY_OK);
+    assert_int_equal(by__launch_watch_reset(w, ranks, NULL), BY_OK);
     (void)by__launch_contact_format(text, sizeof text, &w->contact);
     assert_int_equal(setenv(BY__SUPERVISOR, text, 1), 0);
 }
@@ -530,47 +527,28 @@ static void test_abandoned(void **state)
     assert_false(by_heartbeat_stop(none));
 }
 
-/* ---- processes ---- */
+/* ---- the whole ---- */
 
-/* A job that leaves processes behind, one of them in a session of its own, has none left. */
-static void test_processes(void **state)
+static void test_missing_program(void **state)
 {
-    char sh[] = "sh";
-    char flag[] = "-c";
-    char script[] = "trap '' TERM; setsid sleep 1000 & (sleep 1000 &) ; exit 7";
-    char *words[] = {sh, flag, script, NULL};
-    const by__process_options options = {.words = words, .input = -1};
-    by__process process;
+    const by_supervisor_options job = {.launch = {.ranks = 1, .program = "banyan-no-such-program"}};
+    by_error error = {0};
     int code;
     (void)state;
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    assert_int_equal(by__process_start(&process, &options), 0);
-    while (by__process_watch(&process, 0.0) != BY__PROCESS_ENDED) {
-        usleep(10000);
-    }
-    assert_int_equal(process.code, 7);
-    assert_true(by__process_kill_descendants(600.0));
-    assert_int_equal(kill(-process.pid, 0), -1);
-    char missing[] = "banyan-no-such-program";
-    words[0] = missing;
-    assert_int_equal(by__process_start(&process, &options), ENOENT);
-    assert_false(process.running);
-    const by_supervisor_options job = {.launch = {.ranks = 1, .program = missing}};
-    by_error error = {0};
     assert_int_equal(by_supervise(&job, &code, &error), BY_EIO);
-    assert_non_null(strstr(error.message, missing));
+    assert_non_null(strstr(error.message, "cannot run banyan-no-such-program: No such file"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),    cmocka_unit_test(test_messages_refused),
-        cmocka_unit_test(test_contact),     cmocka_unit_test(test_host_file),
-        cmocka_unit_test(test_launch_line), cmocka_unit_test(test_policy),
-        cmocka_unit_test(test_stuck_rank),  cmocka_unit_test(test_silent_and_absent_ranks),
-        cmocka_unit_test(test_lost_rank),   cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_heartbeats),  cmocka_unit_test(test_abandoned),
-        cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_messages),        cmocka_unit_test(test_messages_refused),
+        cmocka_unit_test(test_contact),         cmocka_unit_test(test_host_file),
+        cmocka_unit_test(test_launch_line),     cmocka_unit_test(test_policy),
+        cmocka_unit_test(test_stuck_rank),      cmocka_unit_test(test_silent_and_absent_ranks),
+        cmocka_unit_test(test_lost_rank),       cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_heartbeats),      cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_missing_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,18 +55,18 @@ static void wait_for(uv_loop_t *loop, int count)
     assert_int_equal(refused, 0);
 }
 
-static void on_request(void *user, by__http_exchange *exchange, const by__http_request *request)
+static void on_request(void *user, by__http_connection *connection, const by__http_request *request)
 {
     (void)user;
     (void)request;
     taken++;
-    by__http_exchange_reply(exchange, 200, "text/plain", "", 0);
+    by__http_connection_reply(connection, 200, "text/plain", "", 0);
 }
 
-static void on_gone(void *user, by__http_exchange *exchange)
+static void on_gone(void *user, by__http_connection *connection)
 {
     (void)user;
-    (void)exchange;
+    (void)connection;
 }
 
 static void test_http(void **state)
@@ -78,7 +78,7 @@ static void test_http(void **state)
     const by__http_options options = {.listen = "127.0.0.1:0",
                                       .limits = {.head = 4096, .body = 4096, .chunks = 16},
                                       .request = on_request,
-                                      .gone = on_gone};
+                                      .disconnected = on_gone};
     (void)state;
     assert_int_equal(uv_loop_init(&loop), 0);
     assert_int_equal(by__http_server_open(&server, &loop, &options, &error), BY_OK);

@@ -31,7 +31,7 @@ typedef struct simulation {
     size_t first; /* of the queue */
     size_t last;
     int64_t ended;
-    int64_t asked;
+    int64_t arrived;
     int64_t turned; /* away */
     double looked;
     double arrival;
@@ -92,12 +92,12 @@ static void advance(simulation *s, double to)
         shortest = fmin(shortest, s->left[i]);
     }
     double v = speed(s);
-    double passed = fmin(to - s->now, shortest / v);
+    double elapsed = fmin(to - s->now, shortest / v);
     for (size_t i = 0; i < s->running; i++) {
-        s->left[i] -= passed * v;
+        s->left[i] -= elapsed * v;
     }
-    s->now += passed;
-    if (passed * v >= shortest) {
+    s->now += elapsed;
+    if (elapsed * v >= shortest) {
         s->left[which] = s->left[--s->running];
         s->ended++;
         if (s->first < s->last) {
@@ -109,7 +109,7 @@ static void advance(simulation *s, double to)
 static void arrive(simulation *s)
 {
     int64_t ahead = (int64_t)(s->running + s->last - s->first);
-    s->asked++;
+    s->arrived++;
     if (ahead >= by__protocol_admission_rule_of(&s->admission, s->setting, 0.0, false).limit) {
         s->refused++;
         s->turned++;
@@ -127,9 +127,9 @@ static void look(simulation *s)
                                             .sessions = (int64_t)s->sessions,
                                             .at_workers = (int64_t)s->running,
                                             .ended = s->ended,
-                                            .asked = s->asked,
+                                            .arrived = s->arrived,
                                             .refused = s->turned};
-    by__protocol_admission_look(&s->admission, &sample);
+    by__protocol_admission_add(&s->admission, &sample);
 }
 
 /* Some seconds with `rate` requests a second, at random times. */
@@ -229,7 +229,7 @@ static void test_after_light_load(void **state)
         run(&s, 100.0, 30.0);
         forget(&s);
         run(&s, 1600.0, 0.25);
-        double bound = known ? BY__ADMISSION_LEAST : BY__ADMISSION_COLD * 0.03;
+        double bound = known ? BY__ADMISSION_MIN_SECONDS : BY__ADMISSION_COLD * 0.03;
         assert_true(s.refused > 0 && p95(&s) < 1.3 * bound);
     }
     /* Sequences that have become ten times as short since all sessions were busy. */
@@ -325,7 +325,7 @@ static void test_estimate(void **state)
     for (int i = 0; i <= 400; i++) {
         sample.now = 1.0 + 0.25 * i;
         sample.ended = 4 * (int64_t)i;
-        by__protocol_admission_look(&a, &sample);
+        by__protocol_admission_add(&a, &sample);
     }
     /* 16 sequences end in a second: half a second each. */
     assert_true(fabs(by__protocol_admission_rate(&a) - 16.0) < 0.01);
@@ -347,14 +347,14 @@ static void test_estimate(void **state)
     sample.now += 0.25;
     sample.ended += 4;
     sample.sessions = 16;
-    by__protocol_admission_look(&a, &sample);
+    by__protocol_admission_add(&a, &sample);
     assert_true(fabs(by__protocol_admission_rate(&a) - 32.0) < 0.1);
     /* A count that begins anew, and a clock that stands still, say nothing. */
     sample.now += 0.25;
     sample.ended = 0;
-    by__protocol_admission_look(&a, &sample);
+    by__protocol_admission_add(&a, &sample);
     sample.ended = 100;
-    by__protocol_admission_look(&a, &sample);
+    by__protocol_admission_add(&a, &sample);
     assert_true(fabs(by__protocol_admission_rate(&a) - 32.0) < 0.1);
 }
 

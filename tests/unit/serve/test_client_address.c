@@ -113,39 +113,39 @@ static void test_counts(void **state)
     struct in6_addr four = address_of("1.2.3.4");
     struct in6_addr five = address_of("1.2.3.5");
     (void)state;
-    assert_int_equal(by__http_addresses_take(a, &one, &held[0]), BY__ADDRESS_ROOM);
-    assert_int_equal(by__http_addresses_take(a, &same, &held[1]), BY__ADDRESS_ROOM);
-    assert_int_equal(by__http_addresses_take(a, &one, &held[2]), BY__ADDRESS_FULL);
-    assert_int_equal(by__http_addresses_take(a, &one, &held[3]), BY__ADDRESS_FULL);
-    assert_int_equal(by__http_addresses_take(a, &same, &held[4]), BY__ADDRESS_FLOOD);
+    assert_int_equal(by__http_addresses_acquire(a, &one, &held[0]), BY__ADDRESS_ROOM);
+    assert_int_equal(by__http_addresses_acquire(a, &same, &held[1]), BY__ADDRESS_ROOM);
+    assert_int_equal(by__http_addresses_acquire(a, &one, &held[2]), BY__ADDRESS_FULL);
+    assert_int_equal(by__http_addresses_acquire(a, &one, &held[3]), BY__ADDRESS_FULL);
+    assert_int_equal(by__http_addresses_acquire(a, &same, &held[4]), BY__ADDRESS_FLOOD);
     assert_null(held[4]);
-    assert_int_equal(by__http_addresses_take(a, &next, &other), BY__ADDRESS_ROOM);
-    by__http_addresses_give(a, &other);
+    assert_int_equal(by__http_addresses_acquire(a, &next, &other), BY__ADDRESS_ROOM);
+    by__http_addresses_release(a, &other);
     assert_null(other);
     for (size_t i = 0; i < 3; i++) {
-        by__http_addresses_give(a, &held[i]);
+        by__http_addresses_release(a, &held[i]);
     }
-    assert_int_equal(by__http_addresses_take(a, &same, &held[0]), BY__ADDRESS_ROOM);
-    assert_int_equal(by__http_addresses_take(a, &same, &held[1]), BY__ADDRESS_FULL);
+    assert_int_equal(by__http_addresses_acquire(a, &same, &held[0]), BY__ADDRESS_ROOM);
+    assert_int_equal(by__http_addresses_acquire(a, &same, &held[1]), BY__ADDRESS_FULL);
     /* Each address of IPv4 counts alone. */
     for (size_t i = 0; i < 2; i++) {
         by__http_address_count *c = NULL;
         by__http_address_count *d = NULL;
-        assert_int_equal(by__http_addresses_take(a, &four, &c), BY__ADDRESS_ROOM);
-        assert_int_equal(by__http_addresses_take(a, &four, &d), BY__ADDRESS_ROOM);
-        assert_int_equal(by__http_addresses_take(a, &five, &other), BY__ADDRESS_ROOM);
-        by__http_addresses_give(a, &other);
-        by__http_addresses_give(a, &c);
-        by__http_addresses_give(a, &d);
+        assert_int_equal(by__http_addresses_acquire(a, &four, &c), BY__ADDRESS_ROOM);
+        assert_int_equal(by__http_addresses_acquire(a, &four, &d), BY__ADDRESS_ROOM);
+        assert_int_equal(by__http_addresses_acquire(a, &five, &other), BY__ADDRESS_ROOM);
+        by__http_addresses_release(a, &other);
+        by__http_addresses_release(a, &c);
+        by__http_addresses_release(a, &d);
     }
     for (size_t i = 0; i < 4; i++) {
-        by__http_addresses_give(a, &held[i]);
+        by__http_addresses_release(a, &held[i]);
     }
     by__http_addresses_close(&a);
     /* No limit. */
     a = open_addresses(0, NULL, 0);
     for (size_t i = 0; i < 10; i++) {
-        assert_int_equal(by__http_addresses_take(a, &four, &other), BY__ADDRESS_ROOM);
+        assert_int_equal(by__http_addresses_acquire(a, &four, &other), BY__ADDRESS_ROOM);
         assert_null(other);
     }
     by__http_addresses_close(&a);

@@ -65,7 +65,8 @@ static void run(reader *r, int64_t batches, int64_t size)
     assert_int_equal(uv_prepare_init(&loop, &turn), 0);
     turn.data = r;
     by__link_event_queue_open(
-        &r->queue, &loop, &(by__link_event_handler){.event = on_event, .hold = on_hold, .user = r});
+        &r->queue, &loop,
+        &(by__link_event_handler){.event = on_event, .pause = on_hold, .user = r});
     for (int64_t b = 0; b < batches; b++) {
         by_string events = {0};
         for (int64_t i = 0; i < size; i++) {
@@ -123,7 +124,7 @@ static void test_full(void **state)
     (void)state;
     run(&r, 40, 10000);
     assert_int_equal(r.next, 400000);
-    assert_in_range(r.most, BY__EVENTS_MOST / 2, BY__EVENTS_MOST + 400000);
+    assert_in_range(r.most, BY__EVENTS_MAX / 2, BY__EVENTS_MAX + 400000);
     assert_int_equal(r.holds, 1);
     assert_int_equal(r.goes_on, 1);
 }

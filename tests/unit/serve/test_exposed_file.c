@@ -25,7 +25,7 @@ static void keep(void *user, const char *line)
 static bool is_told(const char *path)
 {
     last[0] = '\0';
-    by_serve_tell_exposed(path, "a secret", keep, NULL);
+    by_serve_log_exposed(path, "a secret", keep, NULL);
     return last[0] != '\0';
 }
 

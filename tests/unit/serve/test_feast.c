@@ -148,10 +148,10 @@ static void test_wrong_entities(void **state)
         assert_string_equal(error.message, rows[i].message);
         by_string_free(&key);
     }
-    char values[BY__FEAST_MOST_TEXT + 8];
+    char values[BY__FEAST_MAX_TEXT + 8];
     by_string key = {0};
     by_error error = {0};
-    (void)snprintf(values, sizeof values, "[\"%0*d\"]", BY__FEAST_MOST_TEXT + 1, 0);
+    (void)snprintf(values, sizeof values, "[\"%0*d\"]", BY__FEAST_MAX_TEXT + 1, 0);
     assert_int_equal(make_key(&key, &key_rows[5], values, 3, &error), BY_EARG);
     assert_string_equal(error.message, "the entity's 's' has 1025 bytes; 1024 are possible");
     by_string_free(&key);

@@ -42,7 +42,8 @@ static const by_constraint *take(by__worker_form_cache *cache, by__worker_form_k
 {
     const by_constraint *constraint = NULL;
     by_error error = {0};
-    if (by__worker_form_take(&constraint, cache, kind, source, strlen(source), &error) != BY_OK) {
+    if (by__worker_form_acquire(&constraint, cache, kind, source, strlen(source), &error) !=
+        BY_OK) {
         fail_msg("%s: %s", source, error.message);
     }
     return constraint;
@@ -60,18 +61,18 @@ static void test_shared(void **state)
     const by_constraint *schema = take(cache, BY__FORM_SCHEMA, "true");
     assert_ptr_equal(first, second);
     assert_ptr_not_equal(first, schema); /* the same text of another kind */
-    by__worker_form_give(cache, first);
-    by__worker_form_give(cache, second);
+    by__worker_form_release(cache, first);
+    by__worker_form_release(cache, second);
     assert_ptr_equal(take(cache, BY__FORM_REGEX, "true"), first); /* kept while nobody used it */
     assert_int_equal(by_constraint_matches(first, "true", 4, &matches, &error), BY_OK);
     assert_true(matches);
-    by__worker_form_give(cache, first);
-    by__worker_form_give(cache, schema);
-    by__worker_form_give(cache, NULL);
+    by__worker_form_release(cache, first);
+    by__worker_form_release(cache, schema);
+    by__worker_form_release(cache, NULL);
     /* What cannot be compiled is an error each time. */
     for (int i = 0; i < 2; i++) {
         const by_constraint *none;
-        assert_int_equal(by__worker_form_take(&none, cache, BY__FORM_REGEX, "(", 1, &error),
+        assert_int_equal(by__worker_form_acquire(&none, cache, BY__FORM_REGEX, "(", 1, &error),
                          BY_EARG);
     }
     by__worker_form_cache_close(&cache);
@@ -92,17 +93,17 @@ static void test_least_recently_used(void **state)
         by__worker_form_cache_open(&cache, list, 10 * bytes, 2 * bytes + bytes / 2, &error), BY_OK);
     for (int i = 0; i < 2; i++) {
         made[i] = take(cache, BY__FORM_REGEX, sources[i]);
-        by__worker_form_give(cache, made[i]);
+        by__worker_form_release(cache, made[i]);
     }
     assert_ptr_equal(take(cache, BY__FORM_REGEX, sources[0]), made[0]);
-    by__worker_form_give(cache, made[0]);
+    by__worker_form_release(cache, made[0]);
     made[2] = take(cache, BY__FORM_REGEX, sources[2]);
-    by__worker_form_give(cache, made[2]); /* drops sources[1] */
+    by__worker_form_release(cache, made[2]); /* drops sources[1] */
     assert_int_equal(by__worker_form_cache_count(cache), 2);
     assert_ptr_equal(take(cache, BY__FORM_REGEX, sources[0]), made[0]);
     assert_ptr_equal(take(cache, BY__FORM_REGEX, sources[2]), made[2]);
-    by__worker_form_give(cache, made[0]);
-    by__worker_form_give(cache, made[2]);
+    by__worker_form_release(cache, made[0]);
+    by__worker_form_release(cache, made[2]);
     by__worker_form_cache_close(&cache);
 }
 
@@ -124,16 +125,16 @@ static void test_bound(void **state)
         (void)snprintf(source, sizeof source, "%c{300}", 'a' + i);
         used[i] = take(cache, BY__FORM_REGEX, source);
     }
-    assert_int_equal(by__worker_form_take(&none, cache, BY__FORM_REGEX, "d{300}", 6, &error),
+    assert_int_equal(by__worker_form_acquire(&none, cache, BY__FORM_REGEX, "d{300}", 6, &error),
                      BY_ESTATE);
     assert_non_null(strstr(error.message, "try again later"));
     assert_ptr_equal(take(cache, BY__FORM_REGEX, "a{300}"), used[0]); /* takes no room */
-    by__worker_form_give(cache, used[0]);
-    by__worker_form_give(cache, used[1]);
+    by__worker_form_release(cache, used[0]);
+    by__worker_form_release(cache, used[1]);
     used[1] = take(cache, BY__FORM_REGEX, "d{300}"); /* in the place of what is idle */
     assert_int_equal(by__worker_form_cache_count(cache), 3);
     for (int i = 0; i < 3; i++) {
-        by__worker_form_give(cache, used[i]);
+        by__worker_form_release(cache, used[i]);
     }
     by__worker_form_cache_close(&cache);
 }

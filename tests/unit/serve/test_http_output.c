@@ -20,28 +20,28 @@
 typedef struct bench {
     uv_loop_t loop;
     by__http_server *server;
-    by__http_exchange *exchanges[CLIENTS]; /* in the order in which requests came; NULL: gone */
-    int sockets[CLIENTS];                  /* 0: none */
+    by__http_connection *connections[CLIENTS]; /* in the order in which requests came; NULL: gone */
+    int sockets[CLIENTS];                      /* 0: none */
     int count;
-    int gone;
+    int disconnected;
 } bench;
 
 static const char request[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-static void on_request(void *user, by__http_exchange *exchange, const by__http_request *r)
+static void on_request(void *user, by__http_connection *connection, const by__http_request *r)
 {
     bench *b = user;
     (void)r;
-    b->exchanges[b->count++] = exchange;
+    b->connections[b->count++] = connection;
 }
 
-static void on_gone(void *user, by__http_exchange *exchange)
+static void on_gone(void *user, by__http_connection *connection)
 {
     bench *b = user;
     for (int i = 0; i < b->count; i++) {
-        if (b->exchanges[i] == exchange) {
-            b->exchanges[i] = NULL;
-            b->gone++;
+        if (b->connections[i] == connection) {
+            b->connections[i] = NULL;
+            b->disconnected++;
         }
     }
 }
@@ -54,7 +54,7 @@ static void open_bench(bench *b, const by__http_options *options)
     o.listen = "127.0.0.1:0";
     o.limits = (by__http_limits){.head = 4096, .body = 4096, .chunks = 16};
     o.request = on_request;
-    o.gone = on_gone;
+    o.disconnected = on_gone;
     o.user = b;
     assert_int_equal(uv_loop_init(&b->loop), 0);
     assert_int_equal(by__http_server_open(&b->server, &b->loop, &o, &error), BY_OK);
@@ -117,9 +117,9 @@ static void test_writes(void **state)
     (void)state;
     open_bench(&b, &(by__http_options){0});
     begin_stream(&b, 0, 0);
-    assert_true(by__http_exchange_stream(b.exchanges[0]));
-    assert_true(by__http_exchange_send(b.exchanges[0], "data: 1\n\n", 9));
-    assert_true(by__http_exchange_send(b.exchanges[0], "data: a longer frame\n\n", 22));
+    assert_true(by__http_connection_stream(b.connections[0]));
+    assert_true(by__http_connection_send(b.connections[0], "data: 1\n\n", 9));
+    assert_true(by__http_connection_send(b.connections[0], "data: a longer frame\n\n", 22));
     /* Head and frames go together, when the turn ends. */
     assert_int_equal(by__http_server_counts(b.server).writes, 0);
     read_until(&b, 0, text, sizeof text, "longer frame\n\n\r\n");
@@ -129,8 +129,8 @@ static void test_writes(void **state)
     assert_string_equal(strstr(text, "\r\n\r\n") + 4,
                         "9\r\ndata: 1\n\n\r\n16\r\ndata: a longer frame\n\n\r\n");
     /* So do the last frame and the end. */
-    assert_true(by__http_exchange_send(b.exchanges[0], "data: [DONE]\n\n", 14));
-    by__http_exchange_end(b.exchanges[0]);
+    assert_true(by__http_connection_send(b.connections[0], "data: [DONE]\n\n", 14));
+    by__http_connection_end(b.connections[0]);
     read_until(&b, 0, text, sizeof text, "0\r\n\r\n");
     assert_string_equal(text, "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n");
     assert_int_equal(by__http_server_counts(b.server).writes, 2);
@@ -139,23 +139,23 @@ static void test_writes(void **state)
     while (b.count < 2) {
         uv_run(&b.loop, UV_RUN_ONCE);
     }
-    by__http_exchange_reply(b.exchanges[1], 200, "text/plain", "abc", 3);
+    by__http_connection_reply(b.connections[1], 200, "text/plain", "abc", 3);
     read_until(&b, 0, text, sizeof text, "abc");
     assert_non_null(strstr(text, "Content-Length: 3\r\n\r\nabc"));
-    assert_int_equal(b.gone, 0);
+    assert_int_equal(b.disconnected, 0);
     close_bench(&b);
 }
 
 /* Sends frames to all streams until so many are gone, while client 0 reads. */
-static void send_until(bench *b, int gone)
+static void send_until(bench *b, int disconnected)
 {
     static char frame[FRAME];
     static char sink[1 << 16];
     memset(frame, 'x', sizeof frame);
-    while (b->gone < gone) {
+    while (b->disconnected < disconnected) {
         for (int i = 0; i < b->count; i++) {
-            if (b->exchanges[i] != NULL) {
-                (void)by__http_exchange_send(b->exchanges[i], frame, sizeof frame);
+            if (b->connections[i] != NULL) {
+                (void)by__http_connection_send(b->connections[i], frame, sizeof frame);
             }
         }
         uv_run(&b->loop, UV_RUN_NOWAIT);
@@ -172,11 +172,11 @@ static void test_one_slow_reader(void **state)
     open_bench(&b, &options);
     for (int i = 0; i < 2; i++) {
         begin_stream(&b, i, i == 0 ? 0 : 4096);
-        assert_true(by__http_exchange_stream(b.exchanges[i]));
+        assert_true(by__http_connection_stream(b.connections[i]));
     }
     send_until(&b, 1);
     by__http_counts counts = by__http_server_counts(b.server);
-    assert_non_null(b.exchanges[0]);
+    assert_non_null(b.connections[0]);
     assert_int_equal(counts.cut, 1);
     assert_in_range(counts.slow, options.output, options.output + 8 * FRAME);
     close_bench(&b);
@@ -191,11 +191,11 @@ static void test_many_slow_readers(void **state)
     open_bench(&b, &options);
     for (int i = 0; i < CLIENTS; i++) {
         begin_stream(&b, i, i == 0 ? 0 : 4096);
-        assert_true(by__http_exchange_stream(b.exchanges[i]));
+        assert_true(by__http_connection_stream(b.connections[i]));
     }
     send_until(&b, CLIENTS - 1);
     by__http_counts counts = by__http_server_counts(b.server);
-    assert_non_null(b.exchanges[0]);
+    assert_non_null(b.connections[0]);
     assert_int_equal(counts.cut, CLIENTS - 1);
     assert_in_range(counts.slow, options.output_total / 2,
                     options.output_total + (size_t)CLIENTS * 2 * FRAME);
@@ -211,15 +211,16 @@ static void test_failed_frames(void **state)
     open_bench(&b, &(by__http_options){0});
     begin_stream(&b, 0, 0);
     by_string frames = {0};
-    assert_true(by__http_exchange_stream(b.exchanges[0]));
-    assert_true(by__http_exchange_send_text(b.exchanges[0], &frames)); /* of none nothing is sent */
+    assert_true(by__http_connection_stream(b.connections[0]));
+    assert_true(
+        by__http_connection_send_text(b.connections[0], &frames)); /* of none nothing is sent */
     by__string_append(&frames, "data: 1\n\n");
-    assert_true(by__http_exchange_send_text(b.exchanges[0], &frames));
+    assert_true(by__http_connection_send_text(b.connections[0], &frames));
     read_until(&b, 0, text, sizeof text, "data: 1\n\n\r\n");
     assert_string_equal(strstr(text, "\r\n\r\n") + 4, "9\r\ndata: 1\n\n\r\n");
     frames.failed = true;
-    assert_false(by__http_exchange_send_text(b.exchanges[0], &frames));
-    assert_int_equal(b.gone, 1);
+    assert_false(by__http_connection_send_text(b.connections[0], &frames));
+    assert_int_equal(b.disconnected, 1);
     by_string_free(&frames);
     ssize_t n = -1;
     while (n < 0) {
@@ -240,10 +241,10 @@ static void test_old_client(void **state)
     (void)state;
     open_bench(&b, &(by__http_options){0});
     begin_request(&b, 0, 0, "GET / HTTP/1.0\r\n\r\n");
-    assert_true(by__http_exchange_stream(b.exchanges[0]));
-    assert_true(by__http_exchange_send(b.exchanges[0], "data: 1\n\n", 9));
-    assert_true(by__http_exchange_send(b.exchanges[0], "data: [DONE]\n\n", 14));
-    by__http_exchange_end(b.exchanges[0]);
+    assert_true(by__http_connection_stream(b.connections[0]));
+    assert_true(by__http_connection_send(b.connections[0], "data: 1\n\n", 9));
+    assert_true(by__http_connection_send(b.connections[0], "data: [DONE]\n\n", 14));
+    by__http_connection_end(b.connections[0]);
     while (n != 0) {
         uv_run(&b.loop, UV_RUN_NOWAIT);
         n = recv(b.sockets[0], text + length, sizeof text - 1 - length, MSG_DONTWAIT);
@@ -271,12 +272,12 @@ static void test_head(void **state)
         for (size_t n = 0; n < lengths[i]; n++) {
             by__string_append(&body, "x");
         }
-        by__http_exchange_reply_text(b.exchanges[2 * i], 200, "text/plain", &body);
+        by__http_connection_reply_text(b.connections[2 * i], 200, "text/plain", &body);
         assert_int_equal(write(b.sockets[2 * i], request, sizeof request - 1), sizeof request - 1);
         while (b.count < 2 * i + 2) {
             uv_run(&b.loop, UV_RUN_ONCE);
         }
-        by__http_exchange_reply(b.exchanges[2 * i + 1], 200, "text/plain", "abc", 3);
+        by__http_connection_reply(b.connections[2 * i + 1], 200, "text/plain", "abc", 3);
         read_until(&b, 2 * i, text, sizeof text, "abc");
         (void)snprintf(length, sizeof length, "\r\nContent-Length: %zu\r\n", lengths[i]);
         assert_non_null(strstr(text, length));

@@ -20,7 +20,7 @@ static by__http_state feed(by__http_parser *p, const char *text, size_t length, 
     for (size_t at = 0; at < length && state != BY__HTTP_DONE && state != BY__HTTP_BAD;) {
         size_t n = length - at < step ? length - at : step;
         size_t used;
-        state = by__http_parser_take(p, text + at, n, &used);
+        state = by__http_parser_feed(p, text + at, n, &used);
         at += used;
     }
     return state;
@@ -193,12 +193,12 @@ static void test_query(void **state)
         assert_int_equal(length, rows[i].value == NULL ? -1 : (long)strlen(rows[i].value));
         assert_true(length < 0 || strcmp(value, rows[i].value) == 0);
     }
-    char many[4 * (BY__QUERY_MOST + 1) + 1] = "";
-    for (int i = 0; i < BY__QUERY_MOST; i++) {
+    char many[4 * (BY__QUERY_MAX + 1) + 1] = "";
+    for (int i = 0; i < BY__QUERY_MAX; i++) {
         (void)snprintf(many + 4 * i, sizeof many - (size_t)(4 * i), "%03d&", i);
     }
     assert_true(by__http_query_valid(many));
-    (void)snprintf(many + 4 * BY__QUERY_MOST, 5, "abc&");
+    (void)snprintf(many + 4 * BY__QUERY_MAX, 5, "abc&");
     assert_false(by__http_query_valid(many));
 }
 
@@ -210,12 +210,12 @@ static void test_parts(void **state)
     size_t used;
     (void)state;
     assert_true(by__http_parser_idle(p));
-    assert_int_equal(by__http_parser_take(p, text, strlen(text), &used), BY__HTTP_HEAD);
+    assert_int_equal(by__http_parser_feed(p, text, strlen(text), &used), BY__HTTP_HEAD);
     assert_int_equal(used, strlen(text) - 8);
     assert_string_equal(by__http_parser_request(p)->path, "/v1/a/b");
     assert_int_equal(by__http_parser_request(p)->plain, 5);
     size_t head = used;
-    assert_int_equal(by__http_parser_take(p, text + head, strlen(text) - head, &used),
+    assert_int_equal(by__http_parser_feed(p, text + head, strlen(text) - head, &used),
                      BY__HTTP_DONE);
     used += head;
     assert_int_equal(used, strlen(text) - 5);
@@ -231,7 +231,7 @@ static void test_parts(void **state)
     assert_null(by__http_header_of(r, "x-none"));
     by__http_parser_next(p);
     assert_true(by__http_parser_idle(p));
-    assert_int_equal(by__http_parser_take(p, text + used, 5, &used), BY__HTTP_MORE);
+    assert_int_equal(by__http_parser_feed(p, text + used, 5, &used), BY__HTTP_MORE);
     by__http_parser_close(&p);
 }
 
@@ -243,11 +243,11 @@ static void test_continue(void **state)
     by__http_parser *p = by__http_parser_open(&limits);
     size_t used;
     (void)state;
-    assert_int_equal(by__http_parser_take(p, head, strlen(head), &used), BY__HTTP_HEAD);
-    assert_int_equal(by__http_parser_take(p, head, 0, &used), BY__HTTP_CONTINUE);
-    assert_int_equal(by__http_parser_take(p, head, 0, &used), BY__HTTP_MORE);
+    assert_int_equal(by__http_parser_feed(p, head, strlen(head), &used), BY__HTTP_HEAD);
+    assert_int_equal(by__http_parser_feed(p, head, 0, &used), BY__HTTP_CONTINUE);
+    assert_int_equal(by__http_parser_feed(p, head, 0, &used), BY__HTTP_MORE);
     assert_true(by__http_parser_in_body(p));
-    assert_int_equal(by__http_parser_take(p, "x", 1, &used), BY__HTTP_DONE);
+    assert_int_equal(by__http_parser_feed(p, "x", 1, &used), BY__HTTP_DONE);
     assert_false(by__http_parser_request(p)->keep_alive);
     by__http_parser_close(&p);
 }

@@ -44,20 +44,20 @@ static void test_requests(void **state)
     by__gateway_limits *l = limits_of("limits: {requests_per_minute: 3}", NULL, NULL);
     (void)state;
     for (int i = 0; i < 3; i++) {
-        assert_true(by__gateway_limits_take(l, 0, 1, 0, 100.0, 0.0, &left) == 0.0);
+        assert_true(by__gateway_limits_charge(l, 0, 1, 0, 100.0, 0.0, &left) == 0.0);
         assert_int_equal((int)left.requests, 2 - i);
     }
     /* A third of a minute brings one. */
-    assert_float_equal(by__gateway_limits_take(l, 0, 1, 0, 100.0, 0.0, &left), 20.0, 1e-6);
+    assert_float_equal(by__gateway_limits_charge(l, 0, 1, 0, 100.0, 0.0, &left), 20.0, 1e-6);
     assert_string_equal(left.over, "requests");
-    assert_float_equal(by__gateway_limits_take(l, 0, 1, 0, 115.0, 0.0, &left), 5.0, 1e-6);
-    assert_true(by__gateway_limits_take(l, 0, 1, 0, 120.5, 0.0, &left) == 0.0);
+    assert_float_equal(by__gateway_limits_charge(l, 0, 1, 0, 115.0, 0.0, &left), 5.0, 1e-6);
+    assert_true(by__gateway_limits_charge(l, 0, 1, 0, 120.5, 0.0, &left) == 0.0);
     assert_null(left.over);
     /* No more than a minute's worth gathers. */
-    assert_true(by__gateway_limits_take(l, 0, 3, 0, 1e6, 0.0, &left) == 0.0);
-    assert_true(by__gateway_limits_take(l, 0, 1, 0, 1e6, 0.0, &left) > 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 3, 0, 1e6, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 1, 0, 1e6, 0.0, &left) > 0.0);
     /* Tokens have no limit here. */
-    assert_true(by__gateway_limits_take(l, 0, 0, 1e9, 1e6, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 1e9, 1e6, 0.0, &left) == 0.0);
     by__gateway_limits_close(&l);
 }
 
@@ -65,24 +65,24 @@ static void test_tokens(void **state)
 {
     by__gateway_limits *l = limits_of("limits: {tokens_per_minute: 600}", NULL, NULL);
     (void)state;
-    assert_true(by__gateway_limits_take(l, 0, 0, 500, 10.0, 0.0, &left) == 0.0);
-    assert_float_equal(by__gateway_limits_take(l, 0, 0, 200, 10.0, 0.0, &left), 10.0, 1e-6);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 500, 10.0, 0.0, &left) == 0.0);
+    assert_float_equal(by__gateway_limits_charge(l, 0, 0, 200, 10.0, 0.0, &left), 10.0, 1e-6);
     assert_string_equal(left.over, "tokens");
     /* What was not needed goes back, but no more than there was. */
     by__gateway_limits_settle(l, 0, 500, 50);
-    assert_true(by__gateway_limits_take(l, 0, 0, 200, 10.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 200, 10.0, 0.0, &left) == 0.0);
     by__gateway_limits_settle(l, 0, 1e6, 0);
-    assert_true(by__gateway_limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
     /* What was needed beyond the guess is a debt. */
     by__gateway_limits_settle(l, 0, 100, 700);
-    assert_float_equal(by__gateway_limits_take(l, 0, 0, 600, 10.0, 0.0, &left), 120.0, 1e-6);
+    assert_float_equal(by__gateway_limits_charge(l, 0, 0, 600, 10.0, 0.0, &left), 120.0, 1e-6);
     by__gateway_limits_settle(l, 0, 1e6, 0);
-    assert_true(by__gateway_limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
     /* More than the bucket holds: when it is full, and the next one waits for the debt. */
-    assert_float_equal(by__gateway_limits_take(l, 0, 0, 1800, 10.0, 0.0, &left), 60.0, 1e-6);
-    assert_true(by__gateway_limits_take(l, 0, 0, 1800, 70.0, 0.0, &left) == 0.0);
+    assert_float_equal(by__gateway_limits_charge(l, 0, 0, 1800, 10.0, 0.0, &left), 60.0, 1e-6);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 1800, 70.0, 0.0, &left) == 0.0);
     assert_true(left.tokens == 0.0);
-    assert_float_equal(by__gateway_limits_take(l, 0, 0, 600, 70.0, 0.0, &left), 180.0, 1e-6);
+    assert_float_equal(by__gateway_limits_charge(l, 0, 0, 600, 70.0, 0.0, &left), 180.0, 1e-6);
     by__gateway_limits_close(&l);
 }
 
@@ -98,8 +98,8 @@ static void test_day(void **state)
     (void)state;
     double noon = 20000.5 * DAY;
     assert_null(by__gateway_limits_print(l, 1.0, noon));
-    assert_true(by__gateway_limits_take(l, 0, 0, 900, 1.0, noon, &left) == 0.0);
-    assert_float_equal(by__gateway_limits_take(l, 0, 0, 200, 1.0, noon, &left), DAY / 2, 1e-3);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 900, 1.0, noon, &left) == 0.0);
+    assert_float_equal(by__gateway_limits_charge(l, 0, 0, 200, 1.0, noon, &left), DAY / 2, 1e-3);
     assert_string_equal(left.over, "tokens_per_day");
     by__gateway_limits_settle(l, 0, 100, 0);
     char *printed = by__gateway_limits_print(l, 1.0, noon);
@@ -109,11 +109,11 @@ static void test_day(void **state)
     by__gateway_limits_close(&l);
     /* A restart forgets nothing; a clock that goes back gives nothing. */
     l = limits_of(text, NULL, path);
-    assert_true(by__gateway_limits_take(l, 0, 0, 300, 1.0, noon, &left) > 0.0);
-    assert_true(by__gateway_limits_take(l, 0, 0, 300, 1.0, noon - DAY, &left) > 0.0);
-    assert_true(by__gateway_limits_take(l, 0, 0, 200, 1.0, noon, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 300, 1.0, noon, &left) > 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 300, 1.0, noon - DAY, &left) > 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 200, 1.0, noon, &left) == 0.0);
     assert_float_equal(left.today, 1000.0, 1e-9);
-    assert_true(by__gateway_limits_take(l, 0, 0, 300, 1.0, noon + DAY, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 300, 1.0, noon + DAY, &left) == 0.0);
     assert_float_equal(left.today, 300.0, 1e-9);
     by__gateway_limits_close(&l);
     /* A damaged file is told. */
@@ -140,8 +140,8 @@ static void test_future(void **state)
     by__gateway_limits *l = limits_of(text, NULL, path);
     double noon = 20000.5 * DAY;
     (void)state;
-    assert_true(by__gateway_limits_take(l, 0, 0, 100, 1.0, noon, &left) == 0.0);
-    assert_true(by__gateway_limits_take(l, 0, 0, 700, 2.0, noon + 30 * DAY, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 100, 1.0, noon, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 0, 700, 2.0, noon + 30 * DAY, &left) == 0.0);
     char *printed = by__gateway_limits_print(l, 3.0, noon + 30 * DAY);
     assert_int_equal(by__file_write(path, printed, strlen(printed), NULL), BY_OK);
     free(printed);
@@ -155,13 +155,13 @@ static void test_future(void **state)
         assert_non_null(printed);
         assert_string_equal(printed, "{\"day\":20000,\"used\":{\"\":700.0}}");
         free(printed);
-        assert_float_equal(by__gateway_limits_take(l, 0, 0, 400, 5.0, noon + 4.0, &left),
+        assert_float_equal(by__gateway_limits_charge(l, 0, 0, 400, 5.0, noon + 4.0, &left),
                            DAY / 2 - 4.0, 1e-3);
         assert_float_equal(left.today, 700.0, 1e-9);
     }
     /* The next day is a new one, by both clocks. */
-    assert_true(by__gateway_limits_take(l, 0, 0, 400, 4.0 + DAY / 2, noon + 3.0 + DAY / 2, &left) ==
-                0.0);
+    assert_true(
+        by__gateway_limits_charge(l, 0, 0, 400, 4.0 + DAY / 2, noon + 3.0 + DAY / 2, &left) == 0.0);
     assert_float_equal(left.today, 400.0, 1e-9);
     by__gateway_limits_close(&l);
     free(path);
@@ -203,10 +203,10 @@ static void test_accounts(void **state)
     assert_int_equal(by__gateway_keys_find(keys, "key2")->account, first);
     assert_int_not_equal(first, second);
     assert_int_not_equal(first, 0);
-    assert_true(by__gateway_limits_take(l, first, 1, 0, 1.0, 0.0, &left) == 0.0);
-    assert_true(by__gateway_limits_take(l, first, 1, 0, 1.0, 0.0, &left) > 0.0);
-    assert_true(by__gateway_limits_take(l, second, 2, 0, 1.0, 0.0, &left) == 0.0);
-    assert_true(by__gateway_limits_take(l, 0, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, first, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, first, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_true(by__gateway_limits_charge(l, second, 2, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, 0, 1, 0, 1.0, 0.0, &left) == 0.0);
     by__gateway_limits_close(&l);
     by__gateway_keys_close(&keys);
     free(path);
@@ -228,7 +228,7 @@ static void test_keys_again(void **state)
     const by__gateway_client *a = by__gateway_keys_find(keys, "key0");
     const by__gateway_client *b = by__gateway_keys_find(keys, "key1");
     size_t account = a->account;
-    assert_true(by__gateway_limits_take(l, b->account, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, b->account, 1, 0, 1.0, 0.0, &left) == 0.0);
     /* Another key of b, and c. */
     write_keys(path, "c", "c", "b");
     assert_int_equal(by__gateway_keys_open_again(&again, keys, path, NULL), BY_OK);
@@ -240,9 +240,9 @@ static void test_keys_again(void **state)
     assert_string_equal(c->name, "c");
     assert_int_not_equal(c->account, account);
     assert_ptr_equal(by__gateway_keys_find(again, "key2"), b);
-    assert_true(by__gateway_limits_take(l, b->account, 1, 0, 1.0, 0.0, &left) > 0.0);
-    assert_true(by__gateway_limits_take(l, c->account, 1, 0, 1.0, 0.0, &left) == 0.0);
-    assert_true(by__gateway_limits_take(l, c->account, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_true(by__gateway_limits_charge(l, b->account, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_true(by__gateway_limits_charge(l, c->account, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__gateway_limits_charge(l, c->account, 1, 0, 1.0, 0.0, &left) > 0.0);
     assert_string_equal(a->name, "a"); /* a request may have it */
     /* A file that is wrong gives none, and takes none. */
     write_keys(path, "c", "no name", "b nothing");

@@ -14,7 +14,7 @@
 #define PART(head) "--b\r\n" head "\r\n\r\nv\r\n--b--\r\n"
 #define NAMED      "Content-Disposition: form-data; name=\"a\""
 
-static by__http_multipart_part parts[BY__MULTIPART_MOST];
+static by__http_multipart_part parts[BY__MULTIPART_MAX];
 static size_t count;
 
 static by_status split(const char *type, const char *body)
@@ -88,7 +88,7 @@ static void test_many(void **state)
     assert_int_equal(split(TYPE, body.data), BY_OK);
     assert_int_equal(count, 258);
     body.length -= strlen("--b--\r\n");
-    for (size_t i = 258; i <= BY__MULTIPART_MOST; i++) {
+    for (size_t i = 258; i <= BY__MULTIPART_MAX; i++) {
         by__string_append(&body, part);
     }
     by__string_append(&body, "--b--\r\n");

@@ -194,7 +194,7 @@ static void test_taken(void **state)
         char password[BY_SERVE_PASSWORD_BYTES];
         by__link_redis_address a;
         strcpy(text, rows[i][0]);
-        assert_int_equal(by_serve_take_password(text, password), rows[i][1] != NULL);
+        assert_int_equal(by_serve_extract_password(text, password), rows[i][1] != NULL);
         assert_string_equal(text, rows[i][1] == NULL ? rows[i][0] : rows[i][1]);
         if (rows[i][1] != NULL) {
             assert_string_equal(password, rows[i][2]);

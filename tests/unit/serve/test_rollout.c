@@ -198,7 +198,7 @@ static void test_start_and_golden(void **state)
     pass(&p, 1, 0, 0, 0);
     assert_int_equal(p.r.phase, BY__ROLLOUT_FAILED);
     begin(&p, NULL);
-    p.in.hopeless = true;
+    p.in.config_error = true;
     pass(&p, 1, 0, 0, 0);
     assert_int_equal(p.r.phase, BY__ROLLOUT_FAILED);
     begin(&p, NULL);

@@ -45,10 +45,10 @@ void __wrap_free(void *memory)
 
 static by__gateway gateway;
 
-static void on_request(void *user, by__http_exchange *exchange, const by__http_request *request)
+static void on_request(void *user, by__http_connection *connection, const by__http_request *request)
 {
     (void)user;
-    by__gateway_answer_task_events(&gateway, exchange, request, "task_1", "");
+    by__gateway_answer_task_events(&gateway, connection, request, "task_1", "");
 }
 
 static bool send_nothing(by__link *link, const json_t *message)
@@ -86,7 +86,7 @@ static int begin(by__http_server **server)
     const by__http_options options = {.listen = "127.0.0.1:0",
                                       .limits = {.head = 4096, .body = 4096, .chunks = 16},
                                       .request = on_request,
-                                      .gone = by__gateway_gone,
+                                      .disconnected = by__gateway_on_disconnect,
                                       .user = &gateway};
     gateway = (by__gateway){.broker = {.link = &link}};
     assert_int_equal(uv_loop_init(&gateway.loop), 0);

@@ -60,11 +60,11 @@ static void test_take(void **state)
                                        "4bf92f3577b34da6a3ce929d0e0e473", NULL};
     char out[BY__TRACE_ID_BYTES];
     (void)state;
-    by__telemetry_trace_take(out, TRACE);
+    by__telemetry_trace_copy(out, TRACE);
     assert_string_equal(out, TRACE);
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         memset(out, 'x', sizeof out);
-        by__telemetry_trace_take(out, none[i]);
+        by__telemetry_trace_copy(out, none[i]);
         assert_string_equal(out, "");
     }
 }

@@ -434,13 +434,13 @@ static void expect(const char *answer, size_t repeats, const char *host, const c
                    long status, int taken, const char *reason)
 {
     /* What comes out the same however often it is tried. */
-    bool hopeless = status == 410 || strstr(reason, "not public") != NULL ||
-                    strstr(reason, "more than") != NULL;
+    bool permanent = status == 410 || strstr(reason, "not public") != NULL ||
+                     strstr(reason, "more than") != NULL;
     receiver r;
     receiver_begin(&r, answer, repeats);
     by__gateway_webhook_message *m = deliver(&r, host, networks);
     receiver_end(&r);
-    if (m->status != status || r.taken != taken || m->hopeless != hopeless ||
+    if (m->status != status || r.taken != taken || m->permanent != permanent ||
         strstr(m->reason, reason) == NULL) {
         fail_msg("%s: status %ld, %d connections, %s", host, m->status, r.taken, m->reason);
     }

@@ -10,20 +10,20 @@
 #include "serve/protocol/messages.h"
 
 /* Bytes of a comment, and of a label. */
-#define MOST_TEXT  4096
-#define MOST_LABEL 256
+#define MAX_TEXT  4096
+#define MAX_LABEL 256
 /* Magnitude of a rating, and of a label that is a number: their sums and squares stay finite. */
-#define MOST_RATING 1e6
-#define MOST_NUMBER 1e100
+#define MAX_RATING 1e6
+#define MAX_NUMBER 1e100
 /* Index of a prediction in an answer. */
-#define MOST_INDEX 1000000
+#define MAX_INDEX 1000000
 /* Records on their way to other gateways: a slow broker must not fill the memory. */
-#define MOST_PASSING 4096
+#define MAX_PASSING 4096
 
 /* A client that waits until its record is on disk. */
 typedef struct waiting {
     by__gateway_waiter waiter;
-    by__http_exchange *exchange; /* NULL: the client has disconnected */
+    by__http_connection *connection; /* NULL: the client has disconnected */
     struct waiting *next;
     uint64_t number; /* number of its line */
     char id[65];
@@ -41,9 +41,9 @@ struct by__gateway_feedback {
     size_t passing_labels;
 };
 
-static void on_gone(by__gateway_waiter *waiter)
+static void on_disconnect(by__gateway_waiter *waiter)
 {
-    ((waiting *)(void *)waiter)->exchange = NULL;
+    ((waiting *)(void *)waiter)->connection = NULL;
 }
 
 /* Lines are written in order, so clients are answered in order. */
@@ -58,13 +58,13 @@ static void on_done(void *user, uint64_t upto, by_status status, const by_error 
         waiting *w = f->first;
         f->first = w->next;
         f->last = f->first == NULL ? &f->first : f->last;
-        if (w->exchange != NULL && status == BY_OK) {
-            by__http_exchange_set(w->exchange, NULL);
-            by__gateway_reply_json(f->gateway, w->exchange, 200,
+        if (w->connection != NULL && status == BY_OK) {
+            by__http_connection_set(w->connection, NULL);
+            by__gateway_reply_json(f->gateway, w->connection, 200,
                                    json_pack("{ss ss}", "id", w->id, "object", "feedback"));
-        } else if (w->exchange != NULL) {
-            by__http_exchange_header(w->exchange, "Retry-After", "1");
-            by__gateway_reply_error(f->gateway, w->exchange, 503, "not_stored", NULL,
+        } else if (w->connection != NULL) {
+            by__http_connection_header(w->connection, "Retry-After", "1");
+            by__gateway_reply_error(f->gateway, w->connection, 503, "not_stored", NULL,
                                     "the record could not be written");
         }
         free(w);
@@ -121,7 +121,7 @@ void by__gateway_feedback_answer(by__gateway_feedback *feedback, const by__gatew
 
 /* ---- what other gateways were given, or are told ---- */
 
-void by__gateway_feedback_take(by__gateway_feedback *feedback, const json_t *message)
+void by__gateway_feedback_receive(by__gateway_feedback *feedback, const json_t *message)
 {
     const by__gateway_opinion o = {.id = by__protocol_get_text(message, "id"),
                                    .key = by__protocol_get_text(message, "key"),
@@ -129,7 +129,7 @@ void by__gateway_feedback_take(by__gateway_feedback *feedback, const json_t *mes
                                    .label = json_object_get(message, "label"),
                                    .rating = json_object_get(message, "rating")};
     if (feedback != NULL && o.id != NULL) {
-        by__gateway_quality_judge(feedback->quality, &o);
+        by__gateway_quality_add(feedback->quality, &o);
     }
 }
 
@@ -146,7 +146,7 @@ static const char *tag_of(const char *id)
 static void pass(by__gateway_feedback *f, const by__gateway_opinion *o, const char *tag)
 {
     by__gateway *g = f->gateway;
-    bool can = g->broker.ready && f->passing < MOST_PASSING;
+    bool can = g->broker.ready && f->passing < MAX_PASSING;
     json_t *m = can ? json_pack("{ss ss% ss ss sI sO* sO*}", "t", "feedback", "to", tag,
                                 (size_t)BY__TAG, "id", o->id, "key", o->key, "index",
                                 (json_int_t)o->index, "label", o->label, "rating", o->rating)
@@ -193,10 +193,10 @@ typedef struct feedback_fields {
 static const by__serve_field fields[] = {
     BY__STRING("id", feedback_fields, opinion.id, 64),
     BY__STRING("model", feedback_fields, model, 256),
-    BY__STRING("comment", feedback_fields, comment, MOST_TEXT),
+    BY__STRING("comment", feedback_fields, comment, MAX_TEXT),
     BY__ANY("label", feedback_fields, opinion.label),
     BY__ANY("rating", feedback_fields, opinion.rating),
-    BY__INTEGER("index", feedback_fields, opinion.index, 0, MOST_INDEX),
+    BY__INTEGER("index", feedback_fields, opinion.index, 0, MAX_INDEX),
 };
 
 static by_status read_body(feedback_fields *a, const json_t *body, const char **param,
@@ -214,19 +214,19 @@ static by_status read_body(feedback_fields *a, const json_t *body, const char **
     if (o->rating != NULL && !json_is_number(o->rating)) {
         return by_error_set(error, BY_EARG, "'rating' must be a number");
     }
-    if (fabs(json_number_value(o->rating)) > MOST_RATING) {
+    if (fabs(json_number_value(o->rating)) > MAX_RATING) {
         return by_error_set(error, BY_EARG, "'rating' is %g; it must be between %g and %g",
-                            json_number_value(o->rating), -MOST_RATING, MOST_RATING);
+                            json_number_value(o->rating), -MAX_RATING, MAX_RATING);
     }
     *param = "label";
     if (o->label != NULL && (json_is_object(o->label) || json_is_array(o->label) ||
-                             json_string_length(o->label) > MOST_LABEL)) {
+                             json_string_length(o->label) > MAX_LABEL)) {
         return by_error_set(error, BY_EARG,
-                            "'label' must be a text of at most %d bytes, or a number", MOST_LABEL);
+                            "'label' must be a text of at most %d bytes, or a number", MAX_LABEL);
     }
-    if (fabs(json_number_value(o->label)) > MOST_NUMBER) {
+    if (fabs(json_number_value(o->label)) > MAX_NUMBER) {
         return by_error_set(error, BY_EARG, "'label' is %g; it must be between %g and %g",
-                            json_number_value(o->label), -MOST_NUMBER, MOST_NUMBER);
+                            json_number_value(o->label), -MAX_NUMBER, MAX_NUMBER);
     }
     *param = NULL;
     return o->rating != NULL || o->label != NULL
@@ -266,16 +266,16 @@ static void count(by__gateway_feedback *f, const by__gateway_opinion *o)
     if (tag != NULL && memcmp(tag, f->gateway->tag, BY__TAG) != 0) {
         pass(f, o, tag);
     } else {
-        by__gateway_quality_judge(f->quality, o);
+        by__gateway_quality_add(f->quality, o);
     }
 }
 
-static by_status keep(by__gateway_feedback *f, by__http_exchange *x, const feedback_fields *a,
-                      by_error *error)
+static by_status store_opinion(by__gateway_feedback *f, by__http_connection *x,
+                               const feedback_fields *a, by_error *error)
 {
     waiting *w;
     BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "feedback", error));
-    *w = (waiting){.waiter = {on_gone}, .exchange = x};
+    *w = (waiting){.waiter = {on_disconnect}, .connection = x};
     (void)snprintf(w->id, sizeof w->id, "%s", a->opinion.id);
     w->number = by__serve_append_log_record(f->lines, record_of(a));
     if (w->number == 0) {
@@ -285,12 +285,12 @@ static by_status keep(by__gateway_feedback *f, by__http_exchange *x, const feedb
     }
     *f->last = w;
     f->last = &w->next;
-    by__http_exchange_set(x, &w->waiter);
+    by__http_connection_set(x, &w->waiter);
     count(f, &a->opinion);
     return BY_OK;
 }
 
-void by__gateway_answer_feedback(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_feedback(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                  const char *key)
 {
     feedback_fields a = {.opinion.index = -1, .opinion.key = key};
@@ -312,7 +312,7 @@ void by__gateway_answer_feedback(by__gateway *g, by__http_exchange *x, const by_
     if (status == BY_OK && by__gateway_quality_is_foreign(g->feedback->quality, &a.opinion)) {
         by__gateway_reply_error(g, x, 404, "answer_not_found", "id", "the key has no such answer");
     } else if (status == BY_OK) {
-        status = keep(g->feedback, x, &a, &error);
+        status = store_opinion(g->feedback, x, &a, &error);
     }
     json_decref(body);
     if (status != BY_OK) {

@@ -17,7 +17,7 @@ void by__gateway_feedback_answer(by__gateway_feedback *feedback,
                                  const by__gateway_request *request);
 /* Handles feedback on an answer of this gateway that another one was given. feedback may be NULL,
  * as for the next two. */
-void by__gateway_feedback_take(by__gateway_feedback *feedback, const json_t *message);
+void by__gateway_feedback_receive(by__gateway_feedback *feedback, const json_t *message);
 /* Handles the broker's answer about feedback that was passed to another gateway. */
 void by__gateway_feedback_passed(by__gateway_feedback *feedback, const json_t *message);
 /* The link to the broker is lost: what was passed may not have arrived. */

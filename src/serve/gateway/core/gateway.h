@@ -12,9 +12,9 @@
  *
  * Types: by__gateway; by__gateway_request, by__gateway_part and by__gateway_choice;
  * by__gateway_request_form, the functions of a kind of request; by__gateway_waiter, anything that
- * waits at an exchange.
+ * waits at a connection.
  *
- * Who owns what: the gateway owns requests from by__gateway_request_start on; an exchange belongs
+ * Who owns what: the gateway owns requests from by__gateway_request_start on; a connection belongs
  * to the server (http_server.h), and its user pointer is the waiter. Everything is used by one
  * loop, except for large requests and answers, which another thread parses or prints alone
  * (gateway_read.h).
@@ -36,11 +36,11 @@
 #include "serve/telemetry/metrics_vllm.h"
 
 /* Limits on the prompts of one request, and on the sequences of each. */
-#define BY__MOST_PARTS 16
-#define BY__MOST_N     8
+#define BY__MAX_PARTS 16
+#define BY__MAX_N     8
 
 /* Most bytes of a model's name in a query. */
-#define BY__MOST_NAME 255
+#define BY__MAX_NAME 255
 
 /* Digits of a gateway's tag. */
 #define BY__TAG 8
@@ -52,10 +52,10 @@
  * loop less than a millisecond. */
 #define BY__LARGE ((size_t)64 << 10)
 
-/* Whatever waits for an answer at an exchange (its user pointer); the first member of its
+/* Whatever waits for an answer at a connection (its user pointer); the first member of its
  * record. */
 typedef struct by__gateway_waiter {
-    void (*gone)(struct by__gateway_waiter *waiter); /* the client has disconnected */
+    void (*disconnected)(struct by__gateway_waiter *waiter); /* the client has disconnected */
 } by__gateway_waiter;
 
 typedef struct by__gateway {
@@ -94,12 +94,12 @@ typedef struct by__gateway {
     size_t reading_bytes;                 /* of bodies that are read, or wait for it */
     bool reads_smallest;                  /* the last one was the smallest, not the oldest */
     uv_timer_t watching;
-    uint64_t asked;
+    uint64_t next_ref;
     by__telemetry_metrics metrics;
     by__telemetry_model_metrics *models; /* metrics of models that have been requested */
-    double heard;  /* by__now of the last message of the broker, or of connecting to it */
-    json_t *state; /* the broker's last state */
-    double stated; /* by__now of it */
+    double last_message_at; /* by__now of the last message of the broker, or of connecting to it */
+    json_t *state;          /* the broker's last state */
+    double state_at;        /* by__now of it */
     char id[BY__ID_BYTES];
     /* The first of the random digits of its answers' ids: another gateway that is given feedback on
      * one passes it to this one. */
@@ -125,8 +125,8 @@ typedef struct by__gateway_request_form {
     by__gateway_request_kind kind;
     bool any_type; /* any content type is accepted, not JSON alone */
     bool keeps;    /* text is kept even if it is streamed */
-    /* Reads an HTTP request into one that has an exchange, a key and an id. BY_EARG: a sentence for
-     * the client; *param as by__serve_fields_read sets it, or the request's `place`. */
+    /* Reads an HTTP request into one that has a connection, a key and an id. BY_EARG: a sentence
+     * for the client; *param as by__serve_fields_read sets it, or the request's `place`. */
     by_status (*read)(struct by__gateway_request *request, const by__http_request *http,
                       const char **param, by_error *error);
     /* Starts a request that was read; NULL: by__gateway_request_start. */
@@ -155,7 +155,7 @@ typedef struct by__gateway_choice {
     double score;     /* the mean log-probability of its tokens, if requested */
     size_t shown;     /* bytes of the text in the stream, of one that has calls of functions */
     size_t sent;      /* pieces of text sent to the client, including empty ones */
-    size_t passed;    /* pieces of these that were generated again after a worker was lost */
+    size_t replayed;  /* pieces of these that were generated again after a worker was lost */
 } by__gateway_choice;
 
 /* One prompt of a request, which the broker sees as a request of its own. */
@@ -179,7 +179,7 @@ typedef struct by__gateway_part {
 typedef struct by__gateway_request {
     by__gateway_waiter waiter;
     by__gateway *gateway;
-    by__http_exchange *exchange;
+    by__http_connection *connection;
     struct by__gateway_request *next;
     struct by__gateway_request *previous;
     const by__gateway_request_form *form;
@@ -194,12 +194,12 @@ typedef struct by__gateway_request {
     bool stream;
     bool usage; /* the last chunk of a stream includes usage */
     bool logprobs;
-    bool gathers; /* the text of a stream is kept for its end */
-    bool kept;    /* it is recorded in the payload log: the text of a stream is gathered too */
-    int64_t top;  /* number of most probable tokens reported for each token */
-    bool began;   /* the head of the stream has been sent */
-    double spoke; /* by__now when something was last sent to the stream */
-    json_t *own;  /* owned by the form; NULL: none */
+    bool gathers;  /* the text of a stream is kept for its end */
+    bool recorded; /* it is recorded in the payload log: the text of a stream is gathered too */
+    int64_t top;   /* number of most probable tokens reported for each token */
+    bool began;    /* the head of the stream has been sent */
+    double last_sent_at;         /* by__now when something was last sent to the stream */
+    json_t *own;                 /* owned by the form; NULL: none */
     char place[BY__PLACE_BYTES]; /* where *param of `read` may point to; "" otherwise */
     const json_t *state;         /* the broker's, while the request is read; NULL: unknown */
     bool fetches;                /* its rows are fetched for the entities in `own` when it starts */
@@ -221,7 +221,7 @@ typedef struct by__gateway_request {
 
 /* ---- a request in flight (gateway_request.c; its record: gateway_request_record.c) ---- */
 
-/* Creates a request with an id, without an exchange. Freed with by__gateway_request_free. */
+/* Creates a request with an id, without a connection. Freed with by__gateway_request_free. */
 by_status by__gateway_request_open(by__gateway_request **out, by__gateway *gateway,
                                    const by__gateway_request_form *form, const char *key,
                                    by_error *error);
@@ -240,7 +240,7 @@ const by__gateway_request_form *by__gateway_form_of_route(const by__gateway *g, 
 const by__gateway_request_form *by__gateway_form_named(const by__gateway *g, const char *name);
 /* Of a request that has ended, keeps for each prompt the sequences with the highest score: as many
  * as request->own says, if it says so; among equals the first ones. */
-void by__gateway_request_keep_best(by__gateway_request *request);
+void by__gateway_request_choose_best(by__gateway_request *request);
 /* Frees a request and everything that it holds. */
 void by__gateway_request_free(by__gateway_request *request);
 /* Handles an event of the broker. */
@@ -254,7 +254,7 @@ void by__gateway_request_gone(by__gateway_waiter *waiter);
 void by__gateway_requests_expire(by__gateway *g);
 /* Sends BY__WAIT_COMMENT to streams that have begun and have been silent for BY__QUIET seconds:
  * while a worker reads a long prompt, proxies must not close the connection. */
-void by__gateway_requests_keep_open(by__gateway *g);
+void by__gateway_requests_comment(by__gateway *g);
 /* The broker is connected again: submits all requests that have not ended once more. */
 void by__gateway_requests_again(by__gateway *g);
 /* Parses a large event, or prints a large answer (whose request has left the gateway, and is freed
@@ -268,7 +268,7 @@ bool by__gateway_large_print(by__gateway_request *request);
 /* A model's object in the broker's state; NULL: no worker has named the model. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The same in a state of the broker, which may be NULL. */
-const json_t *by__gateway_stated_model(const json_t *state, const char *name);
+const json_t *by__gateway_model_state(const json_t *state, const char *name);
 /* The broker's current state; NULL: it is unreachable or silent, so that its last state may be
  * wrong. */
 const json_t *by__gateway_state(const by__gateway *g);

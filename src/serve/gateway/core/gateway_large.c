@@ -56,16 +56,16 @@ bool by__gateway_large_read(by__gateway *g, const by__serve_event *event)
 /* ---- printing ---- */
 
 typedef struct printing {
-    by__gateway_waiter waiter; /* replaces the request as the exchange's user */
+    by__gateway_waiter waiter; /* replaces the request as the connection's user */
     uv_work_t work;
     by__gateway_request *request;
-    by__http_exchange *exchange; /* NULL: the client has disconnected */
+    by__http_connection *connection; /* NULL: the client has disconnected */
     by_string out;
 } printing;
 
-static void on_gone(by__gateway_waiter *waiter)
+static void on_disconnect(by__gateway_waiter *waiter)
 {
-    ((printing *)(void *)waiter)->exchange = NULL;
+    ((printing *)(void *)waiter)->connection = NULL;
 }
 
 static void print(uv_work_t *work)
@@ -78,8 +78,8 @@ static void on_printed(uv_work_t *work, int status)
 {
     printing *p = work->data;
     BY_UNUSED(status);
-    if (p->exchange != NULL) {
-        by__gateway_reply_text(p->request->gateway, p->exchange, 200, &p->out);
+    if (p->connection != NULL) {
+        by__gateway_reply_text(p->request->gateway, p->connection, 200, &p->out);
     }
     by_string_free(&p->out);
     by__gateway_request_free(p->request);
@@ -105,13 +105,14 @@ bool by__gateway_large_print(by__gateway_request *request)
     if (p == NULL) {
         return false;
     }
-    *p = (printing){.waiter = {on_gone}, .request = request, .exchange = request->exchange};
+    *p = (printing){
+        .waiter = {on_disconnect}, .request = request, .connection = request->connection};
     p->work.data = p;
     if (uv_queue_work(&request->gateway->loop, &p->work, print, on_printed) < 0) {
         free(p);
         return false;
     }
-    by__http_exchange_set(request->exchange, &p->waiter);
+    by__http_connection_set(request->connection, &p->waiter);
     request->gateway->metrics.apart++;
     return true;
 }

@@ -10,15 +10,15 @@
 
 const json_t *by__gateway_state(const by__gateway *g)
 {
-    return g->broker.ready && by__now() - g->stated <= SILENCE ? g->state : NULL;
+    return g->broker.ready && by__now() - g->state_at <= SILENCE ? g->state : NULL;
 }
 
 const json_t *by__gateway_model(const by__gateway *g, const char *name)
 {
-    return by__gateway_stated_model(g->state, name);
+    return by__gateway_model_state(g->state, name);
 }
 
-const json_t *by__gateway_stated_model(const json_t *state, const char *name)
+const json_t *by__gateway_model_state(const json_t *state, const char *name)
 {
     size_t i;
     json_t *m;
@@ -40,7 +40,7 @@ by__telemetry_model_metrics *by__gateway_counts(by__gateway *g, const char *name
 
 json_t *by__gateway_query_model(const char *query)
 {
-    char name[BY__MOST_NAME + 1];
+    char name[BY__MAX_NAME + 1];
     long length = by__http_query_value(name, sizeof name, query, "model");
     return length > 0 ? json_stringn(name, (size_t)length) : NULL;
 }

@@ -8,9 +8,9 @@
 #include "serve/protocol/messages.h"
 
 /* Bodies that are read at a time: libuv's pool has four threads. */
-#define MOST_READERS 2
+#define MAX_READERS 2
 /* Bytes of bodies that are read or wait for it. */
-#define MOST_BYTES ((size_t)256 << 20)
+#define MAX_BYTES ((size_t)256 << 20)
 
 static void start_next(by__gateway *g);
 
@@ -29,7 +29,7 @@ bool by__gateway_reading_knows_not(by__gateway_reading *r, const char *model)
 {
     const json_t *models = json_object_get(r->state, "models");
     if (r->unknown == NULL && r->knows && json_array_size(models) > 0 &&
-        by__gateway_stated_model(r->state, model) == NULL) {
+        by__gateway_model_state(r->state, model) == NULL) {
         r->unknown = by__strdup(model);
     }
     return r->unknown != NULL;
@@ -60,10 +60,10 @@ static void read_large(uv_work_t *work)
     }
 }
 
-static void on_gone(by__gateway_waiter *waiter)
+static void on_disconnect(by__gateway_waiter *waiter)
 {
     by__gateway_reading *r = (by__gateway_reading *)(void *)waiter;
-    r->exchange = NULL;
+    r->connection = NULL;
     r->gateway->metrics.cancelled++;
 }
 
@@ -72,7 +72,7 @@ static void answer(by__gateway_reading *r)
     by__gateway *g = r->gateway;
     if (r->unknown != NULL) {
         by__telemetry_metrics_refused(g->metrics.rejected, "model_not_found");
-        by__gateway_reply_no_model(g, r->exchange, r->unknown);
+        by__gateway_reply_no_model(g, r->connection, r->unknown);
     } else {
         r->kind->answer(r);
     }
@@ -86,8 +86,8 @@ static void on_read(uv_work_t *work, int status)
     g->readers--;
     g->reading_bytes -= r->bytes;
     start_next(g);
-    if (r->exchange != NULL) {
-        by__http_exchange_set(r->exchange, NULL);
+    if (r->connection != NULL) {
+        by__http_connection_set(r->connection, NULL);
         answer(r);
     }
     free_reading(r);
@@ -108,11 +108,11 @@ static by__gateway_reading **choose(by__gateway *g)
 
 static void start_next(by__gateway *g)
 {
-    while (g->readings != NULL && g->readers < MOST_READERS) {
+    while (g->readings != NULL && g->readers < MAX_READERS) {
         by__gateway_reading **at = choose(g);
         by__gateway_reading *r = *at;
         *at = r->next;
-        if (r->exchange == NULL) { /* nobody waits for it any more */
+        if (r->connection == NULL) { /* nobody waits for it any more */
             g->reading_bytes -= r->bytes;
             free_reading(r);
             free(r);
@@ -129,7 +129,7 @@ static void start_next(by__gateway *g)
 }
 
 /* Copies a text to *at, which moves behind it. */
-static const char *keep(char **at, const char *text, size_t length)
+static const char *copy_text(char **at, const char *text, size_t length)
 {
     char *copy = *at;
     memcpy(copy, text, length);
@@ -153,15 +153,15 @@ static bool copy_request(by__gateway_reading *r, const by__http_request *from)
     if (at == NULL) {
         return false;
     }
-    r->http = (by__http_request){.method = keep(&at, from->method, strlen(from->method)),
-                                 .path = keep(&at, from->path, strlen(from->path)),
-                                 .query = keep(&at, from->query, strlen(from->query)),
-                                 .body = keep(&at, from->body, from->body_length),
+    r->http = (by__http_request){.method = copy_text(&at, from->method, strlen(from->method)),
+                                 .path = copy_text(&at, from->path, strlen(from->path)),
+                                 .query = copy_text(&at, from->query, strlen(from->query)),
+                                 .body = copy_text(&at, from->body, from->body_length),
                                  .body_length = from->body_length};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         if (values[i] != NULL) {
             r->http.headers[r->http.header_count++] =
-                (by__http_header){names[i], keep(&at, values[i], strlen(values[i]))};
+                (by__http_header){names[i], copy_text(&at, values[i], strlen(values[i]))};
         }
     }
     return true;
@@ -171,13 +171,13 @@ static void queue(by__gateway *g, by__gateway_reading *small, const by__http_req
 {
     by__gateway_reading **end = &g->readings;
     by__gateway_reading *r =
-        g->reading_bytes + request->body_length > MOST_BYTES ? NULL : malloc(sizeof *r);
+        g->reading_bytes + request->body_length > MAX_BYTES ? NULL : malloc(sizeof *r);
     if (r != NULL) {
         *r = *small;
         r->state = json_incref((json_t *)(uintptr_t)r->state);
     }
     if (r == NULL || !copy_request(r, request)) {
-        by__gateway_reply_error(g, small->exchange, 503, "busy", NULL,
+        by__gateway_reply_error(g, small->connection, 503, "busy", NULL,
                                 "too many large requests are being read; try again later");
         if (r != NULL) {
             free_reading(r);
@@ -185,10 +185,10 @@ static void queue(by__gateway *g, by__gateway_reading *small, const by__http_req
         }
         return;
     }
-    r->waiter.gone = on_gone;
+    r->waiter.disconnected = on_disconnect;
     r->bytes = request->body_length;
     g->reading_bytes += r->bytes;
-    by__http_exchange_set(r->exchange, &r->waiter);
+    by__http_connection_set(r->connection, &r->waiter);
     while (*end != NULL) {
         end = &(*end)->next;
     }
@@ -198,13 +198,13 @@ static void queue(by__gateway *g, by__gateway_reading *small, const by__http_req
 
 /* ---- all of them ---- */
 
-void by__gateway_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
+void by__gateway_read(by__gateway *g, by__http_connection *x, const by__http_request *request,
                       const char *key, const by__gateway_read_kind *kind)
 {
     const char *trace = by__gateway_trace(g, x);
     by__gateway_reading r = {.kind = kind,
                              .gateway = g,
-                             .exchange = x,
+                             .connection = x,
                              .http = *request,
                              .key = key,
                              .state = g->state,

@@ -19,9 +19,9 @@ typedef struct by__gateway_reading by__gateway_reading;
 /* How a route reads its requests. */
 typedef struct by__gateway_read_kind {
     /* Reads the request, on any thread: uses nothing of the gateway but its constants, and no
-     * exchange. Returns what `status` becomes. */
+     * connection. Returns what `status` becomes. */
     by_status (*read)(by__gateway_reading *reading);
-    /* Answers, or refuses if `status` is an error; on the loop, with an exchange. */
+    /* Answers, or refuses if `status` is an error; on the loop, with a connection. */
     void (*answer)(by__gateway_reading *reading);
 } by__gateway_read_kind;
 
@@ -29,7 +29,7 @@ struct by__gateway_reading {
     by__gateway_waiter waiter;
     const by__gateway_read_kind *kind;
     by__gateway *gateway;
-    by__http_exchange *exchange; /* NULL: the client has disconnected */
+    by__http_connection *connection; /* NULL: the client has disconnected */
     by__http_request http;
     const char *key;
     char trace[33];      /* by__gateway_trace; "": none */
@@ -52,7 +52,7 @@ struct by__gateway_reading {
 };
 
 /* Reads a request and answers it, now or later. */
-void by__gateway_read(by__gateway *g, by__http_exchange *x, const by__http_request *request,
+void by__gateway_read(by__gateway *g, by__http_connection *x, const by__http_request *request,
                       const char *key, const by__gateway_read_kind *kind);
 /* Frees the readings that have not begun. */
 void by__gateway_readings_close(by__gateway *g);

@@ -10,7 +10,7 @@
 /* Seconds after a deadline in which broker and worker should report it themselves. */
 #define LATE 10.0
 /* Bytes of the buffer for frames that are kept allocated. */
-#define MOST_FRAME ((size_t)16 << 10)
+#define MAX_FRAME ((size_t)16 << 10)
 
 /* ---- the broker ---- */
 
@@ -78,7 +78,7 @@ static void cancel_part(by__gateway *g, by__gateway_part *part)
 /* ---- end of a request ---- */
 
 /* Removes a request from the gateway. */
-static void leave(by__gateway_request *request)
+static void remove_request(by__gateway_request *request)
 {
     by__gateway *g = request->gateway;
     for (size_t i = 0; i < request->part_count; i++) {
@@ -99,8 +99,8 @@ static void log_call(const by__gateway_request *request, const char *code)
         prompt += request->parts[i].prompt_tokens;
         generated += request->parts[i].generated;
     }
-    by__gateway_used(request->exchange, prompt + generated);
-    by__gateway_detail(request->exchange,
+    by__gateway_used(request->connection, prompt + generated);
+    by__gateway_detail(request->connection,
                        json_pack("{ss ss ss? sb sI sI}", "id", request->id, "model", request->model,
                                  "code", code, "stream", (int)request->stream, "prompt_tokens",
                                  (json_int_t)prompt, "generated_tokens", (json_int_t)generated));
@@ -153,16 +153,16 @@ void by__gateway_request_gone(by__gateway_waiter *waiter)
     }
     count_end(request, BY__FINISH_ABORT);
     log_call(request, "client_gone");
-    leave(request);
+    remove_request(request);
     by__gateway_request_free(request);
 }
 
 /* Ends a stream with its last frames. */
-static void end_stream(by__http_exchange *x, const by_string *frames)
+static void end_stream(by__http_connection *x, const by_string *frames)
 {
-    by__http_exchange_set(x, NULL);
-    if (by__http_exchange_send_text(x, frames)) {
-        by__http_exchange_end(x);
+    by__http_connection_set(x, NULL);
+    if (by__http_connection_send_text(x, frames)) {
+        by__http_connection_end(x);
     }
 }
 
@@ -175,24 +175,24 @@ static void add_origin(const by__gateway_request *request)
         part++;
     }
     if (part->run[0] != '\0') {
-        by__http_exchange_header(request->exchange, "X-Banyan-Run", part->run);
+        by__http_connection_header(request->connection, "X-Banyan-Run", part->run);
     }
     if (part->version[0] != '\0') {
-        by__http_exchange_header(request->exchange, "X-Banyan-Version", part->version);
+        by__http_connection_header(request->connection, "X-Banyan-Version", part->version);
     }
 }
 
 static void finish(by__gateway_request *request)
 {
     by__gateway *g = request->gateway;
-    by__http_exchange *x = request->exchange;
+    by__http_connection *x = request->connection;
     by_string out = {0};
     count_ends(request);
     log_call(request, NULL);
-    leave(request);
-    by__gateway_request_keep_best(request);
+    remove_request(request);
+    by__gateway_request_choose_best(request);
     by__gateway_feedback_answer(g->feedback, request);
-    if (request->kept) {
+    if (request->recorded) {
         by__gateway_payload_log_request(g->payload, request);
     }
     if (request->stream) {
@@ -223,7 +223,7 @@ typedef struct failure {
 static void fail_with(by__gateway_request *request, const failure *f)
 {
     by__gateway *g = request->gateway;
-    by__http_exchange *x = request->exchange;
+    by__http_connection *x = request->connection;
     by__telemetry_metrics_refused(g->metrics.rejected, f->code);
     if (request->counts != NULL) {
         by__telemetry_metrics_refused(request->counts->rejected, f->code);
@@ -231,7 +231,7 @@ static void fail_with(by__gateway_request *request, const failure *f)
     g->metrics.failed += f->status >= 500;
     count_end(request, BY__FINISH_ERROR);
     log_call(request, f->code);
-    leave(request);
+    remove_request(request);
     if (!request->began && strcmp(f->code, "model_not_found") == 0) {
         by__gateway_reply_no_model(g, x, request->model);
     } else if (!request->began) {
@@ -310,7 +310,7 @@ void by__gateway_request_start(by__gateway_request *request)
     for (size_t i = 0; i < request->part_count; i++) {
         cost += by__protocol_get_integer(request->parts[i].message, "cost");
     }
-    if (!by__gateway_charge(g, request->exchange, cost)) {
+    if (!by__gateway_charge(g, request->connection, cost)) {
         by__gateway_request_free(request);
         return;
     }
@@ -322,8 +322,8 @@ void by__gateway_request_start(by__gateway_request *request)
     g->metrics.running++;
     request->counts = by__gateway_counts(g, request->model);
     request->queued = true;
-    request->kept = by__gateway_payload_wants(g->payload, request->id);
-    by__http_exchange_set(request->exchange, &request->waiter);
+    request->recorded = by__gateway_payload_wants(g->payload, request->id);
+    by__http_connection_set(request->connection, &request->waiter);
     for (size_t i = 0; i < request->part_count; i++) {
         const char *id = by__protocol_get_text(request->parts[i].message, "id");
         if (by__serve_id_add(&g->parts, &request->parts[i].entry, id, &error) != BY_OK) {
@@ -341,7 +341,7 @@ void by__gateway_requests_again(by__gateway *g)
 {
     for (by__gateway_request *request = g->requests; request != NULL; request = request->next) {
         for (size_t i = 0; i < request->part_count * request->n; i++) {
-            request->choices[i].passed = 0;
+            request->choices[i].replayed = 0;
         }
         for (size_t i = 0; i < request->part_count; i++) {
             /* A part whose answer is being parsed is complete. */
@@ -365,19 +365,19 @@ static size_t choice_of(const by__gateway_part *part, int64_t i)
 /* Sends frames, and frees them. Returns false if the client is gone, and the request with it. */
 static bool put(by__gateway_request *request, by_string *out)
 {
-    request->spoke = by__now();
-    bool sent = by__http_exchange_send_text(request->exchange, out);
+    request->last_sent_at = by__now();
+    bool sent = by__http_connection_send_text(request->connection, out);
     by_string_free(out);
     return sent;
 }
 
 /* A worker has begun the answer. Another version may start over if the client has nothing of the
  * answer yet; otherwise the answer cannot be completed. Returns false if the request has ended. */
-static bool take_version(by__gateway_part *part, const json_t *event)
+static bool set_version(by__gateway_part *part, const json_t *event)
 {
     by__gateway_request *request = part->request;
     const char *version = by__protocol_get_text(event, "version");
-    static const failure gone = {
+    static const failure disconnected = {
         503, "version_gone", NULL,
         "the version of the model that began the answer is no longer served", 0.0};
     size_t first = (size_t)(part - request->parts) * request->n;
@@ -385,7 +385,7 @@ static bool take_version(by__gateway_part *part, const json_t *event)
         return true;
     }
     if (is_bound(part)) {
-        fail_with(request, &gone);
+        fail_with(request, &disconnected);
         return false;
     }
     for (size_t i = first; i < first + request->n; i++) {
@@ -408,7 +408,7 @@ static bool begin(by__gateway_request *request)
     }
     request->began = true;
     add_origin(request);
-    if (!by__http_exchange_stream(request->exchange)) {
+    if (!by__http_connection_stream(request->connection)) {
         return false;
     }
     for (size_t i = 0; i < request->part_count * request->n; i++) {
@@ -417,21 +417,21 @@ static bool begin(by__gateway_request *request)
     return put(request, &out);
 }
 
-void by__gateway_requests_keep_open(by__gateway *g)
+void by__gateway_requests_comment(by__gateway *g)
 {
     double now = by__now();
     for (by__gateway_request *request = g->requests, *next; request != NULL; request = next) {
         by_string out = {0};
         next = request->next;
-        if (request->began && now - request->spoke > BY__QUIET) {
+        if (request->began && now - request->last_sent_at > BY__QUIET) {
             by__string_append(&out, BY__WAIT_COMMENT);
             (void)put(request, &out);
         }
     }
 }
 
-static void keep_text(by__gateway_request *request, size_t choice, const char *text, size_t length,
-                      const json_t *logprobs)
+static void gather_text(by__gateway_request *request, size_t choice, const char *text,
+                        size_t length, const json_t *logprobs)
 {
     by__gateway_choice *c = &request->choices[choice];
     by_string_add(&c->text, text, length);
@@ -442,8 +442,8 @@ static void keep_text(by__gateway_request *request, size_t choice, const char *t
     }
 }
 
-static void take_text(by__gateway_part *part, size_t choice, const char *text, size_t length,
-                      const json_t *logprobs)
+static void handle_text(by__gateway_part *part, size_t choice, const char *text, size_t length,
+                        const json_t *logprobs)
 {
     by__gateway_request *request = part->request;
     by__telemetry_metrics *m = &request->gateway->metrics;
@@ -452,13 +452,13 @@ static void take_text(by__gateway_part *part, size_t choice, const char *text, s
     if (text == NULL || c->reason[0] != '\0') {
         return;
     }
-    if (c->passed < c->sent) {
+    if (c->replayed < c->sent) {
         /* After a worker was lost the same text arrives again, in the same pieces. */
-        c->passed++;
+        c->replayed++;
         return;
     }
     c->sent++;
-    c->passed = c->sent;
+    c->replayed = c->sent;
     part->generated++; /* an estimate until the end: a piece is one or more tokens */
     bool first = request->last_text == 0.0;
     double seconds = now - (first ? request->since : request->last_text);
@@ -468,22 +468,22 @@ static void take_text(by__gateway_part *part, size_t choice, const char *text, s
                                     seconds);
     }
     request->last_text = now;
-    if (!request->stream || request->form->keeps || request->gathers || request->kept) {
-        keep_text(request, choice, text, length, logprobs);
+    if (!request->stream || request->form->keeps || request->gathers || request->recorded) {
+        gather_text(request, choice, text, length, logprobs);
     }
     if (request->stream && begin(request)) {
         by_string *out = &request->gateway->frame; /* one buffer is reused for all frames */
         out->length = 0;
-        request->spoke = now;
+        request->last_sent_at = now;
         request->form->text(request, choice, text, length, logprobs, out);
-        (void)by__http_exchange_send_text(request->exchange, out);
-        if (out->failed || out->capacity > MOST_FRAME) {
+        (void)by__http_connection_send_text(request->connection, out);
+        if (out->failed || out->capacity > MAX_FRAME) {
             by_string_free(out);
         }
     }
 }
 
-static void take_stop(by__gateway_part *part, const json_t *event)
+static void handle_stop(by__gateway_part *part, const json_t *event)
 {
     by__gateway_request *request = part->request;
     size_t choice = choice_of(part, by__protocol_get_integer(event, "i"));
@@ -504,7 +504,7 @@ static void take_stop(by__gateway_part *part, const json_t *event)
     }
 }
 
-static void take_end(by__gateway_part *part, const json_t *event)
+static void handle_end(by__gateway_part *part, const json_t *event)
 {
     by__gateway_request *request = part->request;
     by__telemetry_metrics *m = &request->gateway->metrics;
@@ -515,7 +515,7 @@ static void take_end(by__gateway_part *part, const json_t *event)
     m->generated_tokens += (uint64_t)part->generated;
     part->done = true;
     part->listed = false;
-    by__gateway_part_ended(request->gateway, request->exchange, request->since,
+    by__gateway_part_ended(request->gateway, request->connection, request->since,
                            json_object_get(event, "timing"));
     by__serve_id_remove(&request->gateway->parts, &part->entry);
     for (size_t i = 0; i < request->part_count; i++) {
@@ -526,17 +526,17 @@ static void take_end(by__gateway_part *part, const json_t *event)
     finish(request);
 }
 
-static void take_again(by__gateway_part *part)
+static void handle_again(by__gateway_part *part)
 {
     size_t first = (size_t)(part - part->request->parts) * part->request->n;
     part->request->gateway->metrics.again++;
     for (size_t i = 0; i < part->request->n; i++) {
-        part->request->choices[first + i].passed = 0;
+        part->request->choices[first + i].replayed = 0;
     }
 }
 
 /* A worker has accepted the request. */
-static void take_begin(by__gateway_part *part, const json_t *event)
+static void handle_begin(by__gateway_part *part, const json_t *event)
 {
     by__gateway_request *request = part->request;
     if (request->queued && request->counts != NULL) {
@@ -544,7 +544,7 @@ static void take_begin(by__gateway_part *part, const json_t *event)
         by__telemetry_histogram_add(&request->counts->queue, queue > 0.0 ? queue : 0.0);
     }
     request->queued = false;
-    if (take_version(part, event)) {
+    if (set_version(part, event)) {
         part->prompt_tokens = by__protocol_get_integer(event, "prompt_tokens");
         (void)begin(request);
     }
@@ -554,7 +554,7 @@ static const failure unread = {500, "server_error", NULL, "a part of the answer 
                                0.0};
 
 /* The whole answer. */
-static void take_result(by__gateway_part *part, const by__serve_event *event, const json_t *json)
+static void handle_result(by__gateway_part *part, const by__serve_event *event, const json_t *json)
 {
     by__gateway_request *request = part->request;
     request->whole = json_incref(json_object_get(json, "result"));
@@ -562,12 +562,12 @@ static void take_result(by__gateway_part *part, const by__serve_event *event, co
     if (request->whole == NULL) {
         fail_with(request, &unread);
     } else {
-        take_end(part, json);
+        handle_end(part, json);
     }
 }
 
 /* Handles events other than a piece of text; json NULL: it could not be parsed. */
-static void take_other(by__gateway_part *part, const by__serve_event *event, const json_t *json)
+static void handle_other(by__gateway_part *part, const by__serve_event *event, const json_t *json)
 {
     by__gateway_request *request = part->request;
     const json_t *text = json_object_get(json, "text");
@@ -577,19 +577,19 @@ static void take_other(by__gateway_part *part, const by__serve_event *event, con
     } else if (name != NULL && strcmp(name, "error") == 0) { /* also a malformed event */
         fail(request, json);
     } else if (event->kind == BY__EVENT_TEXT) {
-        take_text(part, choice_of(part, by__protocol_get_integer(json, "i")),
-                  json_string_value(text), json_string_length(text),
-                  json_object_get(json, "logprobs"));
+        handle_text(part, choice_of(part, by__protocol_get_integer(json, "i")),
+                    json_string_value(text), json_string_length(text),
+                    json_object_get(json, "logprobs"));
     } else if (event->kind == BY__EVENT_BEGIN) {
-        take_begin(part, json);
+        handle_begin(part, json);
     } else if (event->kind == BY__EVENT_STOP) {
-        take_stop(part, json);
+        handle_stop(part, json);
     } else if (event->kind == BY__EVENT_END) {
-        take_end(part, json);
+        handle_end(part, json);
     } else if (event->kind == BY__EVENT_RESULT && request->whole == NULL) {
-        take_result(part, event, json);
+        handle_result(part, event, json);
     } else if (event->kind == BY__EVENT_AGAIN) {
-        take_again(part);
+        handle_again(part);
     }
 }
 
@@ -598,7 +598,7 @@ void by__gateway_request_read(by__gateway *g, const by__serve_event *event, cons
     by__gateway_part *part = (by__gateway_part *)(void *)by__serve_id_find(&g->parts, event->id);
     if (part != NULL) {
         part->reading = false;
-        take_other(part, event, json);
+        handle_other(part, event, json);
     }
 }
 
@@ -609,8 +609,8 @@ void by__gateway_request_event(by__gateway *g, const by__serve_event *event)
         return;
     }
     if (event->kind == BY__EVENT_PIECE) {
-        take_text(part, choice_of(part, (int64_t)event->sequence), event->data, event->length,
-                  NULL);
+        handle_text(part, choice_of(part, (int64_t)event->sequence), event->data, event->length,
+                    NULL);
         return;
     }
     if (event->kind == BY__EVENT_RESULT && by__gateway_large_read(g, event)) {
@@ -618,6 +618,6 @@ void by__gateway_request_event(by__gateway *g, const by__serve_event *event)
         return;
     }
     json_t *json = by__protocol_event_json(event);
-    take_other(part, event, json);
+    handle_other(part, event, json);
     json_decref(json);
 }

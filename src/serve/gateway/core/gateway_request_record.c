@@ -6,7 +6,7 @@
 #include "serve/protocol/messages.h"
 
 /* Most bytes that a message adds to a request, with the text of the message. */
-#define AROUND ((size_t)1 << 16)
+#define CONTEXT_BYTES ((size_t)1 << 16)
 
 /* ---- forms ---- */
 
@@ -70,25 +70,25 @@ by_status by__gateway_request_encode(by__gateway_request *request, size_t length
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }
         bytes += json_string_length(part->text);
-        if (bytes > BY__LINK_MESSAGE - AROUND) {
+        if (bytes > BY__LINK_MESSAGE - CONTEXT_BYTES) {
             return by_error_set(error, BY_EARG,
                                 "the request takes over %zu bytes for a worker: send less at a "
                                 "time",
-                                BY__LINK_MESSAGE - AROUND);
+                                BY__LINK_MESSAGE - CONTEXT_BYTES);
         }
     }
     return BY_OK;
 }
 
-void by__gateway_request_keep_best(by__gateway_request *request)
+void by__gateway_request_choose_best(by__gateway_request *request)
 {
-    size_t kept = (size_t)by__protocol_get_integer(request->own, "best");
-    if (kept == 0 || kept >= request->n) {
+    size_t recorded = (size_t)by__protocol_get_integer(request->own, "best");
+    if (recorded == 0 || recorded >= request->n) {
         return;
     }
     for (size_t p = 0; p < request->part_count; p++) {
         by__gateway_choice *from = &request->choices[p * request->n];
-        for (size_t k = 0; k < kept; k++) {
+        for (size_t k = 0; k < recorded; k++) {
             size_t best = k;
             for (size_t i = k + 1; i < request->n; i++) {
                 best = from[i].score > from[best].score ? i : best;
@@ -97,13 +97,13 @@ void by__gateway_request_keep_best(by__gateway_request *request)
             memmove(from + k + 1, from + k, (best - k) * sizeof *from);
             from[k] = chosen;
         }
-        for (size_t i = kept; i < request->n; i++) {
+        for (size_t i = recorded; i < request->n; i++) {
             by_string_free(&from[i].text);
             json_decref(from[i].logprobs);
         }
-        memmove(&request->choices[p * kept], from, kept * sizeof *from);
+        memmove(&request->choices[p * recorded], from, recorded * sizeof *from);
     }
-    request->n = kept;
+    request->n = recorded;
 }
 
 void by__gateway_request_free(by__gateway_request *request)

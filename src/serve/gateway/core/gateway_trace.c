@@ -6,7 +6,7 @@
 #include "serve/protocol/messages.h"
 
 /* Most bytes of tracestate that are passed on: the standard requires at least 512. */
-#define MOST_STATE 512
+#define MAX_STATE 512
 
 by_status by__gateway_trace_endpoint_check(const char *url, by_error *error)
 {
@@ -20,8 +20,9 @@ by_status by__gateway_trace_endpoint_check(const char *url, by_error *error)
 }
 
 by_status by__gateway_request_trace_begin(by__gateway_request_trace *trace,
-                                          const by__gateway_tracing *tracing, by__http_exchange *x,
-                                          const by__http_request *r, by_error *error)
+                                          const by__gateway_tracing *tracing,
+                                          by__http_connection *x, const by__http_request *r,
+                                          by_error *error)
 {
     char header[BY__TRACEPARENT_BYTES];
     const char *state = by__http_header_of(r, "tracestate");
@@ -29,11 +30,11 @@ by_status by__gateway_request_trace_begin(by__gateway_request_trace *trace,
                                      tracing->fraction, error));
     trace->clock = by__serve_wall_clock() - by__now();
     by__telemetry_trace_print(header, &trace->context);
-    by__http_exchange_header(x, "traceparent", header);
+    by__http_connection_header(x, "traceparent", header);
     /* It applies to the caller's trace only. */
-    if (trace->context.parent[0] != '\0' && state != NULL && strlen(state) <= MOST_STATE) {
+    if (trace->context.parent[0] != '\0' && state != NULL && strlen(state) <= MAX_STATE) {
         trace->state = by__strdup(state);
-        by__http_exchange_header(x, "tracestate", state);
+        by__http_connection_header(x, "tracestate", state);
     }
     return BY_OK;
 }

@@ -23,8 +23,9 @@ typedef struct by__gateway_request_trace {
 by_status by__gateway_trace_endpoint_check(const char *url, by_error *error);
 /* Reads the request's trace headers and adds those of the answer. */
 by_status by__gateway_request_trace_begin(by__gateway_request_trace *trace,
-                                          const by__gateway_tracing *tracing, by__http_exchange *x,
-                                          const by__http_request *r, by_error *error);
+                                          const by__gateway_tracing *tracing,
+                                          by__http_connection *x, const by__http_request *r,
+                                          by_error *error);
 void by__gateway_request_trace_free(by__gateway_request_trace *trace);
 /* Adds the spans of one answered prompt: `since` is by__now when it was submitted, `timing` a
  * worker's object of durations. */

@@ -8,11 +8,11 @@
 #include "base/json.h"
 #include "serve/gateway/core/gateway.h"
 
-#define MOST_DEPTH 100
+#define MAX_DEPTH 100
 /* Objects and lists, and values, of a body: more than the longest conversation, or a table of a
  * quarter of a million cells. */
-#define MOST_CONTAINERS 65536
-#define MOST_VALUES     262144
+#define MAX_CONTAINERS 65536
+#define MAX_VALUES     262144
 
 /* The end of the string that begins at `s`, behind its quote; `end` if it has none. */
 static const char *skip_string(const char *s, const char *end)
@@ -35,12 +35,12 @@ static by_status check_size(const char *text, size_t length, by_error *error)
         containers += *s == '{' || *s == '[';
         values += *s == ',';
     }
-    return containers <= MOST_CONTAINERS && values <= MOST_VALUES
+    return containers <= MAX_CONTAINERS && values <= MAX_VALUES
                ? BY_OK
                : by_error_set(error, BY_EARG,
                               "the body has %zu objects and lists and %zu commas; %d and %d are "
                               "allowed: send several requests",
-                              containers, values, MOST_CONTAINERS, MOST_VALUES);
+                              containers, values, MAX_CONTAINERS, MAX_VALUES);
 }
 
 static bool is_deep(const json_t *value, int left)
@@ -80,9 +80,9 @@ by_status by__gateway_body_parse(json_t **out, const char *body, size_t length, 
                             twice ? "gives a key twice" : "is not JSON", where.line, where.column,
                             twice ? ": " : "", twice ? where.text : "");
     }
-    if (is_deep(object, MOST_DEPTH)) {
+    if (is_deep(object, MAX_DEPTH)) {
         json_decref(object);
-        return by_error_set(error, BY_EARG, "the body is nested more than %d deep", MOST_DEPTH);
+        return by_error_set(error, BY_EARG, "the body is nested more than %d deep", MAX_DEPTH);
     }
     *out = object;
     return BY_OK;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_FILE ((size_t)4 << 20)
+#define MAX_FILE ((size_t)4 << 20)
 
 /* All clients that any version of the file had: requests hold pointers to them. */
 typedef struct clients {
@@ -138,7 +138,7 @@ static by_status find_client(const by__gateway_client **out, clients *list,
     return BY_OK;
 }
 
-static void leave_clients(clients *list)
+static void release_clients(clients *list)
 {
     if (list == NULL || --list->users > 0) {
         return;
@@ -194,7 +194,7 @@ by_status by__gateway_keys_open_again(by__gateway_keys **out, const by__gateway_
     if (!by__path_exists(path)) {
         return by_error_set(error, BY_ECONFIG, "%s: there is no such file of keys", path);
     }
-    BY_TRY(by__file_read_text(&text, &length, path, MOST_FILE, error));
+    BY_TRY(by__file_read_text(&text, &length, path, MAX_FILE, error));
     clients *list = former == NULL ? NULL : former->clients;
     by_status status =
         list != NULL ? BY_OK : by__alloc((void **)&list, 1, sizeof *list, "keys", error);
@@ -208,7 +208,7 @@ by_status by__gateway_keys_open_again(by__gateway_keys **out, const by__gateway_
     }
     free(text);
     if (status != BY_OK && *out == NULL) {
-        leave_clients(list);
+        release_clients(list);
     } else if (status != BY_OK) {
         by__gateway_keys_close(out);
     }
@@ -218,7 +218,7 @@ by_status by__gateway_keys_open_again(by__gateway_keys **out, const by__gateway_
 void by__gateway_keys_close(by__gateway_keys **keys)
 {
     if (*keys != NULL) {
-        leave_clients((*keys)->clients);
+        release_clients((*keys)->clients);
         free((*keys)->items);
         free(*keys);
         *keys = NULL;

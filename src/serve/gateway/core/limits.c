@@ -6,8 +6,8 @@
 
 #include "base/json.h"
 
-#define MOST_FILE ((size_t)64 << 20)
-#define DAY       86400.0
+#define MAX_FILE ((size_t)64 << 20)
+#define DAY      86400.0
 /* Seconds by which two clocks may drift apart without either being set. */
 #define SLEW 60.0
 
@@ -45,7 +45,7 @@ static by_status read_used(by__gateway_limits *l, by_error *error)
     if (l->path == NULL || !by__path_exists(l->path)) {
         return BY_OK;
     }
-    BY_TRY(by__file_read(&text, &length, l->path, MOST_FILE, error));
+    BY_TRY(by__file_read(&text, &length, l->path, MAX_FILE, error));
     json_t *whole = by_json_load(text, length, 0, NULL);
     const json_t *day = json_object_get(whole, "day");
     json_t *used = json_object_get(whole, "used");
@@ -194,7 +194,7 @@ void by__gateway_limits_close(by__gateway_limits **limits)
 
 /* ---- charging ---- */
 
-static double fill(double level, double rate, double seconds)
+static double refill(double level, double rate, double seconds)
 {
     double filled = level + seconds * rate / 60.0;
     return filled < rate ? filled : rate;
@@ -210,13 +210,13 @@ static double wait_for(double level, double rate, double needed)
 static void renew(limits_account *a, double now, double wall)
 {
     double seconds = a->filled == 0.0 || now < a->filled ? 0.0 : now - a->filled;
-    a->requests = fill(a->requests, (double)a->requests_per_minute, seconds);
-    a->tokens = fill(a->tokens, (double)a->tokens_per_minute, seconds);
+    a->requests = refill(a->requests, (double)a->requests_per_minute, seconds);
+    a->tokens = refill(a->tokens, (double)a->tokens_per_minute, seconds);
     a->filled = now;
     (void)turn_day(a, now, wall);
 }
 
-static by__gateway_allowance left_of(const limits_account *a, const char *over)
+static by__gateway_allowance remaining_of(const limits_account *a, const char *over)
 {
     return (by__gateway_allowance){.requests_per_minute = a->requests_per_minute,
                                    .tokens_per_minute = a->tokens_per_minute,
@@ -227,8 +227,9 @@ static by__gateway_allowance left_of(const limits_account *a, const char *over)
                                    .over = over};
 }
 
-double by__gateway_limits_take(by__gateway_limits *limits, size_t account_number, double requests,
-                               double tokens, double now, double wall, by__gateway_allowance *left)
+double by__gateway_limits_charge(by__gateway_limits *limits, size_t account_number, double requests,
+                                 double tokens, double now, double wall,
+                                 by__gateway_allowance *left)
 {
     limits_account *a = &limits->accounts[account_number];
     double limit = (double)a->tokens_per_day;
@@ -253,16 +254,16 @@ double by__gateway_limits_take(by__gateway_limits *limits, size_t account_number
         a->today += tokens;
         limits->changed = limits->changed || tokens > 0.0;
     }
-    *left = left_of(a, over);
+    *left = remaining_of(a, over);
     return wait;
 }
 
-void by__gateway_limits_settle(by__gateway_limits *limits, size_t account_number, double taken,
+void by__gateway_limits_settle(by__gateway_limits *limits, size_t account_number, double charged,
                                double used)
 {
     limits_account *a = &limits->accounts[account_number];
     double most = (double)a->tokens_per_minute;
-    double back = taken - used;
+    double back = charged - used;
     if (back == 0.0) {
         return;
     }

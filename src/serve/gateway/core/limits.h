@@ -35,13 +35,14 @@ void by__gateway_limits_close(by__gateway_limits **limits);
 /* Charges the account of a client (by__gateway_client). now: a monotonic clock, in seconds; wall:
  * seconds since 1970. Returns 0 if charged; else nothing is charged, and the seconds to wait are
  * returned. */
-double by__gateway_limits_take(by__gateway_limits *limits, size_t account, double requests,
-                               double tokens, double now, double wall, by__gateway_allowance *left);
-/* Tokens of a request that has ended: `taken` were taken for it, and it used so many. */
-void by__gateway_limits_settle(by__gateway_limits *limits, size_t account, double taken,
+double by__gateway_limits_charge(by__gateway_limits *limits, size_t account, double requests,
+                                 double tokens, double now, double wall,
+                                 by__gateway_allowance *left);
+/* Tokens of a request that has ended: `charged` were taken for it, and it used so many. */
+void by__gateway_limits_settle(by__gateway_limits *limits, size_t account, double charged,
                                double used);
 /* The file's text of what has changed since the last call; NULL: nothing has. The clocks are those
- * of by__gateway_limits_take. Freed with free(). */
+ * of by__gateway_limits_charge. Freed with free(). */
 char *by__gateway_limits_print(by__gateway_limits *limits, double now, double wall);
 
 #endif

@@ -11,7 +11,7 @@
 #include "serve/protocol/messages.h"
 
 /* Most lines of one request: a row takes microseconds, and the loop serves streams meanwhile. */
-#define MOST_LINES 256
+#define MAX_LINES 256
 
 struct by__gateway_payload_log {
     const by_serve_payload_config *config;
@@ -151,15 +151,15 @@ static json_t *clean(const by__gateway_payload_log *log, const json_t *value)
 
 /* Adds what is not redacted, such as ids with many digits, unless it is dropped or hashed. Returns
  * false when out of memory. */
-static bool add_head(const by__gateway_payload_log *log, json_t *kept, const json_t *head)
+static bool add_head(const by__gateway_payload_log *log, json_t *record, const json_t *head)
 {
     const char *key;
     json_t *value;
-    int code = kept == NULL || head == NULL;
+    int code = record == NULL || head == NULL;
     json_object_foreach((json_t *)(uintptr_t)head, key, value)
     {
         if (code == 0 && !lists(&log->config->drop, key)) {
-            code = json_object_set_new(kept, key,
+            code = json_object_set_new(record, key,
                                        lists(&log->config->hash, key) ? hash_of(log, value)
                                                                       : json_incref(value));
         }
@@ -170,15 +170,15 @@ static bool add_head(const by__gateway_payload_log *log, json_t *kept, const jso
 void by__gateway_payload_log_add(by__gateway_payload_log *log, json_t *head, json_t *body)
 {
     char now[24];
-    json_t *kept = clean(log, body);
+    json_t *record = clean(log, body);
     json_decref(body);
     by__utc_now(now);
-    if (json_object_set_new(head, "time", json_string(now)) != 0 || !add_head(log, kept, head)) {
-        json_decref(kept);
-        kept = NULL;
+    if (json_object_set_new(head, "time", json_string(now)) != 0 || !add_head(log, record, head)) {
+        json_decref(record);
+        record = NULL;
     }
     json_decref(head);
-    log->added += by__serve_append_log_record(log->lines, kept) > 0;
+    log->added += by__serve_append_log_record(log->lines, record) > 0;
 }
 
 /* Returns true if the content of a field may appear in another one. */
@@ -190,7 +190,7 @@ static bool shows(const by__gateway_payload_log *log, const char *name)
 /* Adds the text to train on to a record: prompt and answer, turns separated by line breaks; nothing
  * if neither may be kept. Returns false when out of memory. */
 static bool add_text(const by__gateway_payload_log *log, json_t *body, const json_t *request,
-                     by_text said)
+                     by_text shown_text)
 {
     by_string text = {0};
     const char *prompt = shows(log, "prompt") ? by__protocol_get_text(request, "prompt") : NULL;
@@ -212,7 +212,7 @@ static bool add_text(const by__gateway_payload_log *log, json_t *body, const jso
         json_decref(content);
     }
     if (shows(log, "completion")) {
-        by_string_add(&text, said.data, said.length);
+        by_string_add(&text, shown_text.data, shown_text.length);
     }
     bool added = !text.failed &&
                  (text.length == 0 ||
@@ -222,7 +222,7 @@ static bool add_text(const by__gateway_payload_log *log, json_t *body, const jso
 }
 
 /* The generated text, without the prompt, which is a separate field. */
-static by_text said_of(const by__gateway_choice *c)
+static by_text text_of_choice(const by__gateway_choice *c)
 {
     size_t echo = c->echo < c->text.length ? c->echo : c->text.length;
     return (by_text){c->text.data == NULL ? "" : c->text.data + echo, c->text.length - echo};
@@ -234,15 +234,15 @@ static void add_texts(by__gateway_payload_log *log, const by__gateway_request *r
         const json_t *wanted = json_object_get(request->parts[p].message, "request");
         for (size_t i = 0; i < request->n; i++) {
             const by__gateway_choice *c = &request->choices[p * request->n + i];
-            by_text said = said_of(c);
+            by_text shown_text = text_of_choice(c);
             json_t *body = json_pack("{sO* sO* ss%}", "prompt", json_object_get(wanted, "prompt"),
                                      "messages", json_object_get(wanted, "messages"), "completion",
-                                     said.data, said.length);
+                                     shown_text.data, shown_text.length);
             json_t *head = json_pack("{ss ss ss sI sI}", "id", request->id, "model", request->model,
                                      "finish_reason", c->reason, "prompt_tokens",
                                      (json_int_t)request->parts[p].prompt_tokens,
                                      "completion_tokens", (json_int_t)request->parts[p].generated);
-            if (!add_text(log, body, wanted, said)) {
+            if (!add_text(log, body, wanted, shown_text)) {
                 json_decref(body);
                 body = NULL; /* counted as lost */
             }
@@ -281,7 +281,7 @@ static void add_examples(by__gateway_payload_log *log, const by__gateway_request
         json_object_get(by__gateway_model(request->gateway, request->model), "info"), "columns");
     const json_t *answers = json_object_get(request->whole, "list");
     size_t count = json_array_size(answers);
-    for (size_t i = 0; i < count && i < MOST_LINES; i++) {
+    for (size_t i = 0; i < count && i < MAX_LINES; i++) {
         const json_t *text = json_array_get(texts, i);
         json_t *head = json_pack("{ss ss ss sI}", "id", request->id, "model", request->model,
                                  "version", request->parts[0].version, "index", (json_int_t)i);

@@ -8,9 +8,9 @@
 #include "serve/protocol/messages.h"
 
 /* Most predictions, and answers, that are remembered: about 30 MiB. */
-#define MOST ((size_t)1 << 18)
+#define MAX_BYTES ((size_t)1 << 18)
 /* Most versions of models that are told apart. */
-#define MOST_VERSIONS 1000
+#define MAX_VERSIONS 1000
 
 static const char *const reasons[BY__UNMATCHED] = {"unknown_id", "no_prediction", "other_type",
                                                    "repeated",   "other_key",     "no_broker"};
@@ -41,19 +41,19 @@ typedef struct prediction {
     } as;
 } prediction;
 
-typedef struct remembered {
+typedef struct quality_answer {
     by__serve_id_entry entry;
-    struct remembered *later;
+    struct quality_answer *later;
     version *of;
     uint64_t key; /* hash of the name of the client's key */
     size_t count;
     prediction predictions[];
-} remembered;
+} quality_answer;
 
 struct by__gateway_quality {
     by__serve_id_table answers;
-    remembered *oldest;
-    remembered *newest;
+    quality_answer *oldest;
+    quality_answer *newest;
     size_t size; /* answers and predictions */
     version *versions;
     size_t version_count;
@@ -87,7 +87,7 @@ by_status by__gateway_quality_open(by__gateway_quality **out, by_error *error)
 
 static void forget_oldest(by__gateway_quality *q)
 {
-    remembered *a = q->oldest;
+    quality_answer *a = q->oldest;
     q->oldest = a->later;
     q->newest = q->oldest == NULL ? NULL : q->newest;
     q->size -= 1 + a->count;
@@ -126,7 +126,7 @@ static version *version_of(by__gateway_quality *q, const char *model, const char
     while (v != NULL && (strcmp(v->model, model) != 0 || strcmp(v->name, name) != 0)) {
         v = v->next;
     }
-    if (v != NULL || q->version_count == MOST_VERSIONS) {
+    if (v != NULL || q->version_count == MAX_VERSIONS) {
         return v;
     }
     v = calloc(1, sizeof *v);
@@ -169,7 +169,7 @@ void by__gateway_quality_answer(by__gateway_quality *quality, const by__gateway_
         request->form->kind == BY__REQUEST_PREDICT ? json_object_get(request->whole, "list") : NULL;
     size_t count = json_array_size(list);
     version *v = version_of(q, request->model, request->parts[0].version);
-    remembered *a = v == NULL ? NULL : calloc(1, sizeof *a + count * sizeof a->predictions[0]);
+    quality_answer *a = v == NULL ? NULL : calloc(1, sizeof *a + count * sizeof a->predictions[0]);
     if (a == NULL || by__serve_id_add(&q->answers, &a->entry, request->id, &ignored) != BY_OK) {
         free(a);
         return;
@@ -183,20 +183,20 @@ void by__gateway_quality_answer(by__gateway_quality *quality, const by__gateway_
     *(q->newest == NULL ? &q->oldest : &q->newest->later) = a;
     q->newest = a;
     q->size += 1 + count;
-    while (q->size > MOST) {
+    while (q->size > MAX_BYTES) {
         forget_oldest(q);
     }
 }
 
 /* ---- feedback ---- */
 
-static remembered *find(const by__gateway_quality *q, const char *id)
+static quality_answer *find(const by__gateway_quality *q, const char *id)
 {
-    return (remembered *)(void *)by__serve_id_find(&q->answers, id);
+    return (quality_answer *)(void *)by__serve_id_find(&q->answers, id);
 }
 
 /* Compares a label with a prediction. BY__UNMATCHED: it was. */
-static by__gateway_unmatched compare(remembered *a, int64_t index, const json_t *label)
+static by__gateway_unmatched compare(quality_answer *a, int64_t index, const json_t *label)
 {
     char digits[BY__CELL_DIGITS];
     const char *text = by__table_row_cell_text(digits, label);
@@ -231,14 +231,14 @@ static by__gateway_unmatched compare(remembered *a, int64_t index, const json_t 
 bool by__gateway_quality_is_foreign(const by__gateway_quality *quality,
                                     const by__gateway_opinion *opinion)
 {
-    const remembered *a = find(quality, opinion->id);
+    const quality_answer *a = find(quality, opinion->id);
     return a != NULL && a->key != hash_key(opinion->key);
 }
 
-void by__gateway_quality_judge(by__gateway_quality *quality, const by__gateway_opinion *opinion)
+void by__gateway_quality_add(by__gateway_quality *quality, const by__gateway_opinion *opinion)
 {
     const by__gateway_opinion *o = opinion;
-    remembered *a = find(quality, o->id);
+    quality_answer *a = find(quality, o->id);
     if (by__gateway_quality_is_foreign(quality, o)) {
         by__gateway_quality_unmatched(quality, BY__OTHER_KEY, o->label != NULL);
         return;

@@ -52,7 +52,7 @@ bool by__gateway_quality_is_foreign(const by__gateway_quality *quality,
 /* Counts a rating, and compares a label with its prediction: a class is correct if it has the text
  * of the label; a number has an error. The first label of a prediction counts. Nothing counts that
  * is said of another key's answer. */
-void by__gateway_quality_judge(by__gateway_quality *quality, const by__gateway_opinion *opinion);
+void by__gateway_quality_add(by__gateway_quality *quality, const by__gateway_opinion *opinion);
 /* Counts labels that are compared with nothing. */
 void by__gateway_quality_unmatched(by__gateway_quality *quality, by__gateway_unmatched reason,
                                    uint64_t labels);

@@ -7,7 +7,7 @@
 #include "serve/protocol/messages.h"
 
 /* Most top tokens that are reported for each token. */
-#define MOST_TOP 20
+#define MAX_TOP 20
 
 /* The fields of a request's body. */
 typedef struct openai_fields {
@@ -48,7 +48,7 @@ typedef struct openai_fields {
 
 /* Fields of both kinds. guided_json and those after it are extensions that vLLM has too. */
 #define SHARED(least)                                                                              \
-    BY__STRING("model", openai_fields, model, 255), INTEGER("n", n, 1, BY__MOST_N),                \
+    BY__STRING("model", openai_fields, model, 255), INTEGER("n", n, 1, BY__MAX_N),                 \
         INTEGER("max_tokens", tokens, least, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),         \
         NUMBER("temperature", temperature, 0, 2), NUMBER("top_p", top_p, 0, 1),                    \
         NUMBER("presence_penalty", presence, -2, 2),                                               \
@@ -63,14 +63,14 @@ typedef struct openai_fields {
         BOOL("ignore_eos", ignore_eos), INTEGER("priority", priority, -100, 100)
 
 static const by__serve_field completion_fields[] = {SHARED(0), ANY("prompt", prompt),
-                                                    INTEGER("best_of", best_of, 1, BY__MOST_N),
+                                                    INTEGER("best_of", best_of, 1, BY__MAX_N),
                                                     BOOL("echo", echo), ANY("suffix", suffix)};
 static const by__serve_field chat_fields[] = {
     SHARED(1),
     ANY("messages", messages),
     ANY("tools", tools),
     INTEGER("max_completion_tokens", completion_tokens, 1, 1 << 24),
-    INTEGER("top_logprobs", top_logprobs, 0, MOST_TOP),
+    INTEGER("top_logprobs", top_logprobs, 0, MAX_TOP),
     ANY("tool_choice", tool_choice),
     BOOL("parallel_tool_calls", parallel),
     ANY("modalities", modalities),
@@ -99,8 +99,8 @@ static by_status read_logprobs(by__gateway_request *request, const openai_fields
     *param = "logprobs";
     if (request->form->kind == BY__REQUEST_COMPLETION) {
         int64_t top = json_integer_value(a->logprobs);
-        if (a->logprobs != NULL && (!json_is_integer(a->logprobs) || top < 0 || top > MOST_TOP)) {
-            return by_error_set(error, BY_EARG, "'logprobs' must be from 0 to %d", MOST_TOP);
+        if (a->logprobs != NULL && (!json_is_integer(a->logprobs) || top < 0 || top > MAX_TOP)) {
+            return by_error_set(error, BY_EARG, "'logprobs' must be from 0 to %d", MAX_TOP);
         }
         request->logprobs = a->logprobs != NULL;
         request->top = top;
@@ -304,7 +304,7 @@ static int64_t guess_prompt(const by__gateway_request *request, size_t body)
  * longer than the context. */
 static int64_t guess_cost(const by__gateway_request *request, size_t body, int64_t tokens)
 {
-    const json_t *model = by__gateway_stated_model(request->state, request->model);
+    const json_t *model = by__gateway_model_state(request->state, request->model);
     int64_t context = by__protocol_get_integer(json_object_get(model, "info"), "context");
     tokens = tokens > 0 ? tokens : 256;
     tokens = context > 0 && tokens > context ? context : tokens;
@@ -316,8 +316,8 @@ static by_status make_parts(by__gateway_request *request, const openai_fields *a
 {
     bool chat = request->form->kind != BY__REQUEST_COMPLETION;
     request->part_count = chat ? 1 : count_prompts(a->prompt);
-    if (request->part_count < 1 || request->part_count > BY__MOST_PARTS) {
-        return by_error_set(error, BY_EARG, "'prompt' has at most %d prompts", BY__MOST_PARTS);
+    if (request->part_count < 1 || request->part_count > BY__MAX_PARTS) {
+        return by_error_set(error, BY_EARG, "'prompt' has at most %d prompts", BY__MAX_PARTS);
     }
     BY_TRY(by__alloc((void **)&request->parts, request->part_count, sizeof *request->parts,
                      "a request", error));

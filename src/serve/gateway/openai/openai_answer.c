@@ -155,18 +155,19 @@ static size_t add_rest(by__gateway_request *request, size_t choice, by_string *o
 {
     by__gateway_choice *c = &request->choices[choice];
     by_string list = {0};
-    by_string said = {0};
+    by_string message_text = {0};
     size_t count;
     if (by__openai_calls_as(request) == BY__CALLS_NAMED) {
         return 1;
     }
-    count = by__openai_add_calls(request, choice, true, &list, &said);
+    count = by__openai_add_calls(request, choice, true, &list, &message_text);
     out->failed = out->failed || list.failed || c->text.failed;
-    if (!out->failed && said.length > c->shown) {
-        add_content(request, choice, said.data + c->shown, said.length - c->shown, NULL, out);
-        c->shown = said.length;
+    if (!out->failed && message_text.length > c->shown) {
+        add_content(request, choice, message_text.data + c->shown, message_text.length - c->shown,
+                    NULL, out);
+        c->shown = message_text.length;
     }
-    by_string_free(&said);
+    by_string_free(&message_text);
     if (!out->failed && count > 0) {
         begin_frame(request, choice, out);
         by__string_append(out, "\"delta\":{\"tool_calls\":[");
@@ -229,15 +230,15 @@ static void add_failure(by__gateway_request *request, int status, const char *co
 static size_t add_message(const by__gateway_request *request, size_t choice, by_string *out)
 {
     by_string list = {0};
-    by_string said = {0};
-    size_t calls = by__openai_add_calls(request, choice, false, &list, &said);
+    by_string message_text = {0};
+    size_t calls = by__openai_add_calls(request, choice, false, &list, &message_text);
     by__string_append(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-    if (calls > 0 && said.length == 0) {
+    if (calls > 0 && message_text.length == 0) {
         by__string_append(out, "null");
     } else {
-        by_string_json(out, said.data, said.length);
+        by_string_json(out, message_text.data, message_text.length);
     }
-    by_string_free(&said);
+    by_string_free(&message_text);
     by__string_append(out, ",\"refusal\":null");
     out->failed = out->failed || list.failed;
     if (calls > 0 && !list.failed) {

@@ -8,7 +8,7 @@
 #include "serve/protocol/messages.h"
 
 /* Most texts in a request. */
-#define MOST_TEXTS 2048
+#define MAX_TEXTS 2048
 
 typedef struct embeddings_fields {
     const char *model;
@@ -42,8 +42,7 @@ static bool is_input(const json_t *input)
 {
     const json_t *first = json_array_get(input, 0);
     return json_is_string(input) || json_is_integer(first) ||
-           ((json_is_string(first) || json_is_array(first)) &&
-            json_array_size(input) <= MOST_TEXTS);
+           ((json_is_string(first) || json_is_array(first)) && json_array_size(input) <= MAX_TEXTS);
 }
 
 static by_status read_fields(by__gateway_request *request, const embeddings_fields *a,
@@ -63,7 +62,7 @@ static by_status read_fields(by__gateway_request *request, const embeddings_fiel
         return by_error_set(error, BY_EARG,
                             "'input' must be a text, a list of tokens, or a list of 1 to %d of "
                             "either",
-                            MOST_TEXTS);
+                            MAX_TEXTS);
     }
     *param = NULL;
     request->model = by__strdup(a->model);

@@ -5,7 +5,7 @@
 #include "serve/gateway/openai/openai.h"
 #include "serve/protocol/messages.h"
 
-#define MOST_CHOICES 1000
+#define MAX_CHOICES 1000
 
 static by_status lacks_memory(by_error *error)
 {
@@ -42,7 +42,7 @@ static by_status make_choice(json_t **out, const json_t *value, by_error *error)
 {
     by_string pattern = {0};
     size_t count = json_array_size(value);
-    bool good = count > 0 && count <= MOST_CHOICES;
+    bool good = count > 0 && count <= MAX_CHOICES;
     for (size_t i = 0; i < count && good; i++) {
         const char *text = by__json_string(json_array_get(value, i));
         good = text != NULL;
@@ -58,7 +58,7 @@ static by_status make_choice(json_t **out, const json_t *value, by_error *error)
                : json_pack("{ss ss%}", "type", "regex", "pattern", pattern.data, pattern.length);
     by_string_free(&pattern);
     return !good          ? by_error_set(error, BY_EARG, "a choice must be a list of 1 to %d texts",
-                                         MOST_CHOICES)
+                                         MAX_CHOICES)
            : *out == NULL ? lacks_memory(error)
                           : BY_OK;
 }

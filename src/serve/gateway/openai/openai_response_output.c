@@ -34,13 +34,13 @@ by__openai_response_items by__openai_response_items_of(const by__gateway_request
     by_string list = {0};
     by__openai_calling kind = by__openai_calls_as(request);
     by__string_append(&list, "[");
-    size_t count = by__openai_add_calls(request, 0, false, &list, &items.said);
+    size_t count = by__openai_add_calls(request, 0, false, &list, &items.message_text);
     by__string_append(&list, "]");
-    items.calls = list.failed || items.said.failed || request->choices[0].text.failed
+    items.calls = list.failed || items.message_text.failed || request->choices[0].text.failed
                       ? NULL
                       : by_json_load(list.data, list.length, JSON_ALLOW_NUL, NULL);
     by_string_free(&list);
-    items.message = items.said.length > 0 ||
+    items.message = items.message_text.length > 0 ||
                     (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED));
     return items;
 }
@@ -48,7 +48,7 @@ by__openai_response_items by__openai_response_items_of(const by__gateway_request
 void by__openai_response_items_free(by__openai_response_items *items)
 {
     json_decref(items->calls);
-    by_string_free(&items->said);
+    by_string_free(&items->message_text);
     *items = (by__openai_response_items){0};
 }
 
@@ -85,21 +85,23 @@ static json_t *tokens_within(const json_t *list, const char *text, size_t length
     return out;
 }
 
-json_t *by__openai_response_part(const by__gateway_request *request, const by_string *said)
+json_t *by__openai_response_part(const by__gateway_request *request, const by_string *message_text)
 {
     const by__gateway_choice *c = &request->choices[0];
-    if (c->text.failed || said->failed) {
+    if (c->text.failed || message_text->failed) {
         return NULL;
     }
     size_t same = 0; /* bytes before the first call */
-    while (same < said->length && same < c->text.length && said->data[same] == c->text.data[same]) {
+    while (same < message_text->length && same < c->text.length &&
+           message_text->data[same] == c->text.data[same]) {
         same++;
     }
     json_t *within = same < c->text.length ? tokens_within(c->logprobs, c->text.data, same)
                                            : json_incref(c->logprobs);
-    json_t *out = json_pack("{ss ss% s[] so}", "type", "output_text", "text",
-                            said->data == NULL ? "" : said->data, said->length, "annotations",
-                            "logprobs", by__openai_response_tokens(request, within));
+    json_t *out =
+        json_pack("{ss ss% s[] so}", "type", "output_text", "text",
+                  message_text->data == NULL ? "" : message_text->data, message_text->length,
+                  "annotations", "logprobs", by__openai_response_tokens(request, within));
     json_decref(within);
     return out;
 }
@@ -140,7 +142,7 @@ static json_t *output_of(const by__gateway_request *request, const char *status)
     json_t *out = json_array();
     int code = items.calls == NULL ? -1 : 0;
     if (items.message) {
-        json_t *content = json_pack("[o]", by__openai_response_part(request, &items.said));
+        json_t *content = json_pack("[o]", by__openai_response_part(request, &items.message_text));
         code |= json_array_append_new(out, by__openai_response_message(request, status, content));
     }
     for (size_t k = 0; k < json_array_size(items.calls); k++) {

@@ -285,9 +285,9 @@ static bool wants_logprobs(const response_fields *a)
 }
 
 /* OpenAI's limits of "metadata", which is kept with a response. */
-#define MOST_PAIRS 16
-#define MOST_NAME  64
-#define MOST_VALUE 512
+#define MAX_PAIRS 16
+#define MAX_NAME  64
+#define MAX_VALUE 512
 
 static size_t characters(const char *text)
 {
@@ -303,19 +303,19 @@ static by_status check_metadata(const json_t *metadata, const char **param, by_e
     const char *name;
     json_t *value;
     bool good =
-        metadata == NULL || (json_is_object(metadata) && json_object_size(metadata) <= MOST_PAIRS);
+        metadata == NULL || (json_is_object(metadata) && json_object_size(metadata) <= MAX_PAIRS);
     json_object_foreach((json_t *)(uintptr_t)metadata, name, value)
     {
-        good = good && characters(name) <= MOST_NAME && json_is_string(value) &&
+        good = good && characters(name) <= MAX_NAME && json_is_string(value) &&
                strlen(json_string_value(value)) == json_string_length(value) &&
-               characters(json_string_value(value)) <= MOST_VALUE;
+               characters(json_string_value(value)) <= MAX_VALUE;
     }
     *param = "metadata";
     return good ? BY_OK
                 : by_error_set(error, BY_EARG,
                                "'metadata' must be an object of at most %d texts: names of at most "
                                "%d characters, values of at most %d",
-                               MOST_PAIRS, MOST_NAME, MOST_VALUE);
+                               MAX_PAIRS, MAX_NAME, MAX_VALUE);
 }
 
 static by_status refuse_others(const response_fields *a, const char **param, by_error *error)

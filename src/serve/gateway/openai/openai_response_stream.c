@@ -76,24 +76,24 @@ static void add_text(by__gateway_request *request, const char *text, size_t leng
 }
 
 /* Passes on the first `end` bytes of the message of an answer that may call functions. */
-static void add_text_up_to(by__gateway_request *request, const by_string *said, size_t end,
+static void add_text_up_to(by__gateway_request *request, const by_string *message_text, size_t end,
                            by_string *out)
 {
     by__gateway_choice *c = &request->choices[0];
-    if (c->text.failed || said->failed) {
+    if (c->text.failed || message_text->failed) {
         out->failed = true;
     } else if (end > c->shown) {
         if (c->shown == 0) {
             begin_message(request, out);
         }
-        add_text(request, said->data + c->shown, end - c->shown, NULL, out);
+        add_text(request, message_text->data + c->shown, end - c->shown, NULL, out);
         c->shown = end;
     }
 }
 
-static void end_message(by__gateway_request *request, const by_string *said, by_string *out)
+static void end_message(by__gateway_request *request, const by_string *message_text, by_string *out)
 {
-    json_t *part = by__openai_response_part(request, said);
+    json_t *part = by__openai_response_part(request, message_text);
     json_t *event = text_event(request, "text", json_incref(json_object_get(part, "text")));
     if (json_object_set(event, "logprobs", json_object_get(part, "logprobs")) != 0) {
         out->failed = true;
@@ -193,13 +193,13 @@ void by__openai_response_stop(by__gateway_request *request, size_t choice, const
     BY_UNUSED(reason);
     out->failed = out->failed || items.calls == NULL;
     if (items.message && kind == BY__CALLS_MARKED) {
-        if (items.said.length == 0) {
+        if (items.message_text.length == 0) {
             begin_message(request, out);
         }
-        add_text_up_to(request, &items.said, items.said.length, out);
+        add_text_up_to(request, &items.message_text, items.message_text.length, out);
     }
     if (items.message) {
-        end_message(request, &items.said, out);
+        end_message(request, &items.message_text, out);
     }
     for (size_t k = 0; k < json_array_size(items.calls); k++) {
         if (kind != BY__CALLS_NAMED) {

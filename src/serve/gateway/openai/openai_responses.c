@@ -8,7 +8,7 @@
 #include "serve/protocol/messages.h"
 
 /* Seconds that a response is kept. */
-#define KEPT (30.0 * 24.0 * 3600.0)
+#define LIFETIME (30.0 * 24.0 * 3600.0)
 
 /* Stores an ended response at the broker. A client's later request for it is handled after this. */
 static void store(const by__gateway_request *request)
@@ -21,7 +21,7 @@ static void store(const by__gateway_request *request)
     if (c->text.failed) {
         return; /* the client gets an error */
     }
-    json_t *message = by__task_message(request, request->id, NULL, NULL, KEPT);
+    json_t *message = by__task_message(request, request->id, NULL, NULL, LIFETIME);
     json_t *result = json_pack("{s[{ss% ss}] s{sI sI}}", "choices", "text",
                                c->text.data == NULL ? "" : c->text.data, c->text.length, "reason",
                                c->reason, "usage", "prompt_tokens", (json_int_t)p->prompt_tokens,
@@ -63,7 +63,7 @@ static json_t *error_of(const json_t *row)
 }
 
 /* Converts a task to a response. */
-static void show(by__gateway *g, by__http_exchange *x, const json_t *row)
+static void show(by__gateway *g, by__http_connection *x, const json_t *row)
 {
     const json_t *task = json_object_get(row, "task");
     const char *status = by__protocol_get_text(row, "status");
@@ -108,7 +108,7 @@ static long long print_events(const by__gateway *g, const json_t *row, long long
 static const by__gateway_watch_kind watched = {
     .what = "response", .refuse = refuse_stream, .print = print_events};
 
-static void follow(by__gateway *g, by__http_exchange *x, const json_t *row)
+static void follow(by__gateway *g, by__http_connection *x, const json_t *row)
 {
     by__task_watch(g, x, &watched, by__protocol_get_text(row, "id"), by__gateway_key(x), -1);
 }
@@ -121,9 +121,9 @@ static void start(by__gateway_request *request)
         return;
     }
     int64_t cost = by__protocol_get_integer(request->parts[0].message, "cost");
-    if (by__gateway_charge(request->gateway, request->exchange, cost)) {
-        by__task_ask(request->gateway, request->exchange, request->stream ? follow : show,
-                     "response", by__task_message(request, request->id, NULL, NULL, KEPT));
+    if (by__gateway_charge(request->gateway, request->connection, cost)) {
+        by__task_ask(request->gateway, request->connection, request->stream ? follow : show,
+                     "response", by__task_message(request, request->id, NULL, NULL, LIFETIME));
     }
     by__gateway_request_free(request);
 }
@@ -142,7 +142,7 @@ const by__gateway_request_form by__openai_response_form = {.name = "response",
                                                            .fail = by__openai_response_fail,
                                                            .answer = add_answer};
 
-static void show_deleted(by__gateway *g, by__http_exchange *x, const json_t *row)
+static void show_deleted(by__gateway *g, by__http_connection *x, const json_t *row)
 {
     by__gateway_reply_json(g, x, 200,
                            json_pack("{sO ss sb}", "id", json_object_get(row, "id"), "object",
@@ -171,7 +171,7 @@ static bool read_parameter(response_query *a, const char *text, size_t length)
 }
 
 /* Returns false, after replying, if a query asks for what the route does not do. */
-static bool read_query(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+static bool read_query(by__gateway *g, by__http_connection *x, const by__http_request *r,
                        response_query *a)
 {
     *a = (response_query){.after = -1};
@@ -199,7 +199,7 @@ static bool read_query(by__gateway *g, by__http_exchange *x, const by__http_requ
 }
 
 /* Handles "/v1/responses/ID" and "/v1/responses/ID/cancel". */
-void by__openai_answer_response(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__openai_answer_response(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                 const char *key)
 {
     char id[65];

@@ -22,9 +22,9 @@ by_status by__openai_response_read(by__gateway_request *request, const by__http_
 
 /* The items of the text so far. */
 typedef struct by__openai_response_items {
-    by_string said; /* the text of the message */
-    bool message;   /* the first item is one */
-    json_t *calls;  /* as chats have them; a new reference, NULL: memory is exhausted */
+    by_string message_text; /* the text of the message */
+    bool message;           /* the first item is one */
+    json_t *calls;          /* as chats have them; a new reference, NULL: memory is exhausted */
 } by__openai_response_items;
 
 by__openai_response_items by__openai_response_items_of(const by__gateway_request *request);
@@ -34,7 +34,7 @@ const char *by__openai_response_message_id(const by__gateway_request *request,
 const char *by__openai_response_call_id(const by__gateway_request *request, size_t k,
                                         char id[BY__ITEM_BYTES]);
 /* The text of a message as a part of it; and that message, whose content is taken. */
-json_t *by__openai_response_part(const by__gateway_request *request, const by_string *said);
+json_t *by__openai_response_part(const by__gateway_request *request, const by_string *message_text);
 json_t *by__openai_response_message(const by__gateway_request *request, const char *status,
                                     json_t *content);
 /* An item for a call of by__openai_response_items; `whole`: with its arguments. */

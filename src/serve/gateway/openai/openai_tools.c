@@ -16,7 +16,7 @@
 #include "serve/gateway/openai/openai_tools.h"
 #include "serve/protocol/messages.h"
 
-#define MOST_TOOLS 128
+#define MAX_TOOLS 128
 
 #define OPEN  "<tool_call>"
 #define CLOSE "</tool_call>"
@@ -86,9 +86,9 @@ static by_status check_tools(const by__gateway_request *request, const json_t *t
     if (tools != NULL && !json_is_array(tools)) {
         return by_error_set(error, BY_EARG, "'tools' must be a list");
     }
-    if (json_array_size(tools) > MOST_TOOLS) {
+    if (json_array_size(tools) > MAX_TOOLS) {
         return by_error_set(error, BY_EARG, "'tools' has %zu functions, above %d",
-                            json_array_size(tools), MOST_TOOLS);
+                            json_array_size(tools), MAX_TOOLS);
     }
     json_array_foreach(tools, i, tool)
     {
@@ -104,7 +104,7 @@ static by_status check_tools(const by__gateway_request *request, const json_t *t
 
 /* What is chosen: functions, of which one must be called if `forced`. */
 typedef struct chosen {
-    const json_t *functions[MOST_TOOLS];
+    const json_t *functions[MAX_TOOLS];
     size_t count;
     bool forced;
 } chosen;
@@ -464,19 +464,19 @@ static const char *find_close(const char *at, const char *end)
 }
 
 /* Adds text that is around calls: without blanks at its end, and at the beginning of all. */
-static void add_around(by_string *said, const char *text, size_t length)
+static void append_trimmed(by_string *message_text, const char *text, size_t length)
 {
     length = trimmed(text, length);
-    while (said->length == 0 && length > 0 && strchr(" \t\r\n", *text) != NULL) {
+    while (message_text->length == 0 && length > 0 && strchr(" \t\r\n", *text) != NULL) {
         text++;
         length--;
     }
-    by_string_add(said, text, length);
+    by_string_add(message_text, text, length);
 }
 
 /* The calls between marks, if each pair of marks has one. */
 static void add_marked(const by__gateway_request *request, by__openai_called *called,
-                       const by__gateway_choice *c, by_string *out, by_string *said)
+                       const by__gateway_choice *c, by_string *out, by_string *message_text)
 {
     const char *at = c->text.data == NULL ? "" : c->text.data;
     const char *end = at + c->text.length;
@@ -490,19 +490,19 @@ static void add_marked(const by__gateway_request *request, by__openai_called *ca
         /* Blanks in front stay even before the first call, as they are when they are streamed. */
         size_t length = trimmed(at, (size_t)(mark - at));
         if (at == c->text.data) {
-            by_string_add(said, at, length);
+            by_string_add(message_text, at, length);
         } else {
-            add_around(said, at, length);
+            append_trimmed(message_text, at, length);
         }
         at = close + strlen(CLOSE);
     }
     if (called->index > 0) {
-        add_around(said, at, (size_t)(end - at));
+        append_trimmed(message_text, at, (size_t)(end - at));
     }
 }
 
 size_t by__openai_add_calls(const by__gateway_request *request, size_t choice, bool streams,
-                            by_string *out, by_string *said)
+                            by_string *out, by_string *message_text)
 {
     const by__gateway_choice *c = &request->choices[choice];
     by__openai_calling kind = by__openai_calls_as(request);
@@ -510,7 +510,7 @@ size_t by__openai_add_calls(const by__gateway_request *request, size_t choice, b
     by_string list = {0};
     size_t count = 0;
     if (kind == BY__CALLS_MARKED) {
-        add_marked(request, &called, c, &list, said);
+        add_marked(request, &called, c, &list, message_text);
         count = called.index;
     } else if (kind == BY__CALLS_NAMED) {
         called.name = by__protocol_get_text(request->own, "function");
@@ -525,11 +525,11 @@ size_t by__openai_add_calls(const by__gateway_request *request, size_t choice, b
         by__openai_add_call(request, &called, &list);
     }
     if (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED)) {
-        said->length = 0;
-        by_string_add(said, c->text.data == NULL ? "" : c->text.data, c->text.length);
+        message_text->length = 0;
+        by_string_add(message_text, c->text.data == NULL ? "" : c->text.data, c->text.length);
     }
-    by__string_append(said, "");
-    out->failed = out->failed || list.failed || said->failed;
+    by__string_append(message_text, "");
+    out->failed = out->failed || list.failed || message_text->failed;
     if (count > 0 && !list.failed) {
         by_string_add(out, list.data, list.length);
     }

@@ -40,7 +40,7 @@ void by__openai_add_call(const by__gateway_request *request, const by__openai_ca
  * said: gets the content of the message, the text around marked calls; what by__openai_shown says
  * of any beginning of the text is a beginning of it. */
 size_t by__openai_add_calls(const by__gateway_request *request, size_t choice, bool streams,
-                            by_string *out, by_string *said);
+                            by_string *out, by_string *message_text);
 /* Leading bytes of an incomplete text that cannot become part of a marked call. */
 size_t by__openai_shown(const by_string *text);
 

@@ -18,7 +18,7 @@ typedef struct predict_fields {
 } predict_fields;
 
 static const by__serve_field fields[] = {
-    BY__STRING("model", predict_fields, model, BY__MOST_NAME),
+    BY__STRING("model", predict_fields, model, BY__MAX_NAME),
     BY__ANY("rows", predict_fields, rows),
     BY__ANY("images", predict_fields, images),
     BY__ANY("entities", predict_fields, entities),
@@ -53,7 +53,7 @@ static by_status read_image(json_t **out, const by__http_request *request, by_er
 static by_status read_parts(json_t **out, const by__http_request *request, by_error *error)
 {
     const char *type = by__http_header_of(request, "content-type");
-    by__http_multipart_part parts[BY__MULTIPART_MOST];
+    by__http_multipart_part parts[BY__MULTIPART_MAX];
     size_t count;
     BY_TRY(
         by__http_multipart_split(parts, &count, type, request->body, request->body_length, error));
@@ -165,16 +165,16 @@ static void refuse(by__gateway_request *request, int status, const char *code, c
                    const char *message)
 {
     by__gateway *g = request->gateway;
-    by__gateway_detail(request->exchange, json_pack("{ss ss ss}", "id", request->id, "model",
-                                                    request->model, "code", code));
+    by__gateway_detail(request->connection, json_pack("{ss ss ss}", "id", request->id, "model",
+                                                      request->model, "code", code));
     if (status == 503) {
-        by__http_exchange_header(request->exchange, "Retry-After", "1");
+        by__http_connection_header(request->connection, "Retry-After", "1");
     }
-    by__gateway_reply_error(g, request->exchange, status, code, param, message);
+    by__gateway_reply_error(g, request->connection, status, code, param, message);
     by__gateway_request_free(request);
 }
 
-static void on_gone(by__gateway_waiter *waiter)
+static void on_disconnect(by__gateway_waiter *waiter)
 {
     by__gateway_request *request = (by__gateway_request *)(void *)waiter;
     by__feature_fetch_cancel(request->fetch);
@@ -188,10 +188,10 @@ static void on_features(void *user, const by__feature_result *result)
     by__gateway *g = request->gateway;
     by_error error = {0};
     json_t *wanted = json_object_get(request->parts[0].message, "request");
-    by__gateway_span(g, request->exchange, "features", by__feature_fetch_since(request->fetch),
+    by__gateway_span(g, request->connection, "features", by__feature_fetch_since(request->fetch),
                      by__now());
     request->fetch = NULL;
-    request->waiter.gone = by__gateway_request_gone;
+    request->waiter.disconnected = by__gateway_request_gone;
     if (result->rows == NULL) {
         refuse(request, result->status, result->code, "entities", result->message);
     } else if (json_object_set_new(wanted, "rows", result->rows) != 0) {
@@ -226,8 +226,8 @@ static void start(by__gateway_request *request)
                error.message);
         return;
     }
-    request->waiter.gone = on_gone;
-    by__http_exchange_set(request->exchange, &request->waiter);
+    request->waiter.disconnected = on_disconnect;
+    by__http_connection_set(request->connection, &request->waiter);
 }
 
 static void add_answer(by__gateway_request *request, by_string *out)

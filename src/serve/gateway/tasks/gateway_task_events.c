@@ -13,30 +13,30 @@
 /* Milliseconds between checks of all watches. */
 #define TICK 250
 /* First and largest number of seconds between two polls of a task. */
-#define FIRST 0.2
-#define MOST  2.0
+#define FIRST_SECONDS 0.2
+#define MAX_SECONDS   2.0
 /* Seconds after which a poll counts as lost. */
-#define LOST 5.0
+#define ANSWER_SECONDS 5.0
 
 struct by__gateway_watch {
     by__gateway_waiter waiter;
     by__gateway *gateway;
-    by__http_exchange *exchange;
+    by__http_connection *connection;
     struct by__gateway_watch *next;
     const by__gateway_watch_kind *kind;
     const char *owner;
-    uint64_t ref; /* of the pending poll; 0: none */
-    double asked; /* by__now of that poll */
-    double due;   /* by__now of the next one */
+    uint64_t ref;    /* of the pending poll; 0: none */
+    double asked_at; /* by__now of that poll */
+    double due;      /* by__now of the next one */
     double pause;
-    double spoke;   /* by__now of the last bytes sent to the client */
-    long long last; /* number of the last event sent; -1: none */
-    bool began;     /* the head of the stream has been sent */
-    bool lost;      /* the link was lost before that */
+    double last_sent_at; /* by__now of the last bytes sent to the client */
+    long long last;      /* number of the last event sent; -1: none */
+    bool began;          /* the head of the stream has been sent */
+    bool lost;           /* the link was lost before that */
     char id[65];
 };
 
-static void leave(struct by__gateway_watch *w)
+static void remove_watch(struct by__gateway_watch *w)
 {
     by__gateway *g = w->gateway;
     struct by__gateway_watch **at = &g->watches;
@@ -50,30 +50,30 @@ static void leave(struct by__gateway_watch *w)
     }
 }
 
-static void on_gone(by__gateway_waiter *waiter)
+static void on_disconnect(by__gateway_waiter *waiter)
 {
-    leave((struct by__gateway_watch *)(void *)waiter);
+    remove_watch((struct by__gateway_watch *)(void *)waiter);
 }
 
 /* Ends the client's stream, and the watch. */
 static void end(struct by__gateway_watch *w)
 {
-    by__http_exchange *x = w->exchange;
-    by__http_exchange_set(x, NULL);
-    leave(w);
-    by__http_exchange_end(x);
+    by__http_connection *x = w->connection;
+    by__http_connection_set(x, NULL);
+    remove_watch(w);
+    by__http_connection_end(x);
 }
 
 static void ask(struct by__gateway_watch *w, double now)
 {
     by__gateway *g = w->gateway;
     w->due = now + w->pause;
-    w->pause = w->pause * 1.2 < MOST ? w->pause * 1.2 : MOST;
+    w->pause = w->pause * 1.2 < MAX_SECONDS ? w->pause * 1.2 : MAX_SECONDS;
     if (g->broker.link == NULL) {
         return;
     }
-    w->ref = ++g->asked;
-    w->asked = now;
+    w->ref = ++g->next_ref;
+    w->asked_at = now;
     json_t *message = json_pack("{ss sI ss ss}", "t", "task_get", "ref", (json_int_t)w->ref, "id",
                                 w->id, "owner", w->owner);
     (void)by__link_broker_send(&g->broker, message);
@@ -84,9 +84,9 @@ static void ask(struct by__gateway_watch *w, double now)
 static void refuse(struct by__gateway_watch *w, const json_t *error)
 {
     by__gateway *g = w->gateway;
-    by__http_exchange *x = w->exchange;
-    by__http_exchange_set(x, NULL);
-    leave(w);
+    by__http_connection *x = w->connection;
+    by__http_connection_set(x, NULL);
+    remove_watch(w);
     if (error != NULL) {
         by__task_refuse(g, x, "", error);
     } else {
@@ -94,34 +94,34 @@ static void refuse(struct by__gateway_watch *w, const json_t *error)
     }
 }
 
-/* The first reply decides how the exchange is answered. Returns false if the watch has ended. */
+/* The first reply decides how the connection is answered. Returns false if the watch has ended. */
 static bool begin(struct by__gateway_watch *w, const json_t *row, bool nothing_new)
 {
-    by__http_exchange *x = w->exchange;
+    by__http_connection *x = w->connection;
     by__gateway *g = w->gateway;
     const by__gateway_watch_kind *kind = w->kind;
     const char *why = kind->refuse == NULL || !json_is_object(row) ? NULL : kind->refuse(row);
     if (json_is_object(row) && why == NULL && !nothing_new) {
-        if (!by__http_exchange_stream(x)) {
+        if (!by__http_connection_stream(x)) {
             return false; /* the watch is gone */
         }
         w->began = true;
         return true;
     }
-    by__http_exchange_set(x, NULL);
-    leave(w);
+    by__http_connection_set(x, NULL);
+    remove_watch(w);
     if (why != NULL) {
         by__gateway_reply_error(g, x, 400, "invalid_request", "stream", why);
     } else if (json_is_object(row)) {
         /* This tells an EventSource not to reconnect. */
-        by__http_exchange_reply(x, 204, NULL, "", 0);
+        by__http_connection_reply(x, 204, NULL, "", 0);
     } else {
         by__task_missing(g, x, kind->what);
     }
     return false;
 }
 
-static void tell(struct by__gateway_watch *w, const json_t *row)
+static void send_row(struct by__gateway_watch *w, const json_t *row)
 {
     bool last = true;
     by_string out = {0};
@@ -130,7 +130,7 @@ static void tell(struct by__gateway_watch *w, const json_t *row)
     bool is_new = number > w->last;
     bool follows = w->began || begin(w, row, last && !is_new);
     if (follows && is_new) {
-        follows = by__http_exchange_send_text(w->exchange, &out);
+        follows = by__http_connection_send_text(w->connection, &out);
     }
     by_string_free(&out);
     if (!follows) {
@@ -138,8 +138,8 @@ static void tell(struct by__gateway_watch *w, const json_t *row)
     }
     if (is_new) {
         w->last = number;
-        w->spoke = by__now();
-        w->pause = FIRST;
+        w->last_sent_at = by__now();
+        w->pause = FIRST_SECONDS;
     }
     if (last) {
         end(w); /* also for a task that has expired */
@@ -154,7 +154,7 @@ void by__gateway_watch_answer(by__gateway *g, const json_t *message)
             const json_t *error = json_object_get(message, "error");
             w->ref = 0;
             if (error == NULL) {
-                tell(w, json_object_get(message, "task"));
+                send_row(w, json_object_get(message, "task"));
             } else if (!w->began) {
                 refuse(w, error);
             } /* else it is asked again */
@@ -178,22 +178,23 @@ static void on_tick(uv_timer_t *timer)
     double now = by__now();
     for (struct by__gateway_watch *w = g->watches, *next; w != NULL; w = next) {
         next = w->next;
-        bool late = w->ref != 0 && now - w->asked > LOST;
+        bool late = w->ref != 0 && now - w->asked_at > ANSWER_SECONDS;
         w->ref = late ? 0 : w->ref;
         if (!w->began && (w->lost || late || g->draining)) {
             refuse(w, NULL);
         } else if (g->draining) {
             end(w); /* the client can resume at another gateway */
-        } else if (w->began && now - w->spoke > BY__QUIET) {
-            w->spoke = now;
-            (void)by__http_exchange_send(w->exchange, BY__WAIT_COMMENT, strlen(BY__WAIT_COMMENT));
+        } else if (w->began && now - w->last_sent_at > BY__QUIET) {
+            w->last_sent_at = now;
+            (void)by__http_connection_send(w->connection, BY__WAIT_COMMENT,
+                                           strlen(BY__WAIT_COMMENT));
         } else if (w->ref == 0 && now >= w->due) {
             ask(w, now);
         }
     }
 }
 
-void by__task_watch(by__gateway *g, by__http_exchange *x, const by__gateway_watch_kind *kind,
+void by__task_watch(by__gateway *g, by__http_connection *x, const by__gateway_watch_kind *kind,
                     const char *id, const char *key, long long after)
 {
     struct by__gateway_watch *w = NULL;
@@ -206,17 +207,17 @@ void by__task_watch(by__gateway *g, by__http_exchange *x, const by__gateway_watc
         by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return;
     }
-    *w = (struct by__gateway_watch){.waiter = {on_gone},
+    *w = (struct by__gateway_watch){.waiter = {on_disconnect},
                                     .gateway = g,
-                                    .exchange = x,
+                                    .connection = x,
                                     .next = g->watches,
                                     .kind = kind,
                                     .owner = key,
-                                    .pause = FIRST,
+                                    .pause = FIRST_SECONDS,
                                     .last = after};
     (void)snprintf(w->id, sizeof w->id, "%s", id);
     g->watches = w;
-    by__http_exchange_set(x, &w->waiter);
+    by__http_connection_set(x, &w->waiter);
     if (w->next == NULL) {
         g->watching.data = g;
         (void)uv_timer_start(&g->watching, on_tick, TICK, TICK);
@@ -257,8 +258,8 @@ static long long print_task(const by__gateway *g, const json_t *row, long long a
     return number;
 }
 
-void by__gateway_answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                                    const char *id, const char *key)
+void by__gateway_answer_task_events(by__gateway *g, by__http_connection *x,
+                                    const by__http_request *r, const char *id, const char *key)
 {
     static const by__gateway_watch_kind kind = {.what = "task", .print = print_task};
     const char *last = by__http_header_of(r, "last-event-id");

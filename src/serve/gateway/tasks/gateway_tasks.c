@@ -11,14 +11,14 @@
 #include "serve/protocol/messages.h"
 
 /* Default and largest number of seconds that a task is kept. */
-#define KEPT      (24.0 * 3600.0)
-#define MOST_KEPT (30.0 * 24.0 * 3600.0)
+#define DEFAULT_LIFETIME (24.0 * 3600.0)
+#define MAX_LIFETIME     (30.0 * 24.0 * 3600.0)
 
 /* A question to the broker for which a client waits. */
 struct by__gateway_ask {
     by__gateway_waiter waiter;
     by__gateway *gateway;
-    by__http_exchange *exchange; /* NULL: the client has disconnected */
+    by__http_connection *connection; /* NULL: the client has disconnected */
     struct by__gateway_ask *next;
     uint64_t ref;
     by__task_show *show;
@@ -29,17 +29,12 @@ struct by__gateway_ask {
     char digest[65]; /* of what was asked for, with a key of idempotency; "": none */
 };
 
-static void copy(char *out, size_t size, const char *text)
+static void on_disconnect(by__gateway_waiter *waiter)
 {
-    (void)snprintf(out, size, "%s", text == NULL ? "" : text);
+    ((struct by__gateway_ask *)(void *)waiter)->connection = NULL;
 }
 
-static void on_gone(by__gateway_waiter *waiter)
-{
-    ((struct by__gateway_ask *)(void *)waiter)->exchange = NULL;
-}
-
-void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, const char *what,
+void by__task_ask(by__gateway *g, by__http_connection *x, by__task_show *show, const char *what,
                   json_t *message)
 {
     struct by__gateway_ask *a = NULL;
@@ -52,19 +47,20 @@ void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, con
         by__gateway_used(x, 0);
         by__gateway_reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
     } else {
-        a->waiter.gone = on_gone;
+        a->waiter.disconnected = on_disconnect;
         a->gateway = g;
-        a->exchange = x;
+        a->connection = x;
         a->show = show;
         a->what = what;
         const json_t *task = json_object_get(message, "task");
-        copy(a->id, sizeof a->id, task == NULL ? NULL : by__protocol_get_text(message, "id"));
-        copy(a->model, sizeof a->model, by__protocol_get_text(task, "model"));
-        copy(a->digest, sizeof a->digest, by__protocol_get_text(task, "digest"));
-        a->ref = ++g->asked;
+        by__protocol_copy_text(a->id, sizeof a->id,
+                               task == NULL ? NULL : by__protocol_get_text(message, "id"));
+        by__protocol_copy_text(a->model, sizeof a->model, by__protocol_get_text(task, "model"));
+        by__protocol_copy_text(a->digest, sizeof a->digest, by__protocol_get_text(task, "digest"));
+        a->ref = ++g->next_ref;
         a->next = g->asks;
         g->asks = a;
-        by__http_exchange_set(x, &a->waiter);
+        by__http_connection_set(x, &a->waiter);
         (void)json_object_set_new(message, "ref", json_integer((json_int_t)a->ref));
         (void)by__link_broker_send(&g->broker, message);
     }
@@ -106,7 +102,7 @@ bool by__task_request_open(by__task_request *out, const by__gateway *g, const js
                     .part_count = 1},
         .part = {.prompt_tokens = by__protocol_get_integer(usage, "prompt_tokens"),
                  .generated = by__protocol_get_integer(usage, "completion_tokens")}};
-    if (request->n < 1 || request->n > BY__MOST_N || id == NULL || request->model == NULL ||
+    if (request->n < 1 || request->n > BY__MAX_N || id == NULL || request->model == NULL ||
         request->form == NULL) {
         return false;
     }
@@ -131,7 +127,7 @@ json_t *by__task_result(const by__gateway *g, const json_t *task, const json_t *
     if (!by__task_request_open(&t, g, task, result)) {
         return json_null();
     }
-    by__gateway_request_keep_best(&t.request);
+    by__gateway_request_choose_best(&t.request);
     t.request.form->answer(&t.request, &out);
     json_t *value = out.failed ? NULL : by_json_load(out.data, out.length, JSON_ALLOW_NUL, NULL);
     by_string_free(&out);
@@ -176,7 +172,7 @@ static bool conflicts(const struct by__gateway_ask *a, const json_t *row)
     return a->digest[0] != '\0' && known != NULL && strcmp(known, a->digest) != 0;
 }
 
-void by__task_refuse(by__gateway *g, by__http_exchange *x, const char *model, const json_t *error)
+void by__task_refuse(by__gateway *g, by__http_connection *x, const char *model, const json_t *error)
 {
     int status = (int)by__protocol_get_integer(error, "status");
     const char *code = by__protocol_get_text(error, "code");
@@ -195,7 +191,7 @@ void by__task_refuse(by__gateway *g, by__http_exchange *x, const char *model, co
                             code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
 }
 
-void by__task_missing(by__gateway *g, by__http_exchange *x, const char *what)
+void by__task_missing(by__gateway *g, by__http_connection *x, const char *what)
 {
     char unknown[64];
     char sentence[64];
@@ -210,38 +206,38 @@ static void answer(struct by__gateway_ask *a, const json_t *message)
     const json_t *row = json_object_get(message, "task");
     const json_t *error = json_object_get(message, "error");
     if (json_is_object(error)) {
-        by__gateway_used(a->exchange, 0);
-        by__task_refuse(g, a->exchange, a->model, error);
+        by__gateway_used(a->connection, 0);
+        by__task_refuse(g, a->connection, a->model, error);
         return;
     }
     if (by__protocol_get_text(row, "id") == NULL) {
-        by__task_missing(g, a->exchange, a->what);
+        by__task_missing(g, a->connection, a->what);
         return;
     }
     if (a->id[0] != '\0' && strcmp(by__protocol_get_text(row, "id"), a->id) != 0) {
-        by__gateway_used(a->exchange, 0); /* it was charged when it was new */
+        by__gateway_used(a->connection, 0); /* it was charged when it was new */
     }
     if (conflicts(a, row)) {
         by__gateway_reply_error(
-            g, a->exchange, 409, "idempotency_conflict", NULL,
+            g, a->connection, 409, "idempotency_conflict", NULL,
             "this Idempotency-Key stands for a task that was asked for otherwise");
         return;
     }
-    by__http_exchange_set(a->exchange, NULL);
-    a->show(g, a->exchange, row);
+    by__http_connection_set(a->connection, NULL);
+    a->show(g, a->connection, row);
 }
 
-static void show_task(by__gateway *g, by__http_exchange *x, const json_t *row)
+static void show_task(by__gateway *g, by__http_connection *x, const json_t *row)
 {
     by__gateway_reply_json(g, x, 200, by__task_view(g, row));
 }
 
-static void show_new(by__gateway *g, by__http_exchange *x, const json_t *row)
+static void show_new(by__gateway *g, by__http_connection *x, const json_t *row)
 {
     char location[96];
     (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", by__protocol_get_text(row, "id"));
-    by__http_exchange_header(x, "Location", location);
-    by__http_exchange_header(x, "Retry-After", "1");
+    by__http_connection_header(x, "Location", location);
+    by__http_connection_header(x, "Retry-After", "1");
     by__gateway_reply_json(g, x, 202, by__task_view(g, row));
 }
 
@@ -252,7 +248,7 @@ void by__task_answer(by__gateway *g, const json_t *message)
         struct by__gateway_ask *a = *at;
         if (a->ref == ref) {
             *at = a->next;
-            if (a->exchange != NULL) {
+            if (a->connection != NULL) {
                 answer(a, message);
             }
             free(a);
@@ -267,9 +263,9 @@ void by__tasks_lost(by__gateway *g)
     while (g->asks != NULL) {
         struct by__gateway_ask *a = g->asks;
         g->asks = a->next;
-        if (a->exchange != NULL) {
+        if (a->connection != NULL) {
             /* The task may have been written: with an idempotency key a retry is safe. */
-            by__gateway_reply_error(g, a->exchange, 503, "unavailable", NULL,
+            by__gateway_reply_error(g, a->connection, 503, "unavailable", NULL,
                                     "the broker was lost before it answered");
         }
         free(a);
@@ -290,7 +286,7 @@ static const by__serve_field fields[] = {
     BY__STRING("endpoint", task_fields, endpoint, 64),
     BY__ANY("body", task_fields, body),
     BY__STRING("webhook", task_fields, webhook, BY__WEBHOOK_URL),
-    BY__NUMBER("expires_after", task_fields, expires, 1, MOST_KEPT),
+    BY__NUMBER("expires_after", task_fields, expires, 1, MAX_LIFETIME),
 };
 
 json_t *by__task_message(const by__gateway_request *request, const char *id,
@@ -304,7 +300,7 @@ json_t *by__task_message(const by__gateway_request *request, const char *id,
     double now = by__serve_wall_clock();
     return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sI sO sO so sO? ss*}}", "t", "task_add",
                      "id", id, "owner", request->key, "key", idempotency, "expires", now + expires,
-                     "seen", (int)(by__gateway_stated_model(state, request->model) != NULL), "task",
+                     "seen", (int)(by__gateway_model_state(state, request->model) != NULL), "task",
                      "kind", request->form->name, "call", request->id, "model", request->model,
                      "created", (json_int_t)request->created, "sequences", (json_int_t)request->n,
                      "cost", json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
@@ -416,7 +412,7 @@ static by_status add_digest(json_t *message, const json_t *body, by_error *error
 
 static by_status read_task(by__gateway_reading *r)
 {
-    task_fields a = {.expires = KEPT};
+    task_fields a = {.expires = DEFAULT_LIFETIME};
     const char *idempotency = by__http_header_of(&r->http, "idempotency-key");
     json_t *body;
     BY_TRY(by__gateway_body_parse(&body, r->http.body, r->http.body_length, &r->error));
@@ -441,19 +437,19 @@ static void answer_task(by__gateway_reading *r)
 {
     json_t *message = r->message;
     if (r->status != BY_OK) {
-        by__gateway_reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
+        by__gateway_reply_refused(r->gateway, r->connection, r->status, r->param, &r->error);
         return;
     }
     r->message = NULL;
-    if (by__gateway_charge(r->gateway, r->exchange,
+    if (by__gateway_charge(r->gateway, r->connection,
                            by__protocol_get_integer(json_object_get(message, "task"), "cost"))) {
-        by__task_ask(r->gateway, r->exchange, show_new, "task", message);
+        by__task_ask(r->gateway, r->connection, show_new, "task", message);
     } else {
         json_decref(message);
     }
 }
 
-void by__gateway_answer_task_new(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_task_new(by__gateway *g, by__http_connection *x, const by__http_request *r,
                                  const char *key)
 {
     static const by__gateway_read_kind kind = {read_task, answer_task};
@@ -463,7 +459,7 @@ void by__gateway_answer_task_new(by__gateway *g, by__http_exchange *x, const by_
 }
 
 /* Handles "/v1/tasks/ID", "/v1/tasks/ID/events" and "/v1/tasks/ID/cancel". */
-static void answer_named(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+static void answer_named(by__gateway *g, by__http_connection *x, const by__http_request *r,
                          const char *key, const char *question)
 {
     char id[65];
@@ -482,14 +478,14 @@ static void answer_named(by__gateway *g, by__http_exchange *x, const by__http_re
                  json_pack("{ss ss ss}", "t", question, "id", id, "owner", key));
 }
 
-void by__gateway_answer_task(by__gateway *g, by__http_exchange *x, const by__http_request *r,
+void by__gateway_answer_task(by__gateway *g, by__http_connection *x, const by__http_request *r,
                              const char *key)
 {
     answer_named(g, x, r, key, "task_get");
 }
 
-void by__gateway_answer_task_cancel(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                                    const char *key)
+void by__gateway_answer_task_cancel(by__gateway *g, by__http_connection *x,
+                                    const by__http_request *r, const char *key)
 {
     answer_named(g, x, r, key, strcmp(r->method, "POST") == 0 ? "task_cancel" : "task_drop");
 }

@@ -1,7 +1,7 @@
 /* gateway_tasks: tasks over HTTP (gateway_tasks.c), and clients that follow one
  * (gateway_task_events.c). The broker has the tasks.
  *
- * Who owns what: a question to the broker, and a watch, belong to these files; an exchange that
+ * Who owns what: a question to the broker, and a watch, belong to these files; a connection that
  * waits for one belongs to the server. */
 #ifndef BY_SERVE_GATEWAY_TASKS_GATEWAY_TASKS_H
 #define BY_SERVE_GATEWAY_TASKS_GATEWAY_TASKS_H
@@ -20,16 +20,16 @@ by__gateway_route_answer by__gateway_answer_task_new, by__gateway_answer_task,
 json_t *by__task_message(const by__gateway_request *request, const char *id,
                          const char *idempotency, const char *webhook, double expires);
 /* Replies with a task that the broker has, given as by__broker_tasks_get gives it. */
-typedef void by__task_show(by__gateway *g, by__http_exchange *x, const json_t *row);
-/* Sends a question about a task to the broker; the exchange is answered by its reply. Takes the
+typedef void by__task_show(by__gateway *g, by__http_connection *x, const json_t *row);
+/* Sends a question about a task to the broker; the connection is answered by its reply. Takes the
  * message. what: the name of the requested object, for the error if there is none. */
-void by__task_ask(by__gateway *g, by__http_exchange *x, by__task_show *show, const char *what,
+void by__task_ask(by__gateway *g, by__http_connection *x, by__task_show *show, const char *what,
                   json_t *message);
 /* A request with the answer of a task, or without one (result NULL). It borrows from both. */
 typedef struct by__task_request {
     by__gateway_request request;
     by__gateway_part part;
-    by__gateway_choice choices[BY__MOST_N];
+    by__gateway_choice choices[BY__MAX_N];
 } by__task_request;
 
 /* Returns false if the task is of another version, and cannot be read. */
@@ -39,9 +39,10 @@ void by__task_request_close(by__task_request *t);
 /* The answer that the request of a task would have had at its own route. */
 json_t *by__task_result(const by__gateway *g, const json_t *task, const json_t *result);
 /* Replies with an error of the broker; model: the one that was asked for. */
-void by__task_refuse(by__gateway *g, by__http_exchange *x, const char *model, const json_t *error);
+void by__task_refuse(by__gateway *g, by__http_connection *x, const char *model,
+                     const json_t *error);
 /* Replies that there is no such thing; what: its name. */
-void by__task_missing(by__gateway *g, by__http_exchange *x, const char *what);
+void by__task_missing(by__gateway *g, by__http_connection *x, const char *what);
 /* Handles the broker's answer to a question; fails the unanswered questions, and the clients that
  * wait for the first event of a task, when the link is lost. */
 void by__task_answer(by__gateway *g, const json_t *message);
@@ -64,14 +65,14 @@ typedef struct by__gateway_watch_kind {
                        by_string *out);
 } by__gateway_watch_kind;
 
-/* Streams the events of the task `id` behind number `after` to an exchange, until the last one. */
-void by__task_watch(by__gateway *g, by__http_exchange *x, const by__gateway_watch_kind *kind,
+/* Streams the events of the task `id` behind number `after` to a connection, until the last one. */
+void by__task_watch(by__gateway *g, by__http_connection *x, const by__gateway_watch_kind *kind,
                     const char *id, const char *key, long long after);
 /* The number of an event; -1: the text is none. */
 long long by__task_event_number(const char *text, size_t length);
 /* Streams the states of the task `id`. */
-void by__gateway_answer_task_events(by__gateway *g, by__http_exchange *x, const by__http_request *r,
-                                    const char *id, const char *key);
+void by__gateway_answer_task_events(by__gateway *g, by__http_connection *x,
+                                    const by__http_request *r, const char *id, const char *key);
 /* Handle the broker's answer to a question of that file, and the loss of the link. */
 void by__gateway_watch_answer(by__gateway *g, const json_t *message);
 void by__gateway_watches_lost(by__gateway *g);

@@ -10,9 +10,9 @@
 /* Seconds beyond a message's timeout until a leased one is due again. */
 #define LEASE 1.0
 /* Seconds without an answer of the broker after which it is asked again. */
-#define LOST 5.0
+#define ANSWER_SECONDS 5.0
 /* Limit on a receiver's Retry-After. */
-#define MOST_WAIT 3600.0
+#define MAX_WAIT 3600.0
 
 struct by__gateway_webhooks {
     by__gateway *gateway;
@@ -20,8 +20,8 @@ struct by__gateway_webhooks {
     by__gateway_webhook_rules *rules;
     by__gateway_webhook_sender *sender;
     uv_timer_t *timer;
-    size_t busy;  /* number of messages in flight */
-    double asked; /* by__now of a question to the broker without an answer; 0: none */
+    size_t busy;     /* number of messages in flight */
+    double asked_at; /* by__now of a question to the broker without an answer; 0: none */
     uint64_t delivered;
     uint64_t retried;
     uint64_t given_up;
@@ -68,8 +68,8 @@ static by__gateway_webhook_message *make_message(const by__gateway *g, const jso
 /* ---- outcomes ---- */
 
 /* Reports an outcome: "delivered", "failed" or "pending", which is due again in `delay` seconds. */
-static void tell_broker(by__gateway_webhooks *w, const by__gateway_webhook_message *m,
-                        const char *state, double delay)
+static void report_outcome(by__gateway_webhooks *w, const by__gateway_webhook_message *m,
+                           const char *state, double delay)
 {
     json_t *message = json_pack("{ss ss sI ss sf}", "t", "task_hook", "id", m->id, "try",
                                 (json_int_t)m->tries, "state", state, "delay", delay);
@@ -82,15 +82,15 @@ static double pause_of(const by__gateway_webhooks *w, const by__gateway_webhook_
     uint16_t random = 0;
     (void)by__serve_random_bytes(&random, sizeof random, NULL);
     double pause = by__gateway_webhook_pause(w->config->pause, m->tries, random / 65535.0);
-    double asked = m->retry_after < MOST_WAIT ? m->retry_after : MOST_WAIT;
-    return asked > pause ? asked : pause;
+    double asked_at = m->retry_after < MAX_WAIT ? m->retry_after : MAX_WAIT;
+    return asked_at > pause ? asked_at : pause;
 }
 
 /* Handles the outcome of a message. hopeless: another attempt would fail too. */
-static void conclude(by__gateway_webhooks *w, const by__gateway_webhook_message *m, bool hopeless)
+static void conclude(by__gateway_webhooks *w, const by__gateway_webhook_message *m, bool permanent)
 {
     bool delivered = m->status >= 200 && m->status < 300;
-    bool ends = delivered || hopeless || m->tries >= w->config->attempts;
+    bool ends = delivered || permanent || m->tries >= w->config->attempts;
     double delay = ends ? 0.0 : pause_of(w, m);
     const char *outcome = delivered ? "delivered" : ends ? "failed" : "pending";
     w->delivered += delivered;
@@ -99,14 +99,14 @@ static void conclude(by__gateway_webhooks *w, const by__gateway_webhook_message 
     by__telemetry_log_event(&w->gateway->log, "webhook", "{ss ss sI sI ss sf}", "task", m->id,
                             "outcome", outcome, "try", (json_int_t)m->tries, "status",
                             (json_int_t)m->status, "reason", m->reason, "again", delay);
-    tell_broker(w, m, outcome, delay);
+    report_outcome(w, m, outcome, delay);
 }
 
 static void on_ended(void *user, by__gateway_webhook_message *message)
 {
     by__gateway_webhooks *w = user;
     w->busy--;
-    conclude(w, message, message->hopeless);
+    conclude(w, message, message->permanent);
     by__gateway_webhook_message_free(message);
 }
 
@@ -116,9 +116,9 @@ static void ask(by__gateway_webhooks *w)
 {
     json_t *message =
         json_pack("{ss sf sI}", "t", "task_hooks", "lease", w->config->timeout + LEASE, "most",
-                  (json_int_t)(BY__WEBHOOKS_AT_ONCE - w->busy));
+                  (json_int_t)(BY__WEBHOOKS_CONCURRENT - w->busy));
     if (by__link_broker_send(&w->gateway->broker, message)) {
-        w->asked = by__now();
+        w->asked_at = by__now();
     }
     json_decref(message);
 }
@@ -127,15 +127,15 @@ static void on_timer(uv_timer_t *timer)
 {
     by__gateway_webhooks *w = timer->data;
     const by__gateway *g = w->gateway;
-    bool waits = w->asked > 0.0 && by__now() - w->asked < LOST;
-    if (!waits && !g->draining && g->broker.ready && w->busy < BY__WEBHOOKS_AT_ONCE) {
+    bool waits = w->asked_at > 0.0 && by__now() - w->asked_at < ANSWER_SECONDS;
+    if (!waits && !g->draining && g->broker.ready && w->busy < BY__WEBHOOKS_CONCURRENT) {
         ask(w);
     }
 }
 
 /* Every attempt that the broker counts must get an outcome, even one for which memory was
  * exhausted. */
-static void take_row(by__gateway_webhooks *w, const json_t *row)
+static void receive_row(by__gateway_webhooks *w, const json_t *row)
 {
     const char *id = by__protocol_get_text(row, "id");
     const char *url = by__protocol_get_text(json_object_get(row, "task"), "webhook");
@@ -164,7 +164,7 @@ static void take_row(by__gateway_webhooks *w, const json_t *row)
     by__gateway_webhook_send(w->sender, m);
 }
 
-void by__gateway_webhooks_take(by__gateway_webhooks *webhooks, const json_t *message)
+void by__gateway_webhooks_receive(by__gateway_webhooks *webhooks, const json_t *message)
 {
     by__gateway_webhooks *w = webhooks;
     size_t i;
@@ -172,10 +172,10 @@ void by__gateway_webhooks_take(by__gateway_webhooks *webhooks, const json_t *mes
     if (w == NULL) {
         return;
     }
-    w->asked = 0.0;
+    w->asked_at = 0.0;
     json_array_foreach(json_object_get(message, "hooks"), i, row)
     {
-        take_row(w, row);
+        receive_row(w, row);
     }
 }
 

@@ -18,7 +18,7 @@ void by__gateway_webhooks_close(by__gateway_webhooks **webhooks);
 by_status by__gateway_webhooks_check(const by__gateway_webhooks *webhooks, const char *url,
                                      by_error *error);
 /* Handles the broker's message "hooks". webhooks may be NULL: nothing is done. */
-void by__gateway_webhooks_take(by__gateway_webhooks *webhooks, const json_t *message);
+void by__gateway_webhooks_receive(by__gateway_webhooks *webhooks, const json_t *message);
 void by__gateway_webhooks_print(const by__gateway_webhooks *webhooks, by_string *out);
 
 #endif

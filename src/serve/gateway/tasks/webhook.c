@@ -9,10 +9,10 @@
 #include "serve/http/ip_network.h"
 
 /* Most secrets in a file; there are several while one is being replaced. */
-#define SECRETS     4
-#define MOST_SECRET 64
-#define MOST_FILE   ((size_t)4096)
-#define MOST_PAUSE  3600.0
+#define SECRETS    4
+#define MAX_SECRET 64
+#define MAX_FILE   ((size_t)4096)
+#define MAX_PAUSE  3600.0
 
 /* Scheme, host and port of a URL, as parsed by libcurl. */
 typedef struct origin {
@@ -26,7 +26,7 @@ struct by__gateway_webhook_rules {
     size_t origin_count;
     by__http_network *networks;
     size_t network_count;
-    uint8_t secrets[SECRETS][MOST_SECRET];
+    uint8_t secrets[SECRETS][MAX_SECRET];
     size_t lengths[SECRETS];
     size_t secret_count;
 };
@@ -147,8 +147,7 @@ static bool read_secret(by__gateway_webhook_rules *r, const char *text, size_t l
     size_t count = 0;
     if (length < n || memcmp(text, prefix, n) != 0 || r->secret_count == SECRETS ||
         BY__BASE64_BYTES(length - n) > sizeof bytes ||
-        !by__read_base64(text + n, length - n, bytes, &count) || count < 24 ||
-        count > MOST_SECRET) {
+        !by__read_base64(text + n, length - n, bytes, &count) || count < 24 || count > MAX_SECRET) {
         return false;
     }
     memcpy(r->secrets[r->secret_count], bytes, count);
@@ -165,7 +164,7 @@ static by_status read_secrets(by__gateway_webhook_rules *r, const char *path, by
     if (!by__path_exists(path)) {
         return by_error_set(error, BY_ECONFIG, "webhooks.secret: there is no file %s", path);
     }
-    BY_TRY(by__file_read_text(&text, &length, path, MOST_FILE, error));
+    BY_TRY(by__file_read_text(&text, &length, path, MAX_FILE, error));
     for (size_t at = 0; at < length && good;) {
         size_t n = strcspn(text + at, "\r\n");
         good = n == 0 || read_secret(r, text + at, n);
@@ -177,7 +176,7 @@ static by_status read_secrets(by__gateway_webhook_rules *r, const char *path, by
         return by_error_set(error, BY_ECONFIG,
                             "%s does not hold the secrets of webhooks: 1 to %d lines, each whsec_ "
                             "and base64 of 24 to %d bytes",
-                            path, SECRETS, MOST_SECRET);
+                            path, SECRETS, MAX_SECRET);
     }
     return BY_OK;
 }
@@ -202,10 +201,10 @@ void by__gateway_webhook_sign(const by__gateway_webhook_rules *rules, const char
 double by__gateway_webhook_pause(double first, int64_t tries, double random)
 {
     double pause = first;
-    for (int64_t i = 1; i < tries && pause < MOST_PAUSE; i++) {
+    for (int64_t i = 1; i < tries && pause < MAX_PAUSE; i++) {
         pause *= 2.0;
     }
-    pause = pause < MOST_PAUSE ? pause : MOST_PAUSE;
+    pause = pause < MAX_PAUSE ? pause : MAX_PAUSE;
     return pause * (1.0 - 0.5 * random);
 }
 

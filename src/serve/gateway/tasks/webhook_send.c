@@ -10,9 +10,9 @@
 #include "base/wire/http_client.h"
 
 /* status 410: the receiver wants no more messages */
-#define GONE 410
+#define STATUS_GONE 410
 /* Longest time in milliseconds that the thread waits. */
-#define LOOK 1000
+#define POLL_MS 1000
 
 /* A message in the thread. */
 typedef struct webhook_transfer {
@@ -36,7 +36,7 @@ struct by__gateway_webhook_sender {
     CURLM *multi;
     uv_mutex_t mutex; /* protects the following members */
     by__gateway_webhook_message *coming;
-    by__gateway_webhook_message *gone;
+    by__gateway_webhook_message *disconnected;
     bool closing;
     /* Used by the thread only: */
     webhook_transfer *transfers;
@@ -76,7 +76,7 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
 }
 
 /* Discards the head and body of the answer; returning 0 ends the transfer. */
-static size_t take_answer(char *data, size_t size, size_t count, void *user)
+static size_t discard_answer(char *data, size_t size, size_t count, void *user)
 {
     webhook_transfer *t = user;
     BY_UNUSED(data);
@@ -131,9 +131,9 @@ static bool set_up(const by__gateway_webhook_sender *s, webhook_transfer *t)
            curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, t) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_answer) == CURLE_OK &&
+           curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, discard_answer) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_WRITEDATA, t) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_answer) == CURLE_OK &&
+           curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, discard_answer) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_HEADERDATA, t) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_POST, 1L) == CURLE_OK &&
@@ -156,11 +156,11 @@ static void free_transfer(by__gateway_webhook_sender *s, webhook_transfer *t)
 }
 
 /* Returns a message to the loop. */
-static void give_back(by__gateway_webhook_sender *s, by__gateway_webhook_message *m)
+static void return_message(by__gateway_webhook_sender *s, by__gateway_webhook_message *m)
 {
     uv_mutex_lock(&s->mutex);
-    m->next = s->gone;
-    s->gone = m;
+    m->next = s->disconnected;
+    s->disconnected = m;
     uv_mutex_unlock(&s->mutex);
     (void)uv_async_send(&s->async);
 }
@@ -179,7 +179,7 @@ static void begin(by__gateway_webhook_sender *s, by__gateway_webhook_message *m)
         if (t != NULL) {
             free_transfer(s, t);
         }
-        give_back(s, m);
+        return_message(s, m);
         return;
     }
     t->next = s->transfers;
@@ -197,19 +197,19 @@ static void end(by__gateway_webhook_sender *s, CURL *curl, CURLcode code)
         (void)curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &wait);
         m->retry_after = (double)wait;
         m->reason[0] = '\0';
-        m->hopeless = m->status == GONE;
+        m->permanent = m->status == STATUS_GONE;
     } else if (t->forbidden && !t->allowed) {
-        m->hopeless = true;
+        m->permanent = true;
         (void)snprintf(m->reason, sizeof m->reason,
                        "its address is not public, nor in webhooks.networks");
     } else if (t->answered > BY__WEBHOOK_ANSWER) {
-        m->hopeless = true; /* the receiver has the message */
+        m->permanent = true; /* the receiver has the message */
         (void)snprintf(m->reason, sizeof m->reason, "its answer has more than %d bytes",
                        BY__WEBHOOK_ANSWER);
     } else if (m->reason[0] == '\0') {
         (void)snprintf(m->reason, sizeof m->reason, "%s", curl_easy_strerror(code));
     }
-    m->hopeless = m->hopeless || code == CURLE_URL_MALFORMAT;
+    m->permanent = m->permanent || code == CURLE_URL_MALFORMAT;
     for (webhook_transfer **at = &s->transfers; *at != NULL; at = &(*at)->next) {
         if (*at == t) {
             *at = t->next;
@@ -217,12 +217,12 @@ static void end(by__gateway_webhook_sender *s, CURL *curl, CURLcode code)
         }
     }
     free_transfer(s, t);
-    give_back(s, m);
+    return_message(s, m);
 }
 
 /* ---- the thread ---- */
 
-static void run(void *user)
+static void send_messages(void *user)
 {
     by__gateway_webhook_sender *s = user;
     for (;;) {
@@ -248,7 +248,7 @@ static void run(void *user)
                 end(s, m->easy_handle, m->data.result);
             }
         }
-        (void)curl_multi_poll(s->multi, NULL, 0, LOOK, NULL);
+        (void)curl_multi_poll(s->multi, NULL, 0, POLL_MS, NULL);
     }
     while (s->transfers != NULL) {
         webhook_transfer *t = s->transfers;
@@ -265,8 +265,8 @@ static void on_ended(uv_async_t *async)
 {
     by__gateway_webhook_sender *s = async->data;
     uv_mutex_lock(&s->mutex);
-    by__gateway_webhook_message *list = s->gone;
-    s->gone = NULL;
+    by__gateway_webhook_message *list = s->disconnected;
+    s->disconnected = NULL;
     uv_mutex_unlock(&s->mutex);
     while (list != NULL) {
         by__gateway_webhook_message *next = list->next;
@@ -288,7 +288,7 @@ void by__gateway_webhook_send(by__gateway_webhook_sender *sender,
 static void on_closed(uv_handle_t *handle)
 {
     by__gateway_webhook_sender *s = handle->data;
-    free_list(s->gone);
+    free_list(s->disconnected);
     (void)curl_multi_cleanup(s->multi);
     uv_mutex_destroy(&s->mutex);
     free(s);
@@ -321,7 +321,7 @@ by_status by__gateway_webhook_sender_open(
         return by__serve_uv_error(error, "start", "the thread of webhooks", code);
     }
     s->async.data = s;
-    code = uv_thread_create(&s->thread, run, s);
+    code = uv_thread_create(&s->thread, send_messages, s);
     if (code < 0) {
         uv_close((uv_handle_t *)&s->async, on_closed);
         return by__serve_uv_error(error, "start", "the thread of webhooks", code);

@@ -11,7 +11,7 @@
 #include "serve/gateway/tasks/webhook.h"
 
 /* Most messages in flight. */
-#define BY__WEBHOOKS_AT_ONCE 16
+#define BY__WEBHOOKS_CONCURRENT 16
 /* Most bytes of an answer, including its head. */
 #define BY__WEBHOOK_ANSWER 65536
 
@@ -25,7 +25,7 @@ typedef struct by__gateway_webhook_message {
     char *body;
     /* Outcome: */
     long status;        /* HTTP status; 0: there was no answer */
-    bool hopeless;      /* another attempt would end in the same way */
+    bool permanent;     /* another attempt would end in the same way */
     double retry_after; /* seconds that the receiver asked to wait; 0: none */
     char reason[256];   /* why there was no answer; else "" */
     struct by__gateway_webhook_message *next;

@@ -111,7 +111,7 @@ static bool answer(int to, const char *broker, const char *frame, size_t length)
     return sent;
 }
 
-static _Noreturn void run(int fd, const char *broker, const char *frame, size_t length)
+static _Noreturn void serve_dials(int fd, const char *broker, const char *frame, size_t length)
 {
     /* A signal for the worker's group, or its service, is the worker's: it finishes first. */
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
@@ -167,7 +167,7 @@ by_status by__link_dialer_open(by__link_dialer **out, const char *broker, const 
         child = fork();
     }
     if (child == 0) {
-        run(pair[1], broker, frame, length);
+        serve_dials(pair[1], broker, frame, length);
     }
     code = child < 0 ? uv_translate_sys_error(errno) : 0;
     free(frame);

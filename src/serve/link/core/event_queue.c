@@ -12,17 +12,17 @@
 #define STRIDE 16
 
 struct by__link_event_batch {
-    by__link_event_batch *behind;
+    by__link_event_batch *next;
     size_t length;
-    size_t next; /* offset of the first queued event */
-    bool inside; /* an event of it is being delivered: it is freed afterwards */
+    size_t offset; /* offset of the first queued event */
+    bool inside;   /* an event of it is being delivered: it is freed afterwards */
     char list[];
 };
 
 static void drop_first(by__link_event_queue *q)
 {
     by__link_event_batch *b = q->first;
-    q->first = b->behind;
+    q->first = b->next;
     q->last = q->first == NULL ? NULL : q->last;
     q->bytes -= b->length;
     if (!b->inside) {
@@ -36,9 +36,9 @@ static void step(by__link_event_queue *q)
 {
     by__link_event_batch *b = q->first;
     by__serve_event event;
-    bool more = by__protocol_events_next(b->list, b->length, &b->next, &event);
+    bool more = by__protocol_events_next(b->list, b->length, &b->offset, &event);
     b->inside = true;
-    if (more && b->next < b->length) {
+    if (more && b->offset < b->length) {
         q->handler.event(q->handler.user, &event);
         b->inside = false;
         if (q->first != b) {
@@ -53,11 +53,11 @@ static void step(by__link_event_queue *q)
     free(b);
 }
 
-static void let_go_on(by__link_event_queue *q)
+static void resume(by__link_event_queue *q)
 {
-    if (q->held && q->bytes <= BY__EVENTS_WAIT / 2) {
-        q->held = false;
-        q->handler.hold(q->handler.user, false);
+    if (q->paused && q->bytes <= BY__EVENTS_WAIT / 2) {
+        q->paused = false;
+        q->handler.pause(q->handler.user, false);
     }
 }
 
@@ -74,7 +74,7 @@ static void on_idle(uv_idle_t *idle)
     if (q->first == NULL) {
         (void)uv_idle_stop(&q->idle);
     }
-    let_go_on(q);
+    resume(q);
 }
 
 void by__link_event_queue_open(by__link_event_queue *q, uv_loop_t *loop,
@@ -96,15 +96,15 @@ bool by__link_event_queue_add(by__link_event_queue *q, const char *list, size_t 
     }
     *b = (by__link_event_batch){.length = length};
     memcpy(b->list, list, length);
-    *(q->last == NULL ? &q->first : &q->last->behind) = b;
+    *(q->last == NULL ? &q->first : &q->last->next) = b;
     q->last = b;
     q->bytes += length;
-    while (q->first != NULL && q->bytes > BY__EVENTS_MOST) {
+    while (q->first != NULL && q->bytes > BY__EVENTS_MAX) {
         step(q);
     }
-    if (!q->held && q->bytes > BY__EVENTS_WAIT) {
-        q->held = true;
-        q->handler.hold(q->handler.user, true);
+    if (!q->paused && q->bytes > BY__EVENTS_WAIT) {
+        q->paused = true;
+        q->handler.pause(q->handler.user, true);
     }
     (void)uv_idle_start(&q->idle, on_idle);
     return true;
@@ -115,7 +115,7 @@ void by__link_event_queue_clear(by__link_event_queue *q)
     while (q->first != NULL) {
         drop_first(q);
     }
-    q->held = false;
+    q->paused = false;
     (void)uv_idle_stop(&q->idle);
 }
 

@@ -13,7 +13,7 @@
 /* Queued bytes at which the link is held. */
 #define BY__EVENTS_WAIT ((size_t)1 << 20)
 /* Most bytes queued, for links that cannot be held. */
-#define BY__EVENTS_MOST ((size_t)8 << 20)
+#define BY__EVENTS_MAX ((size_t)8 << 20)
 
 typedef struct by__link_event_batch by__link_event_batch;
 
@@ -21,7 +21,7 @@ typedef struct by__link_event_handler {
     /* Delivers an event; may clear the queue. */
     void (*event)(void *user, const by__serve_event *event);
     /* Asks to hold the link, or to release it. */
-    void (*hold)(void *user, bool holds);
+    void (*pause)(void *user, bool pauses);
     void *user;
 } by__link_event_handler;
 
@@ -30,13 +30,13 @@ typedef struct by__link_event_queue {
     by__link_event_batch *first;
     by__link_event_batch *last;
     size_t bytes; /* bytes of lists that are not completely delivered */
-    bool held;
+    bool paused;
     by__link_event_handler handler;
 } by__link_event_queue;
 
 void by__link_event_queue_open(by__link_event_queue *q, uv_loop_t *loop,
                                const by__link_event_handler *handler);
-/* Queues a copy of a list (by__protocol_events_valid). Above BY__EVENTS_MOST the oldest events are
+/* Queues a copy of a list (by__protocol_events_valid). Above BY__EVENTS_MAX the oldest events are
  * delivered at once. Returns false when memory is exhausted; the events are then lost. */
 bool by__link_event_queue_add(by__link_event_queue *q, const char *list, size_t length);
 /* Discards queued events; does not release a held link. */

@@ -14,7 +14,7 @@ static size_t length_of(const char *head)
     return (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24;
 }
 
-static bool take_text(const char *data, size_t length, const by__link_frame_handler *h)
+static bool read_text(const char *data, size_t length, const by__link_frame_handler *h)
 {
     size_t head = length < HEAD ? 0 : length_of(data);
     if (length < HEAD || head > length - HEAD) {
@@ -29,14 +29,14 @@ static bool take_text(const char *data, size_t length, const by__link_frame_hand
     return good;
 }
 
-static bool take_frame(const char *data, size_t length, const by__link_frame_handler *h)
+static bool read_frame(const char *data, size_t length, const by__link_frame_handler *h)
 {
     if (length > 0 && data[0] == BY__LINK_EVENTS) {
         return by__protocol_events_valid(data + 1, length - 1) &&
                h->events(h->user, data + 1, length - 1);
     }
     if (length > 0 && data[0] == BY__LINK_TEXT) {
-        return take_text(data + 1, length - 1, h);
+        return read_text(data + 1, length - 1, h);
     }
     json_t *object = by_json_load(data, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     bool good = json_is_object(object) && h->message(h->user, object);
@@ -44,7 +44,7 @@ static bool take_frame(const char *data, size_t length, const by__link_frame_han
     return good;
 }
 
-bool by__link_frames_take(by__link_frames *frames, const char *data, size_t length,
+bool by__link_frames_feed(by__link_frames *frames, const char *data, size_t length,
                           const by__link_frame_handler *handler)
 {
     by__link_frames *f = frames;
@@ -70,7 +70,7 @@ bool by__link_frames_take(by__link_frames *frames, const char *data, size_t leng
         if (f->length - at - HEAD < n) {
             break;
         }
-        good = take_frame(f->data + at + HEAD, n, handler);
+        good = read_frame(f->data + at + HEAD, n, handler);
         at += HEAD + n;
     }
     if (good && at > 0) {

@@ -23,10 +23,10 @@ bool by__link_send_events(by__link *link, const char *list, size_t length)
     return !link->closed && link->kind->send_events(link, list, length);
 }
 
-void by__link_hold(by__link *link, bool holds)
+void by__link_pause(by__link *link, bool pauses)
 {
-    if (!link->closed && link->kind->hold != NULL) {
-        link->kind->hold(link, holds);
+    if (!link->closed && link->kind->pause != NULL) {
+        link->kind->pause(link, pauses);
     }
 }
 
@@ -40,7 +40,7 @@ void by__link_close(by__link **link)
     }
 }
 
-void by__link_lose(by__link *link, const char *why)
+void by__link_fail(by__link *link, const char *why)
 {
     if (!link->closed) {
         by__link *closing = link;

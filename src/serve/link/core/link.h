@@ -56,7 +56,7 @@ bool by__link_send(by__link *link, const json_t *message);
 bool by__link_send_events(by__link *link, const char *list, size_t length);
 /* Stops reading from the other side (which keeps what it sends), or resumes. No effect on links to
  * Redis. */
-void by__link_hold(by__link *link, bool holds);
+void by__link_pause(by__link *link, bool pauses);
 /* Closes a link without calling the handler. */
 void by__link_close(by__link **link);
 /* Sets the owner's pointer. */
@@ -68,7 +68,7 @@ void *by__link_get(const by__link *link);
 typedef struct by__link_kind {
     bool (*send)(by__link *link, const json_t *message);
     bool (*send_events)(by__link *link, const char *list, size_t length);
-    void (*hold)(by__link *link, bool holds); /* NULL: not supported */
+    void (*pause)(by__link *link, bool pauses); /* NULL: not supported */
     /* Frees the link later: `closed` is set, and the handler is not called any more. */
     void (*close)(by__link *link);
 } by__link_kind;
@@ -84,7 +84,7 @@ struct by__link {
 };
 
 /* Calls the handler's `lost` and closes the link; once. */
-void by__link_lose(by__link *link, const char *why);
+void by__link_fail(by__link *link, const char *why);
 
 by_status by__link_socket_connect(by__link **out, uv_loop_t *loop, const char *path,
                                   by__link_dialer *dialer, const by__link_handler *handler,
@@ -92,10 +92,10 @@ by_status by__link_socket_connect(by__link **out, uv_loop_t *loop, const char *p
 
 /* ---- sockets (link_socket.c) ---- */
 
-/* Listens on a path that only the user of this process may open. `taken` gets each new link.
+/* Listens on a path that only the user of this process may open. `accepted` gets each new link.
  * BY_ECONFIG: another process listens there (socket_lock.h). */
 by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
-                          void (*taken)(void *user, by__link *link),
+                          void (*accepted)(void *user, by__link *link),
                           const by__link_handler *handler, by_error *error);
 void by__link_listener_close(by__link_listener **listener);
 
@@ -116,7 +116,7 @@ typedef struct by__link_frame_handler {
 
 /* Adds bytes; passes each complete object and list to the handler. Returns false if the bytes are
  * neither. */
-bool by__link_frames_take(by__link_frames *frames, const char *data, size_t length,
+bool by__link_frames_feed(by__link_frames *frames, const char *data, size_t length,
                           const by__link_frame_handler *handler);
 void by__link_frames_free(by__link_frames *frames);
 

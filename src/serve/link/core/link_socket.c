@@ -13,7 +13,7 @@
 #define READ    ((size_t)64 << 10)
 #define EVENTS  ((size_t)64 << 10)
 /* Milliseconds until a connection that could not be accepted for lack of memory is tried again. */
-#define AGAIN 100
+#define RETRY_MS 100
 
 typedef struct socket_link {
     by__link base;
@@ -31,7 +31,7 @@ struct by__link_listener {
     unsigned handles; /* number of open handles, of the two */
     int lock;         /* held until the process ends */
     by__link_handler handler;
-    void (*taken)(void *user, by__link *link);
+    void (*accepted)(void *user, by__link *link);
 };
 
 typedef struct socket_write {
@@ -53,9 +53,9 @@ static void close_socket(by__link *link)
     uv_close((uv_handle_t *)&((socket_link *)(void *)link)->pipe, on_closed);
 }
 
-static void lose(socket_link *l, const char *why)
+static void connection_lost(socket_link *l, const char *why)
 {
-    by__link_lose(&l->base, why);
+    by__link_fail(&l->base, why);
 }
 
 static bool on_message(void *user, json_t *message)
@@ -88,9 +88,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     socket_link *l = stream->data;
     by__link_frame_handler handler = {on_message, on_events, &l->base};
     if (n < 0) {
-        lose(l, n == UV_EOF ? "the other side has closed the link" : uv_strerror((int)n));
-    } else if (n > 0 && !by__link_frames_take(&l->frames, buffer->base, (size_t)n, &handler)) {
-        lose(l, "a message is no JSON object and no list of events of at most 64 MiB");
+        connection_lost(l,
+                        n == UV_EOF ? "the other side has closed the link" : uv_strerror((int)n));
+    } else if (n > 0 && !by__link_frames_feed(&l->frames, buffer->base, (size_t)n, &handler)) {
+        connection_lost(l, "a message is no JSON object and no list of events of at most 64 MiB");
     }
 }
 
@@ -105,7 +106,7 @@ static void on_connect(uv_connect_t *request, int status)
     }
     l->connected = status == 0;
     if (status < 0) {
-        lose(l, uv_strerror(status));
+        connection_lost(l, uv_strerror(status));
     } else {
         l->base.handler.ready(l->base.handler.user, &l->base);
     }
@@ -132,8 +133,8 @@ static by_status open_link(socket_link **out, uv_loop_t *loop, const by__link_ha
 }
 
 /* Takes a connection that a dialer has opened. */
-static by_status take_dialled(socket_link *l, const char *path, by__link_dialer *dialer,
-                              by_error *error)
+static by_status adopt_dialled(socket_link *l, const char *path, by__link_dialer *dialer,
+                               by_error *error)
 {
     by__link_dialled found;
     int fd;
@@ -159,7 +160,7 @@ by_status by__link_socket_connect(by__link **out, uv_loop_t *loop, const char *p
     }
     if (dialer != NULL) {
         by__link *link = &l->base;
-        status = take_dialled(l, path, dialer, error);
+        status = adopt_dialled(l, path, dialer, error);
         if (status != BY_OK) {
             by__link_close(&link);
         }
@@ -179,7 +180,7 @@ static void on_written(uv_write_t *request, int status)
     l->pending -= o->length;
     free(o);
     if (status < 0) {
-        lose(l, uv_strerror(status));
+        connection_lost(l, uv_strerror(status));
     }
 }
 
@@ -196,12 +197,12 @@ static socket_write *new_frame(socket_link *l, size_t n)
 {
     socket_write *o = NULL;
     if (l->pending > BY__LINK_PENDING) {
-        lose(l, "the other side does not read");
+        connection_lost(l, "the other side does not read");
         return NULL;
     }
     o = n == 0 || n > BY__LINK_MESSAGE ? NULL : malloc(sizeof *o + 4 + n);
     if (o == NULL) {
-        lose(l, "a message cannot be sent");
+        connection_lost(l, "a message cannot be sent");
         return NULL;
     }
     put_length(o->data, n);
@@ -221,7 +222,7 @@ static bool send_frame(socket_link *l, socket_write *o)
         free(o);
         /* If there is no connection yet, on_connect reports the reason. */
         if (l->connected) {
-            lose(l, uv_strerror(code));
+            connection_lost(l, uv_strerror(code));
         }
         return false;
     }
@@ -230,7 +231,7 @@ static bool send_frame(socket_link *l, socket_write *o)
 
 /* Bytes from which a text is not written as JSON: that would read it byte by byte in each process
  * on its way. */
-#define LONG_TEXT ((size_t)16 << 10)
+#define MIN_SEPARATE ((size_t)16 << 10)
 
 /* Copies a message without its long text. NULL: it has none, or memory is exhausted. */
 static json_t *without_text(const json_t *message, const json_t **text)
@@ -238,7 +239,7 @@ static json_t *without_text(const json_t *message, const json_t **text)
     const json_t *task = json_object_get(message, "task");
     bool inner = json_is_object(task);
     *text = json_object_get(inner ? task : message, "request");
-    if (!json_is_string(*text) || json_string_length(*text) < LONG_TEXT) {
+    if (!json_is_string(*text) || json_string_length(*text) < MIN_SEPARATE) {
         return NULL;
     }
     json_t *out = by__protocol_copy_object(message);
@@ -309,10 +310,10 @@ static bool send_events(by__link *link, const char *list, size_t length)
     return true;
 }
 
-static void hold_socket(by__link *link, bool holds)
+static void pause_socket(by__link *link, bool pauses)
 {
     socket_link *l = (socket_link *)(void *)link;
-    if (holds) {
+    if (pauses) {
         (void)uv_read_stop((uv_stream_t *)&l->pipe);
     } else {
         /* reading was started before */
@@ -321,7 +322,7 @@ static void hold_socket(by__link *link, bool holds)
 }
 
 static const by__link_kind kind = {
-    .send = send_message, .send_events = send_events, .hold = hold_socket, .close = close_socket};
+    .send = send_message, .send_events = send_events, .pause = pause_socket, .close = close_socket};
 
 /* ---- listening ---- */
 
@@ -338,7 +339,7 @@ static void on_connection(uv_stream_t *stream, int status)
     (void)open_link(&l, stream->loop, &s->handler, &ignored);
     if (l == NULL) {
         /* libuv does not accept others until it is taken. */
-        (void)uv_timer_start(&s->again, on_again, AGAIN, 0);
+        (void)uv_timer_start(&s->again, on_again, RETRY_MS, 0);
         return;
     }
     l->connected = true;
@@ -348,7 +349,7 @@ static void on_connection(uv_stream_t *stream, int status)
         by__link_close(&link);
         return;
     }
-    s->taken(s->handler.user, &l->base);
+    s->accepted(s->handler.user, &l->base);
 }
 
 static void on_again(uv_timer_t *timer)
@@ -366,7 +367,7 @@ static void on_listener_closed(uv_handle_t *handle)
 }
 
 by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
-                          void (*taken)(void *user, by__link *link),
+                          void (*accepted)(void *user, by__link *link),
                           const by__link_handler *handler, by_error *error)
 {
     uv_fs_t request;
@@ -389,7 +390,7 @@ by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *
         return status != BY_OK ? status : by__serve_uv_error(error, "open", "a socket", code);
     }
     s->handler = *handler;
-    s->taken = taken;
+    s->accepted = accepted;
     s->lock = lock;
     *out = s;
     (void)uv_timer_init(loop, &s->again); /* cannot fail */

@@ -8,7 +8,7 @@
 #include "base/hex.h"
 #include "base/utf8.h"
 
-#define MOST_FILE ((size_t)4096)
+#define MAX_FILE ((size_t)4096)
 
 static const char scheme[] = "redis://";
 static const char encrypted[] = "rediss://";
@@ -221,8 +221,8 @@ by_status by__link_redis_address_read(by__link_redis_address *out, const char *u
 }
 
 /* Takes the first line of a text as the password; `source` is named in the message. */
-static by_status take_password(by__link_redis_address *a, const char *text, size_t least,
-                               const char *source, by_error *error)
+static by_status extract_password(by__link_redis_address *a, const char *text, size_t least,
+                                  const char *source, by_error *error)
 {
     size_t length = strcspn(text, "\r\n");
     if (length < least || length >= sizeof a->password) {
@@ -241,25 +241,25 @@ static by_status read_password(by__link_redis_address *a, by_error *error)
     size_t length = 0;
     /* A missing file is a wrong configuration: a restart would not help. */
     by_status status = by__path_exists(a->password_file)
-                           ? by__file_read_text(&text, &length, a->password_file, MOST_FILE, error)
+                           ? by__file_read_text(&text, &length, a->password_file, MAX_FILE, error)
                            : by_error_set(error, BY_ECONFIG,
                                           "there is no file %s with the "
                                           "password of Redis",
                                           a->password_file);
     BY_TRY(status);
-    status = take_password(a, text, 1, a->password_file, error);
+    status = extract_password(a, text, 1, a->password_file, error);
     explicit_bzero(text, length);
     free(text);
     return status;
 }
 
-void by__link_redis_tell_exposed(const char *broker, const by__telemetry_log *log)
+void by__link_redis_log_exposed(const char *broker, const by__telemetry_log *log)
 {
     by__link_redis_address address;
     by_error ignored = {0};
     if (by__link_redis_is_address(broker) &&
         by__link_redis_address_read(&address, broker, &ignored) == BY_OK) {
-        by__telemetry_tell_exposed(log, address.password_file, "the password of Redis");
+        by__telemetry_log_exposed(log, address.password_file, "the password of Redis");
     }
 }
 
@@ -277,13 +277,13 @@ by_status by__link_redis_address_login(by__link_redis_address *address,
     for (size_t i = 0; variables[i] != NULL; i++) {
         const char *value = getenv(variables[i]);
         if (value != NULL) {
-            return take_password(address, value, 0, variables[i], error);
+            return extract_password(address, value, 0, variables[i], error);
         }
     }
     return BY_OK;
 }
 
-bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES])
+bool by_serve_extract_password(char *address, char password[BY_SERVE_PASSWORD_BYTES])
 {
     if (!by__link_redis_is_address(address)) {
         return false;

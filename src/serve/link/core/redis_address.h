@@ -34,9 +34,9 @@ bool by__link_redis_is_address(const char *broker);
 /* Parses an address. BY_ECONFIG: a sentence without the password. */
 by_status by__link_redis_address_read(by__link_redis_address *out, const char *url,
                                       by_error *error);
-/* Logs it if others can read the file with the password of a broker (by__telemetry_tell_exposed).
+/* Logs it if others can read the file with the password of a broker (by__telemetry_log_exposed).
  * */
-void by__link_redis_tell_exposed(const char *broker, const by__telemetry_log *log);
+void by__link_redis_log_exposed(const char *broker, const by__telemetry_log *log);
 /* Environment variables that may contain the broker's password: BANYAN_REDIS_PASSWORD, else
  * REDISCLI_AUTH. */
 extern const char *const by__link_redis_broker_login[];

@@ -12,8 +12,8 @@
 #include "serve/telemetry/metrics.h"
 
 /* Milliseconds between checks for unanswered calls, and that a close waits for Redis. */
-#define LOOK  500
-#define GRACE 500
+#define CHECK_MS 500
+#define GRACE    500
 
 struct by__redis {
     uv_loop_t *loop;
@@ -76,7 +76,7 @@ void by__redis_fail(by__redis *redis, const char *why)
     if (!r->failed && !r->closing) {
         r->failed = true;
         (void)snprintf(r->why, sizeof r->why, "%s", why);
-        (void)uv_timer_start(&r->timer, on_timer, 0, LOOK);
+        (void)uv_timer_start(&r->timer, on_timer, 0, CHECK_MS);
     }
 }
 
@@ -106,7 +106,7 @@ void by__redis_close(by__redis **redis)
         return;
     }
     r->closing = true;
-    (void)uv_timer_start(&r->timer, on_grace, r->failed ? 0 : GRACE, LOOK);
+    (void)uv_timer_start(&r->timer, on_grace, r->failed ? 0 : GRACE, CHECK_MS);
     if (r->resolving) {
         (void)uv_cancel((uv_req_t *)&r->resolve);
     }
@@ -207,7 +207,7 @@ void by__redis_run(by__redis *redis, by__redis_call *call, bool grows, by__redis
 
 /* ---- the connections ---- */
 
-static void look_ready(by__redis *r)
+static void check_ready(by__redis *r)
 {
     if (!r->ready && !r->failed && !r->closing && r->hash_count == BY_ARRAY_LENGTH(r->hashes) &&
         r->subscribed == r->channel_count) {
@@ -245,7 +245,7 @@ static void on_script(redisAsyncContext *context, void *reply, void *user)
         by__redis_fail(r, "Redis does not take scripts");
     } else if (r->hash_count < BY_ARRAY_LENGTH(r->hashes)) {
         memcpy(r->hashes[r->hash_count++], hash->str, 41);
-        look_ready(r);
+        check_ready(r);
     }
 }
 
@@ -260,7 +260,7 @@ static void on_published(redisAsyncContext *context, void *reply, void *user)
     }
     if (strcmp(m->element[0]->str, "subscribe") == 0) {
         r->subscribed++;
-        look_ready(r);
+        check_ready(r);
     } else if (m->element[2]->type == REDIS_REPLY_STRING && !r->failed && !r->closing) {
         r->handler.message(r->handler.user, m->element[2]->str, (size_t)m->element[2]->len);
     }
@@ -406,7 +406,7 @@ by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__link_redis_
     (void)uv_timer_init(loop, &r->timer);
     r->dialer = dialer;
     r->timer.data = r;
-    (void)uv_timer_start(&r->timer, on_timer, LOOK, LOOK);
+    (void)uv_timer_start(&r->timer, on_timer, CHECK_MS, CHECK_MS);
     int code;
     if (dialer != NULL) {
         r->dial.data = r;

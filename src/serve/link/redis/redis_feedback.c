@@ -6,9 +6,9 @@ static void on_feedback(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
     if (!by__redis_bad(l, reply)) {
-        by__redis_tell(l, json_pack("{ss sb sb}", "t", "feedback_passed", "heard",
-                                    (int)(by__redis_number(reply, 0) > 0.0), "label",
-                                    (int)(about[0] != '\0')));
+        by__redis_deliver(l, json_pack("{ss sb sb}", "t", "feedback_passed", "heard",
+                                       (int)(by__redis_number(reply, 0) > 0.0), "label",
+                                       (int)(about[0] != '\0')));
     }
 }
 

@@ -111,7 +111,7 @@ static void on_submitted(void *user, const char *about, const redisReply *reply)
     if (why != NULL && length < sizeof id) {
         memcpy(id, about, length);
         id[length] = '\0';
-        by__redis_tell_event(l, by__protocol_event_refused(id, why, seconds));
+        by__redis_deliver_event(l, by__protocol_event_refused(id, why, seconds));
     }
 }
 
@@ -208,7 +208,7 @@ static void on_task(void *user, const char *about, const redisReply *reply)
         json_decref(answer);
         answer = refused;
     }
-    by__redis_tell(l, answer);
+    by__redis_deliver(l, answer);
 }
 
 static void add_task(const by__redis_link *l, by__redis_call *call, const json_t *m)
@@ -236,7 +236,7 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     by__redis_add_text(call, by__protocol_get_text(task, "webhook") == NULL ? "0" : "1");
 }
 
-static void keep_task(const by__redis_link *l, by__redis_call *call, const json_t *m)
+static void task_keep_call(const by__redis_link *l, by__redis_call *call, const json_t *m)
 {
     double left = by__protocol_get_number(m, "expires", 0.0) - by__serve_wall_clock();
     by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
@@ -259,7 +259,7 @@ static void ask_task(by__redis_link *l, const char *kind, const json_t *m)
     by__redis_add_text(&call, id == NULL ? "" : id);
     by__redis_add_text(&call, owner == NULL ? "" : owner);
     if (adds && keeps) {
-        keep_task(l, &call, m);
+        task_keep_call(l, &call, m);
     } else if (adds) {
         add_task(l, &call, m);
     }
@@ -291,7 +291,7 @@ static void on_hooks(void *user, const char *about, const redisReply *reply)
                           (json_int_t)by__redis_number(h, 8)));
         }
     }
-    by__redis_tell(l, json_pack("{ss so}", "t", "hooks", "hooks", hooks));
+    by__redis_deliver(l, json_pack("{ss so}", "t", "hooks", "hooks", hooks));
 }
 
 static void ask_hooks(by__redis_link *l, const json_t *m)
@@ -303,7 +303,7 @@ static void ask_hooks(by__redis_link *l, const json_t *m)
     by__redis_run(l->redis, &call, false, on_hooks, l, "");
 }
 
-static void tell_outcome(by__redis_link *l, const json_t *m)
+static void send_outcome(by__redis_link *l, const json_t *m)
 {
     by__redis_call call = {0};
     const char *id = by__protocol_get_text(m, "id");
@@ -332,7 +332,7 @@ static const model_measurements *measure(gateway *g, const char *model,
         m->next = g->models;
         g->models = m;
     }
-    by__protocol_admission_look(&m->admission, sample);
+    by__protocol_admission_add(&m->admission, sample);
     return m;
 }
 
@@ -388,7 +388,7 @@ static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers
     json_t *versions = versions_of(row, workers);
     by__protocol_admission_sample sample = {.now = by__now(),
                                             .ended = (int64_t)by__redis_number(row, 4),
-                                            .asked = (int64_t)by__redis_number(row, 6),
+                                            .arrived = (int64_t)by__redis_number(row, 6),
                                             .refused = (int64_t)by__redis_number(row, 11),
                                             .at_workers = (int64_t)by__redis_number(row, 12)};
     int64_t count = 0;
@@ -409,7 +409,7 @@ static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers
         "{ss so sI sI sI sf sI sf sI sI sb ss so so sb so}", "id", id, "info", json_at(row, 1),
         "workers", (json_int_t)count, "queue", (json_int_t)by__redis_number(row, 2), "queue_tokens",
         (json_int_t)by__redis_number(row, 3), "oldest", by__redis_number(row, 5) * 1e-3, "sessions",
-        (json_int_t)sample.sessions, "wait", wait, "arrived", (json_int_t)sample.asked, "refused",
+        (json_int_t)sample.sessions, "wait", wait, "arrived", (json_int_t)sample.arrived, "refused",
         (json_int_t)sample.refused, "elastic", (int)(by__redis_number(row, 7) > 0.0), "decides",
         by__redis_text(row, 8), "versions", versions, "deployment", json_at(row, 14), "decided",
         (int)(by__redis_number(row, 15) > 0.0), "restarts", json_at(row, 16));
@@ -453,12 +453,12 @@ static void on_state(void *user, const char *about, const redisReply *reply)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(counts) && counters != NULL; i++) {
         counts[i] = by__redis_number(counters, i);
     }
-    by__redis_tell(l, json_pack("{ss so so sI sI sI}", "t", "state", "workers", workers, "models",
-                                models, "retried", (json_int_t)counts[0], "expired",
-                                (json_int_t)counts[1], "dead", (json_int_t)counts[2]));
+    by__redis_deliver(l, json_pack("{ss so so sI sI sI}", "t", "state", "workers", workers,
+                                   "models", models, "retried", (json_int_t)counts[0], "expired",
+                                   (json_int_t)counts[1], "dead", (json_int_t)counts[2]));
 }
 
-static void look(by__redis_link *l)
+static void request_state(by__redis_link *l)
 {
     gateway *g = l->own;
     by__redis_call call = {0};
@@ -474,7 +474,7 @@ static void look(by__redis_link *l)
 
 /* ---- routes of a supervisor ---- */
 
-static void say_route(by__redis_link *l, const char *model, const json_t *m)
+static void send_route(by__redis_link *l, const char *model, const json_t *m)
 {
     by__redis_call call = {0};
     const json_t *info = json_object_get(m, "info");
@@ -510,7 +510,7 @@ static void set_route(by__redis_link *l, const json_t *m)
     if (model != NULL && json_array_size(json_object_get(m, "versions")) > 0) {
         g->routes = g->routes == NULL ? json_object() : g->routes;
         (void)json_object_set_new(g->routes, model, json_deep_copy(m));
-        say_route(l, model, m);
+        send_route(l, model, m);
     }
 }
 
@@ -528,11 +528,11 @@ static void supervise(by__redis_link *l)
     gateway *g = l->own;
     const char *model;
     json_t *m;
-    look(l);
+    request_state(l);
     if (++g->ticks % ROUTE_TICKS == 0) {
         json_object_foreach(g->routes, model, m)
         {
-            say_route(l, model, m);
+            send_route(l, model, m);
         }
     }
 }
@@ -558,7 +558,7 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
     } else if (strcmp(kind, "task_hooks") == 0) {
         ask_hooks(l, m);
     } else if (strcmp(kind, "task_hook") == 0) {
-        tell_outcome(l, m);
+        send_outcome(l, m);
     } else if (strcmp(kind, "feedback") == 0) {
         by__redis_feedback(l, m);
     } else if (strncmp(kind, "task_", 5) == 0) {
@@ -569,13 +569,8 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
 static void on_published(by__redis_link *l, json_t *message)
 {
     if (message != NULL) {
-        by__redis_tell(l, json_incref(message));
+        by__redis_deliver(l, json_incref(message));
     }
-}
-
-static void stay_silent(by__redis_link *l)
-{
-    BY_UNUSED(l);
 }
 
 static void free_gateway(by__redis_link *l)
@@ -593,21 +588,19 @@ static void free_gateway(by__redis_link *l)
 const by__redis_role by__redis_gateway = {
     .name = "gateway",
     .open = open_gateway,
-    .ready = look,
+    .ready = request_state,
     .send = send_message,
     .published = on_published,
-    .tick = look,
-    .bye = stay_silent,
+    .tick = request_state,
     .free = free_gateway,
 };
 
 const by__redis_role by__redis_supervisor = {
     .name = "supervisor",
     .open = open_gateway,
-    .ready = look,
+    .ready = request_state,
     .send = send_message,
     .published = on_published,
     .tick = supervise,
-    .bye = stay_silent,
     .free = free_gateway,
 };

@@ -9,7 +9,7 @@
 
 /* ---- for the roles ---- */
 
-void by__redis_tell(by__redis_link *link, json_t *message)
+void by__redis_deliver(by__redis_link *link, json_t *message)
 {
     if (!link->base.closed && message != NULL) {
         link->base.handler.message(link->base.handler.user, &link->base, message);
@@ -17,7 +17,7 @@ void by__redis_tell(by__redis_link *link, json_t *message)
     json_decref(message);
 }
 
-void by__redis_tell_event(by__redis_link *link, json_t *event)
+void by__redis_deliver_event(by__redis_link *link, json_t *event)
 {
     by_string list = {0};
     by__protocol_events_add(&list, 0, event);
@@ -78,7 +78,7 @@ static void begin(by__redis_link *l)
     json_t *message;
     json_t *waiting = l->waiting;
     l->ready = true;
-    l->heard = by__now();
+    l->last_message_at = by__now();
     l->waiting = NULL;
     l->role->ready(l);
     json_array_foreach(waiting, i, message)
@@ -117,7 +117,7 @@ static void on_ready(void *user)
 static void on_message(void *user, const char *text, size_t length)
 {
     by__redis_link *l = user;
-    l->heard = by__now();
+    l->last_message_at = by__now();
     if (!l->ready || l->base.closed) {
         return;
     }
@@ -138,7 +138,7 @@ static void on_message(void *user, const char *text, size_t length)
 
 static void on_lost(void *user, const char *why)
 {
-    by__link_lose(user, why);
+    by__link_fail(user, why);
 }
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -165,8 +165,8 @@ static void close_link(by__link *link)
         on_closed(l);
         return;
     }
-    if (l->ready) {
-        l->role->bye(l);
+    if (l->ready && l->role->on_close != NULL) {
+        l->role->on_close(l);
     }
     by__redis_close(&l->redis);
 }
@@ -178,17 +178,19 @@ static void on_tick(uv_timer_t *timer)
         return;
     }
     /* The roles' calls publish to themselves: a listener that receives nothing has lost Redis. */
-    if (by__now() - l->heard > BY__REDIS_SILENCE) {
+    if (by__now() - l->last_message_at > BY__REDIS_SILENCE) {
         by__redis_fail(l->redis, "Redis publishes nothing");
         return;
     }
-    l->role->tick(l);
+    if (l->role->tick != NULL) {
+        l->role->tick(l);
+    }
 }
 
 /* ---- the owner's side ---- */
 
 /* Handles the first message, which names the role, and subscribes to its channels. */
-static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
+static by_status send_hello(by__redis_link *l, const json_t *hello, by_error *error)
 {
     static const by__redis_role *const roles[] = {&by__redis_gateway, &by__redis_supervisor,
                                                   &by__redis_worker};
@@ -229,8 +231,8 @@ static bool send_message(by__link *link, const json_t *message)
         return false;
     }
     if (l->role == NULL) {
-        if (greet(l, message, &error) != BY_OK) {
-            by__link_lose(link, error.message);
+        if (send_hello(l, message, &error) != BY_OK) {
+            by__link_fail(link, error.message);
             return false;
         }
         return true;

@@ -23,10 +23,10 @@ typedef struct by__redis_role {
     bool (*send_events)(by__redis_link *link, const char *list, size_t length);
     /* Handles what was published for it: a message, or NULL: a request to poll. */
     void (*published)(by__redis_link *link, json_t *message);
-    /* Called every BY__BEAT milliseconds. */
+    /* Called every BY__BEAT milliseconds; NULL, as for the next: not needed. */
     void (*tick)(by__redis_link *link);
     /* The owner closes the link: makes the last calls. */
-    void (*bye)(by__redis_link *link);
+    void (*on_close)(by__redis_link *link);
     void (*free)(by__redis_link *link);
 } by__redis_role;
 
@@ -39,9 +39,9 @@ struct by__redis_link {
     const by__redis_role *role;
     uv_timer_t timer;
     char name[65];
-    char model[256]; /* of a worker: its model */
-    json_t *waiting; /* messages sent before `ready` */
-    double heard;    /* by__now of the last published message */
+    char model[256];        /* of a worker: its model */
+    json_t *waiting;        /* messages sent before `ready` */
+    double last_message_at; /* by__now of the last published message */
     bool ready;
     void *own; /* owned by the role */
 };
@@ -54,9 +54,9 @@ by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *ur
                                  by__link_dialer *dialer, const by__link_handler *handler,
                                  by_error *error);
 /* Delivers a message to the owner, and drops the reference. */
-void by__redis_tell(by__redis_link *link, json_t *message);
+void by__redis_deliver(by__redis_link *link, json_t *message);
 /* Delivers a list of one event to the owner, and drops the reference. */
-void by__redis_tell_event(by__redis_link *link, json_t *event);
+void by__redis_deliver_event(by__redis_link *link, json_t *event);
 /* Passes a gateway's message "feedback" to the one that gave the answer; "feedback_passed"
  * follows. */
 void by__redis_feedback(by__redis_link *link, const json_t *message);

@@ -12,19 +12,19 @@
 /* Beats between two renewals of claims, and between two searches for abandoned requests. */
 #define BEATS 4
 /* Approximate limit on the arguments of a call: Lua unpacks at most some 8000 of them. */
-#define MOST_ARGUMENTS 4000
+#define MAX_ARGUMENTS 4000
 
 /* A request held by the worker. */
-typedef struct held {
+typedef struct redis_job {
     by__serve_id_entry entry;
     int64_t attempt;
     int64_t sequences;
     by__protocol_gather *gather; /* of a task; NULL: a gateway waits for it */
     by__protocol_answer_hash hash;
-} held;
+} redis_job;
 
 typedef struct redis_worker {
-    by__serve_id_table held;
+    by__serve_id_table jobs;
     json_t *record; /* the worker's public record */
     json_t *info;
     char version[65];
@@ -40,31 +40,31 @@ typedef struct redis_worker {
     bool hangs; /* it has work, but completes no step */
 } redis_worker;
 
-static void take(by__redis_link *l, bool looks_for_left);
+static void request_jobs(by__redis_link *l, bool claims);
 
-static held *find(const redis_worker *w, const char *id)
+static redis_job *find(const redis_worker *w, const char *id)
 {
-    return (held *)(void *)by__serve_id_find(&w->held, id);
+    return (redis_job *)(void *)by__serve_id_find(&w->jobs, id);
 }
 
-static void drop(redis_worker *w, held *h)
+static void drop(redis_worker *w, redis_job *h)
 {
-    by__serve_id_remove(&w->held, &h->entry);
+    by__serve_id_remove(&w->jobs, &h->entry);
     w->sequences -= h->sequences;
     by__protocol_gather_close(&h->gather);
     free(h);
 }
 
 /* Tells the worker to end a request: another worker has it, or no client waits for it. */
-static void end_held(by__redis_link *l, held *h)
+static void end_job(by__redis_link *l, redis_job *h)
 {
     json_t *cancel = json_pack("{ss ss}", "t", "cancel", "id", h->entry.id);
     drop(l->own, h);
-    by__redis_tell(l, cancel);
+    by__redis_deliver(l, cancel);
 }
 
 /* Reply with the ids and attempts of requests that are no longer the worker's. */
-static void on_gone(void *user, const char *about, const redisReply *reply)
+static void on_stale(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
     BY_UNUSED(about);
@@ -72,34 +72,34 @@ static void on_gone(void *user, const char *about, const redisReply *reply)
         return;
     }
     for (size_t i = 0; i + 1 < reply->elements && !l->base.closed; i += 2) {
-        held *h = find(l->own, by__redis_text(reply, i));
+        redis_job *h = find(l->own, by__redis_text(reply, i));
         if (h != NULL && h->attempt == (int64_t)by__redis_number(reply, i + 1)) {
-            end_held(l, h);
+            end_job(l, h);
         }
     }
 }
 
 /* ---- taking requests ---- */
 
-static void take_row(by__redis_link *l, const redisReply *row)
+static void receive_job(by__redis_link *l, const redisReply *row)
 {
     redis_worker *w = l->own;
     const char *id = by__redis_text(row, 0);
     double left = by__redis_number(row, 2);
-    held *h = NULL;
+    redis_job *h = NULL;
     by_error ignored = {0};
     if (!by__serve_id_valid(id)) {
         return;
     }
     if (find(w, id) != NULL) {
-        end_held(l, find(w, id));
+        end_job(l, find(w, id));
     }
     by_status status = by__alloc((void **)&h, 1, sizeof *h, "a request", &ignored);
     if (status == BY_OK && by__redis_number(row, 4) > 0.0) {
         status = by__protocol_gather_open(&h->gather, &ignored);
     }
     if (status == BY_OK) {
-        status = by__serve_id_add(&w->held, &h->entry, id, &ignored);
+        status = by__serve_id_add(&w->jobs, &h->entry, id, &ignored);
     }
     if (status != BY_OK) {
         /* Without a claim, another worker will take it. */
@@ -113,15 +113,15 @@ static void take_row(by__redis_link *l, const redisReply *row)
     h->sequences = (int64_t)by__redis_number(row, 3);
     w->sequences += h->sequences;
     json_t *request = json_string(by__redis_text(row, 5));
-    by__redis_tell(l, json_pack("{ss ss sI sf so}", "t", "work", "id", id, "attempt",
-                                (json_int_t)h->attempt, "left",
-                                left < 0.0   ? 0.0
-                                : left < 1.0 ? 0.001
-                                             : left * 1e-3,
-                                "request", request == NULL ? json_null() : request));
+    by__redis_deliver(l, json_pack("{ss ss sI sf so}", "t", "work", "id", id, "attempt",
+                                   (json_int_t)h->attempt, "left",
+                                   left < 0.0   ? 0.0
+                                   : left < 1.0 ? 0.001
+                                                : left * 1e-3,
+                                   "request", request == NULL ? json_null() : request));
 }
 
-static void on_taken(void *user, const char *about, const redisReply *reply)
+static void on_jobs(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
     redis_worker *w = l->own;
@@ -132,20 +132,20 @@ static void on_taken(void *user, const char *about, const redisReply *reply)
     for (size_t i = 0; i < reply->elements && !l->base.closed; i++) {
         const redisReply *row = by__redis_array(reply, i);
         if (row != NULL) {
-            take_row(l, row);
+            receive_job(l, row);
         }
     }
     if (w->more || reply->elements >= strtoul(about, NULL, 10)) {
-        take(l, false);
+        request_jobs(l, false);
     }
 }
 
-static void take(by__redis_link *l, bool looks_for_left)
+static void request_jobs(by__redis_link *l, bool claims)
 {
     redis_worker *w = l->own;
     by__redis_call call = {0};
     char about[24];
-    int64_t room = w->slots - (int64_t)w->held.count;
+    int64_t room = w->slots - (int64_t)w->jobs.count;
     if (w->taking) {
         w->more = true;
         return;
@@ -162,11 +162,11 @@ static void take(by__redis_link *l, bool looks_for_left)
     by__redis_add_text(&call, l->model);
     by__redis_add_text(&call, w->version);
     by__redis_add_integer(&call, most);
-    by__redis_add_integer(&call, looks_for_left ? (int64_t)(l->address.silence * 1000.0) : 0);
+    by__redis_add_integer(&call, claims ? (int64_t)(l->address.silence * 1000.0) : 0);
     by__redis_add_integer(&call, l->address.attempts);
     by__redis_add_integer(&call, w->sessions - w->sequences);
     (void)snprintf(about, sizeof about, "%lld", (long long)most);
-    by__redis_run(l->redis, &call, false, on_taken, l, about);
+    by__redis_run(l->redis, &call, false, on_jobs, l, about);
 }
 
 /* ---- events ---- */
@@ -174,7 +174,7 @@ static void take(by__redis_link *l, bool looks_for_left)
 static void send_events(by__redis_link *l, by__redis_call *call)
 {
     if (call->count > 1) {
-        by__redis_run(l->redis, call, false, on_gone, l, "");
+        by__redis_run(l->redis, call, false, on_stale, l, "");
     } else {
         by_string_free(&call->text);
     }
@@ -197,7 +197,7 @@ static const char *kind_of(const by__serve_event *event)
                                                                              : "more";
 }
 
-static void count_text(held *h, const by__serve_event *event)
+static void count_text(redis_job *h, const by__serve_event *event)
 {
     if (event->kind == BY__EVENT_PIECE) {
         by__protocol_answer_hash_piece(&h->hash, event->sequence, event->data, event->length);
@@ -209,7 +209,7 @@ static void count_text(held *h, const by__serve_event *event)
 }
 
 /* Ends a task: stores the gathered answer as its result. */
-static void end_task(by__redis_link *l, const held *h, const char *counts, const json_t *event)
+static void end_task(by__redis_link *l, const redis_job *h, const char *counts, const json_t *event)
 {
     const char *kind = by__protocol_get_text(event, "e");
     bool failed = kind == NULL || strcmp(kind, "error") == 0;
@@ -234,10 +234,10 @@ static void end_task(by__redis_link *l, const held *h, const char *counts, const
         by__redis_add_text(&call, "");
     }
     json_decref(value);
-    by__redis_run(l->redis, &call, false, on_gone, l, "");
+    by__redis_run(l->redis, &call, false, on_stale, l, "");
 }
 
-static void gather_event(by__redis_link *l, const held *h, const by__serve_event *event)
+static void gather_event(by__redis_link *l, const redis_job *h, const by__serve_event *event)
 {
     json_t *json = by__protocol_event_json(event);
     if (by__protocol_event_ends(event)) {
@@ -257,7 +257,7 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
     bool ended = false;
     by__redis_add_text(&call, "events");
     while (by__protocol_events_next(list, length, &at, &event)) {
-        held *h = find(w, event.id);
+        redis_job *h = find(w, event.id);
         bool last = by__protocol_event_ends(&event);
         if (h == NULL || h->attempt != event.attempt) {
             continue;
@@ -271,7 +271,7 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
             by__redis_add_text(&call, kind_of(&event));
             by__redis_add_text(&call, last ? hash : "");
             by__redis_add(&call, event.record, event.size);
-            if (call.count > MOST_ARGUMENTS) {
+            if (call.count > MAX_ARGUMENTS) {
                 send_events(l, &call);
             }
         } else {
@@ -285,7 +285,7 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
     send_events(l, &call);
     by_string_free(&call.text);
     if (ended) {
-        take(l, false);
+        request_jobs(l, false);
     }
     return !l->base.closed;
 }
@@ -317,29 +317,29 @@ static void beat(by__redis_link *l, const json_t *m)
     if (w->hangs) {
         /* Behaves as if the worker were dead: others take its requests, and a supervisor kills it.
          * The link stays open, because with a new one it would start over. */
-        l->heard = by__now();
+        l->last_message_at = by__now();
         return;
     }
     (void)json_object_set_new(w->record, "steps", json_integer(steps));
     (void)json_object_set_new(w->record, "still", json_real(by__now() - w->moved));
-    (void)json_object_set_new(w->record, "requests", json_integer((json_int_t)w->held.count));
+    (void)json_object_set_new(w->record, "requests", json_integer((json_int_t)w->jobs.count));
     (void)json_object_set_new(w->record, "leaving", json_boolean(w->leaving));
     (void)json_object_set(w->record, "engine", json_object_get(m, "engine"));
     begin_beat(l, &call);
-    for (size_t i = 0; claims && i < w->held.bucket_count; i++) {
-        for (const by__serve_id_entry *e = w->held.buckets[i]; e != NULL; e = e->next) {
-            if (call.count >= MOST_ARGUMENTS) {
-                by__redis_run(l->redis, &call, false, on_gone, l, "");
+    for (size_t i = 0; claims && i < w->jobs.bucket_count; i++) {
+        for (const by__serve_id_entry *e = w->jobs.buckets[i]; e != NULL; e = e->next) {
+            if (call.count >= MAX_ARGUMENTS) {
+                by__redis_run(l->redis, &call, false, on_stale, l, "");
                 call = (by__redis_call){0};
                 begin_beat(l, &call);
             }
             by__redis_add_text(&call, e->id);
-            by__redis_add_integer(&call, ((const held *)(const void *)e)->attempt);
+            by__redis_add_integer(&call, ((const redis_job *)(const void *)e)->attempt);
         }
     }
-    by__redis_run(l->redis, &call, false, on_gone, l, "");
+    by__redis_run(l->redis, &call, false, on_stale, l, "");
     if (claims) {
-        take(l, true);
+        request_jobs(l, true);
     }
 }
 
@@ -347,12 +347,12 @@ static void beat(by__redis_link *l, const json_t *m)
 
 static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *error)
 {
-    static const char *const kept[] = {"name", "pid", "host", "model", "version", "slots"};
+    static const char *const copied[] = {"name", "pid", "host", "model", "version", "slots"};
     BY_TRY(by__alloc(&l->own, 1, sizeof(redis_worker), "a link", error));
     redis_worker *w = l->own;
     w->record = json_object();
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(kept); i++) {
-        (void)json_object_set(w->record, kept[i], json_object_get(hello, kept[i]));
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(copied); i++) {
+        (void)json_object_set(w->record, copied[i], json_object_get(hello, copied[i]));
     }
     w->info = json_deep_copy(json_object_get(hello, "info"));
     const char *version = by__protocol_get_text(hello, "version");
@@ -396,22 +396,16 @@ static void on_published(by__redis_link *l, json_t *message)
 {
     const char *id = by__protocol_get_text(message, "id");
     int64_t attempt = by__protocol_get_integer(message, "attempt");
-    held *h = id == NULL ? NULL : find(l->own, id);
+    redis_job *h = id == NULL ? NULL : find(l->own, id);
     if (message == NULL) {
-        take(l, false);
+        request_jobs(l, false);
     } else if (h != NULL && (attempt == 0 || attempt == h->attempt)) {
-        end_held(l, h);
-        take(l, false);
+        end_job(l, h);
+        request_jobs(l, false);
     }
 }
 
-/* The worker sends the beats. */
-static void stay_silent(by__redis_link *l)
-{
-    BY_UNUSED(l);
-}
-
-static void say_bye(by__redis_link *l)
+static void on_close(by__redis_link *l)
 {
     by__redis_call call = {0};
     by__redis_add_text(&call, "bye");
@@ -425,14 +419,14 @@ static void free_worker(by__redis_link *l)
     if (w == NULL) {
         return;
     }
-    for (size_t i = 0; i < w->held.bucket_count; i++) {
-        for (by__serve_id_entry *e = w->held.buckets[i], *next; e != NULL; e = next) {
+    for (size_t i = 0; i < w->jobs.bucket_count; i++) {
+        for (by__serve_id_entry *e = w->jobs.buckets[i], *next; e != NULL; e = next) {
             next = e->next;
-            by__protocol_gather_close(&((held *)(void *)e)->gather);
+            by__protocol_gather_close(&((redis_job *)(void *)e)->gather);
             free(e);
         }
     }
-    by__serve_id_table_free(&w->held);
+    by__serve_id_table_free(&w->jobs);
     json_decref(w->record);
     json_decref(w->info);
     free(w);
@@ -445,7 +439,6 @@ const by__redis_role by__redis_worker = {
     .send = send_message,
     .send_events = send_list,
     .published = on_published,
-    .tick = stay_silent,
-    .bye = say_bye,
+    .on_close = on_close,
     .free = free_worker,
 };

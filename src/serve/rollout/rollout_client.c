@@ -1,12 +1,12 @@
-#include "serve/rollout/shared_session.h"
+#include "serve/rollout/rollout_client.h"
 
 #include <unistd.h>
 
 #include "serve/base/stop.h"
 
-static void on_greet(void *user)
+static void send_hello(void *user)
 {
-    by__rollout_session *s = user;
+    by__rollout_client *s = user;
     json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name", s->name,
                               "pid", (json_int_t)getpid());
     (void)by__link_broker_send(&s->link, hello);
@@ -15,28 +15,28 @@ static void on_greet(void *user)
 
 static void on_refused(void *user, const char *why)
 {
-    by__rollout_session_fail(user, BY_ESTATE, why);
+    by__rollout_client_fail(user, BY_ESTATE, why);
 }
 
-void by__rollout_session_end(by__rollout_session *session)
+void by__rollout_client_end(by__rollout_client *client)
 {
-    uv_stop(&session->loop);
+    uv_stop(&client->loop);
 }
 
-void by__rollout_session_fail(by__rollout_session *session, by_status status, const char *why)
+void by__rollout_client_fail(by__rollout_client *client, by_status status, const char *why)
 {
-    (void)by_error_set(&session->failure, status, "%s", why);
-    by__rollout_session_end(session);
+    (void)by_error_set(&client->failure, status, "%s", why);
+    by__rollout_client_end(client);
 }
 
-by_status by__rollout_session_run(by__rollout_session *session, const char *broker,
-                                  const by__link_broker_handler *handler,
-                                  void (*stop)(void *user, bool again), by_error *error)
+by_status by__rollout_client_run(by__rollout_client *client, const char *broker,
+                                 const by__link_broker_handler *handler,
+                                 void (*stop)(void *user, bool again), by_error *error)
 {
-    by__rollout_session *s = session;
+    by__rollout_client *s = client;
     by__serve_stop *stopper = NULL;
     by__link_broker_handler own = *handler;
-    own.greet = on_greet;
+    own.hello = send_hello;
     own.refused = on_refused;
     own.user = s;
     BY_TRY(by__link_check(broker, error));
