@@ -92,8 +92,6 @@ void by__process_stop(by__process *p, double grace)
 {
     if (p->running) {
         (void)kill(p->pid, SIGTERM);
-        /* One that is stopped would not notice. */
-        (void)kill(p->pid, SIGCONT);
         p->due = by__now() + grace;
         p->killed = false;
     }

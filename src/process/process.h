@@ -32,7 +32,7 @@ typedef struct by__process_options {
 
 /* Starts a program with default signal handlers. Returns 0, or errno if it cannot be run. */
 int by__process_start(by__process *process, const by__process_options *options);
-/* Asks a running process to end, with SIGKILL after `grace` seconds. */
+/* Sends a running process SIGTERM, with SIGKILL after `grace` seconds. */
 void by__process_stop(by__process *process, double grace);
 void by__process_kill(by__process *process);
 

@@ -252,8 +252,10 @@ static void end_child(by__serve_child *c)
     const by_serve_options *o = &c->all->options;
     /* A worker that was never ready has no requests to finish. */
     double grace = c == &c->all->gateway ? o->drain : c->served ? o->grace : 0.0;
-    if (c->wanted) {
+    if (c->wanted && c->process.running) {
         by__process_stop(&c->process, CLOSE_SECONDS + grace);
+        /* One that is stopped would not notice. */
+        (void)kill(c->process.pid, SIGCONT);
     }
     c->wanted = false;
 }

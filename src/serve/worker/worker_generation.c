@@ -8,7 +8,6 @@
 #include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
-#define MAX_TEXT   ((double)((size_t)64 << 20))
 #define MAX_BIASES 1024
 #define MAX_STOP   256
 

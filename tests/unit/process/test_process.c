@@ -53,24 +53,19 @@ static void test_codes(void **state)
     assert_false(process.running);
 }
 
-/* Starts a script that stops itself, and waits until it has. */
-static void start_stopped(by__process *process, char *script)
-{
-    siginfo_t info;
-    start(process, script);
-    assert_int_equal(waitid(P_PID, (id_t)process->pid, &info, WSTOPPED), 0);
-}
-
-/* SIGTERM, also for a process that is stopped; SIGKILL once its grace is over. */
+/* SIGTERM, and SIGKILL once its grace is over. */
 static void test_stop(void **state)
 {
     by__process process;
+    siginfo_t info;
     (void)state;
-    start_stopped(&process, (char[]){"kill -STOP $$; exec sleep 1000"});
+    start(&process, (char[]){"exec sleep 1000"});
     by__process_stop(&process, 1000.0);
     await(&process, 0.0);
     assert_int_equal(process.code, 128 + SIGTERM);
-    start_stopped(&process, (char[]){"trap '' TERM; kill -STOP $$; exec sleep 1000"});
+    /* It stops once it ignores SIGTERM. */
+    start(&process, (char[]){"trap '' TERM; kill -STOP $$; exec sleep 1000"});
+    assert_int_equal(waitid(P_PID, (id_t)process.pid, &info, WSTOPPED), 0);
     by__process_stop(&process, 1000.0);
     assert_int_equal(by__process_watch(&process, by__now()), BY__PROCESS_NONE);
     assert_false(process.killed);
