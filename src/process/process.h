@@ -1,8 +1,9 @@
-/* process: child processes, for the supervisor of a job's ranks (launch), which has a loop of its own,
- * and that of a server (serve/supervisor), which has an event loop.
+/* process: child processes, for the supervisor of a job's ranks (launch), which has a loop of its
+ * own, and that of a server (serve/supervisor), which has an event loop.
  *
  * A process that is to end gets SIGTERM, after its grace SIGKILL, and is left behind if it still
- * exists BY__PROCESS_KILL_SECONDS later: it hangs in the kernel, as on a mount that does not answer.
+ * exists BY__PROCESS_KILL_SECONDS later: it hangs in the kernel, as on a mount that does not
+ * answer.
  *
  * Never put here: what a process does, whether it is started again. */
 #ifndef BY_PROCESS_PROCESS_H

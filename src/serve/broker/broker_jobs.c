@@ -223,16 +223,16 @@ static bool waits_for_session(const by__broker_job *job)
 }
 
 /* Free slots of a worker for a job. A task waits in the queue for a free session: at the worker it
- * would be ahead of all requests that come later. `task_ahead`: a task waits ahead of this job, which
- * must not take the session that the task waits for. */
+ * would be ahead of all requests that come later. `task_ahead`: a task waits ahead of this job,
+ * which must not take the session that the task waits for. */
 static int64_t room_for(const by__broker_peer *p, const by__broker_job *job, bool task_ahead)
 {
     return !waits_for_session(job) && !task_ahead ? p->slots - (int64_t)p->jobs.count
                                                   : p->sessions - p->jobs.sequences;
 }
 
-/* The worker that has the most room for a job; NULL: none has room. `reserved`, which is reserved for a
- * request that needs a worker to itself, is skipped. */
+/* The worker that has the most room for a job; NULL: none has room. `reserved`, which is reserved
+ * for a request that needs a worker to itself, is skipped. */
 static by__broker_peer *choose(const by__broker *b, const by__broker_job *job,
                                const by__broker_peer *reserved, bool task_ahead)
 {

@@ -1,10 +1,11 @@
 /* http: an HTTP/1.1 server on a loop of libuv: connections, time limits, answers and streams.
  *
  * A connection has one request at a time. The handler gets it with the connection, and answers at
- * once or later; until then `disconnected` tells it when the client disconnects, which the server notices
- * at once because it keeps reading. Frames that a client does not read are buffered up to a limit
- * for each stream and one for all: a client that reads too slowly, or not at all for a time, is cut
- * off. An idle connection holds a few hundred bytes: buffers exist only while they contain data.
+ * once or later; until then `disconnected` tells it when the client disconnects, which the server
+ * notices at once because it keeps reading. Frames that a client does not read are buffered up to a
+ * limit for each stream and one for all: a client that reads too slowly, or not at all for a time,
+ * is cut off. An idle connection holds a few hundred bytes: buffers exist only while they contain
+ * data.
  *
  * Types: by__http_server; by__http_connection, a connection and its current request;
  * by__http_request (http_parse.h), a parsed request.
@@ -95,8 +96,8 @@ by__http_refusals by__http_server_refusals(const by__http_server *server);
 void by__http_server_drain(by__http_server *server);
 /* Returns true if a request is not answered completely, or an answer is not written yet. */
 bool by__http_server_busy(const by__http_server *server);
-/* Closes everything; `disconnected` is called for requests that are open. The memory is freed in the next
- * turns of the loop. */
+/* Closes everything; `disconnected` is called for requests that are open. The memory is freed in
+ * the next turns of the loop. */
 void by__http_server_close(by__http_server **server);
 
 /* ---- answers ---- */
@@ -123,8 +124,8 @@ void by__http_connection_reply_text(by__http_connection *connection, int status,
  * called). */
 bool by__http_connection_stream(by__http_connection *connection);
 /* Sends a complete frame, "data: ...\n\n". Frames sent in one turn of the loop are written together
- * at its end. Returns false if the client is gone (`disconnected` was called), or was cut off because it
- * holds back more than `output`, or than `output_total` leaves. */
+ * at its end. Returns false if the client is gone (`disconnected` was called), or was cut off
+ * because it holds back more than `output`, or than `output_total` leaves. */
 bool by__http_connection_send(by__http_connection *connection, const char *data, size_t length);
 /* Sends the frames in a text, which may be empty. If the text's memory was exhausted the client is
  * cut off, because it could not otherwise notice what is missing. */

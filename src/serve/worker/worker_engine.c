@@ -121,7 +121,8 @@ static void put_event(by__worker_engine_thread *t, const by_event *event)
     }
 }
 
-/* Receives orders; waits for one if there is nothing to do. Returns false if the thread must end. */
+/* Receives orders; waits for one if there is nothing to do. Returns false if the thread must
+ * end. */
 static bool receive_orders(by__worker_engine_thread *t, size_t *count)
 {
     by_error ignored = {0};
