@@ -33,7 +33,7 @@ typedef struct by_beam_options {
     int threads;           /* compute threads; 0: config.train.threads */
     const char *precision; /* compute precision (by_infer_precision); NULL:
                               config.precision.compute */
-    by_device *device;     /* must outlive the handle; NULL: the CPU */
+    by_device *device;     /* must outlive the handle; NULL: config.device is opened */
 } by_beam_options;
 
 /* When to stop before the length limit, once there are `beams` hypotheses. */

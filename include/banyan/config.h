@@ -337,6 +337,7 @@ typedef struct by_run_config {
 typedef struct by_config {
     char *name;    /* name of the run; default "run" */
     uint64_t seed; /* source of all randomness; default 1337 */
+    char *device;  /* as for by_device_open; default "auto" */
     by_task_config task;
     by_model_config model;
     by_data_config data;

@@ -39,7 +39,7 @@ typedef struct by_pinned {
 
 /* Properties of a device. */
 typedef struct by_device_info {
-    char kind[16];         /* as for by_device_open: "cpu" */
+    char kind[16];         /* as in the names of by_device_open: "cpu" */
     char name[64];         /* "cpu avx512" */
     char level[16];        /* instruction-set level of its kernels, limited by BANYAN_ISA */
     char version[128];     /* what results and speed depend on besides the hardware */
@@ -51,10 +51,15 @@ typedef struct by_device_info {
     uint64_t memory_free;
 } by_device_info;
 
-/* Opens a device of kind "cpu" with `threads` compute threads (-1: one per core available to the
- * process); results do not depend on their number. Returns BY_EARG for an unknown kind, or if
- * BANYAN_ISA is not an instruction-set level. */
-BY_API by_status by_device_open(by_device **out, const char *kind, int threads, by_error *error);
+/* Opens a device by its name: that of a kind ("cpu"), with the number of one of several devices of
+ * that kind ("cpu:0", the default), or "auto": the best kind that this machine has. `threads`
+ * compute threads on the host (-1: one per core available to the process); results do not depend on
+ * their number. Returns BY_EARG for a kind that this build does not have, with those that it has,
+ * or a device that this machine does not have, or if BANYAN_ISA is not an instruction-set level. */
+BY_API by_status by_device_open(by_device **out, const char *name, int threads, by_error *error);
+/* Writes the name of the device that would be opened: "cpu" for "auto". Errors as by_device_open. */
+#define BY_DEVICE_NAME 32
+BY_API by_status by_device_resolve(char out[BY_DEVICE_NAME], const char *name, by_error *error);
 BY_API void by_device_close(by_device **device);
 /* Gets properties and current memory figures. On the CPU the latter respect the limits of the
  * process's control groups (versions 1 and 2) as well as those of the system. */

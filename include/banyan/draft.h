@@ -62,7 +62,7 @@ typedef struct by_draft_model_options {
     const char *precision; /* compute precision (by_infer_precision); NULL:
                               config.precision.compute */
     int threads;           /* compute threads; 0: config.train.threads */
-    by_device *device;     /* must outlive the engine; NULL: the CPU */
+    by_device *device;     /* must outlive the engine; NULL: config.device is opened */
 } by_draft_model_options;
 
 /* Makes a source that proposes what a smaller model with the same vocabulary would choose, drawn

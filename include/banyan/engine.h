@@ -64,7 +64,7 @@ typedef struct by_engine_options {
     /* A model of the caller's own, built with `user`; NULL: the one named by the config. */
     by_model_builder *builder;
     void *user;
-    by_device *device; /* must outlive the engine; NULL: the CPU */
+    by_device *device; /* must outlive the engine; NULL: config.device is opened */
 } by_engine_options;
 
 /* Bytes of memory that an engine holds. */

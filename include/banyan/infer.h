@@ -57,6 +57,10 @@ BY_API void by_pretrained_close(by_pretrained **pretrained);
  * by_adapter_open and by_weights_adapt. */
 BY_API by_status by_pretrained_adapt(by_pretrained *pretrained, const char *directory,
                                      by_error *error);
+/* Chooses the device on which what is opened with by_pretrained_config computes, by a name for
+ * by_device_open, whose errors it returns. Without it, that is "auto". */
+BY_API by_status by_pretrained_use_device(by_pretrained *pretrained, const char *name,
+                                          by_error *error);
 /* Returns the resolved config. */
 BY_API const by_config *by_pretrained_config(const by_pretrained *pretrained);
 /* Returns the weights. */
@@ -182,7 +186,7 @@ typedef struct by_generator_options {
     /* A model of the caller's own, built with `user`; NULL: the one named by the config. */
     by_model_builder *builder;
     void *user;
-    by_device *device; /* must outlive the generator; NULL: the CPU */
+    by_device *device; /* must outlive the generator; NULL: config.device is opened */
 } by_generator_options;
 
 /* Bytes of memory that a generator holds. */
@@ -306,6 +310,7 @@ typedef struct by_embed_options {
                               or of one text of full length */
     const char *precision; /* as for by_infer_precision; NULL: config.precision.compute */
     int threads;           /* 0: config.train.threads */
+    by_device *device;     /* must outlive the handle; NULL: config.device is opened */
 } by_embed_options;
 
 /* Compiles a language model for embeddings and loads its weights. The last hidden state is the

@@ -105,9 +105,10 @@ typedef struct by_worker_options {
     int64_t sessions;
     int64_t rows;
     uint64_t pool_bytes;
-    int threads;     /* compute threads; 0: config.train.threads */
-    int nice;        /* added to the process's nice value: 0 to 19 */
-    double max_rate; /* maximum requests per second to begin; 0: no limit */
+    const char *device; /* as for by_device_open; NULL: "auto" */
+    int threads;        /* compute threads; 0: config.train.threads */
+    int nice;           /* added to the process's nice value: 0 to 19 */
+    double max_rate;    /* maximum requests per second to begin; 0: no limit */
     /* File that is not empty while the model is warm and the broker is connected, for supervision
      * by files; NULL: none. */
     const char *ready_file;

@@ -47,6 +47,7 @@ typedef struct by_serve_worker_config {
     char *kv;             /* "int8": as in by_engine_options; default "auto": as `precision` */
     int64_t sessions;     /* as in by_engine_options; default 0: the engine's */
     int64_t context;      /* as in by_engine_options; default 0: the model's */
+    char *device;         /* as for by_device_open; default "auto" */
     int64_t threads;      /* compute threads; default 0: one per core */
     int64_t nice;         /* 0 to 19, default 5; gateway and broker have 0 */
     int64_t drift_window; /* requests per window of drift detection; default 500 */
@@ -65,6 +66,7 @@ typedef struct by_served_model_config {
     char *kv;            /* "auto" or "int8"; default "" */
     char *chat_template; /* default "" */
     char *pool;          /* embeddings: "mean" or "last"; default "" */
+    char *device;        /* as for by_device_open; default "" */
     int64_t sessions;
     int64_t context;
     int64_t threads;

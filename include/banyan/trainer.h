@@ -39,7 +39,8 @@ typedef struct by_trainer_options {
                                   NULL: the one named by config.model */
     void *user;                /* passed to `builder` */
     const by_task *task;       /* a task of the caller's own; NULL: the one named by config.task */
-    /* Must outlive the trainer. NULL: the CPU with config.train.threads threads. */
+    /* Must outlive the trainer. NULL: config.device is opened with
+     * config.train.threads threads. */
     by_device *device;
     /* The ranks that train together, as described by config.parallel; must outlive the trainer.
      * NULL: a single rank. */
@@ -204,6 +205,8 @@ BY_API by_status by_trainer_evaluate(by_trainer *trainer, const by_batch *batch,
                                      const float **values, size_t *width, by_error *error);
 /* Returns the trainer's task. */
 BY_API const by_task *by_trainer_task(const by_trainer *trainer);
+/* Describes the device that it computes on, with the memory that is free now. */
+BY_API by_status by_trainer_device(by_device_info *out, const by_trainer *trainer, by_error *error);
 /* Adds the memory of loaders for its batches to the report, with `held_out` also of one over
  * held-out data. */
 BY_API by_status by_trainer_plan_loaders(by_trainer *trainer, bool held_out, by_error *error);

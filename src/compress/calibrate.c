@@ -591,7 +591,7 @@ static by_status open_walk(calibration_walk *w, by_error *error)
     for (size_t i = 0; i < w->c->linear_count; i++) {
         w->all += !w->c->linears[i].head;
     }
-    return by_device_open(&w->device, "cpu", w->c->threads, error);
+    return by_device_open(&w->device, w->c->config->device, w->c->threads, error);
 }
 
 static by_status run_walk(calibration_walk *w, by_error *error)

@@ -188,7 +188,16 @@ static by_status check_average(const by_config *config, by_error *error)
     return BY_OK;
 }
 
-/* The result is a function of the machine's kernels, never of a measurement, so that it is the same
+static by_status check_device(const by_config *config, by_error *error)
+{
+    const by__config_schema *schema = ((const by__config *)config)->schema;
+    return schema->check_device == NULL || schema->check_device(config->device, error) == BY_OK
+               ? BY_OK
+               : by_error_prefix(error, BY_ECONFIG, "%s",
+                                 by__config_where(config, "device", "device"));
+}
+
+/* The result is a function of the device's kernels, never of a measurement, so that it is the same
  * in every process. */
 static by_status resolve_compute(by_config *config, by_error *error)
 {
@@ -201,7 +210,7 @@ static by_status resolve_compute(by_config *config, by_error *error)
     if (strcmp(p->weights, "bf16") == 0) {
         fastest = BY_BF16;
     } else if (schema->fastest != NULL) {
-        BY_TRY(schema->fastest(&fastest, error));
+        BY_TRY(schema->fastest(&fastest, config->device, error));
     }
     char *name = by__strdup(by_dtype_name(fastest));
     if (name == NULL) {
@@ -527,6 +536,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_qat(config, error));
     BY_TRY(by__config_check_batch_warmup(config, error));
     BY_TRY(check_average(config, error));
+    BY_TRY(check_device(config, error));
     BY_TRY(resolve_compute(config, error));
     BY_TRY(check_weights(config, error));
     BY_TRY(check_loss_scale(config, error));

@@ -10,7 +10,11 @@
 #define BETAS           "a list of both, betas: [0.9, 0.95]"
 #define LAUNCHED                                                                                   \
     "start ranks with banyan launch -n N train CONFIG; parallel says how they share the work"
-#define ON_CPUS "runs use the processors of their host, and train.threads of its cores"
+#define DEVICES "device: auto, or cpu"
+#define GPU_NAMES                                                                                  \
+    "devices|gpu|gpus|n_gpu|num_gpus|cuda|use_cuda|accelerator|no_cuda|use_cpu|device_map|gpu_"    \
+    "ids|"                                                                                         \
+    "n_gpu_layers|ngl|gpu_memory_utilization|cuda_visible_devices"
 
 typedef struct alias {
     const char *key;   /* NULL: there is no such key, as `note` explains */
@@ -240,10 +244,8 @@ static const alias aliases[] = {
     {"track", "logging|tracking|monitoring|callbacks", NULL},
     {"parallel", "parallelism|mesh", NULL},
     {"gateway", "server|http|api", NULL},
-    {NULL,
-     "device|devices|gpu|gpus|n_gpu|num_gpus|cuda|use_cuda|accelerator|no_cuda|use_cpu|device_map|"
-     "gpu_ids|n_gpu_layers|ngl|gpu_memory_utilization|cuda_visible_devices",
-     ON_CPUS},
+    {"device", GPU_NAMES, DEVICES},
+    {"worker.device", "device|" GPU_NAMES, DEVICES},
     {NULL,
      "world_size|nproc_per_node|num_processes|nnodes|num_nodes|num_machines|local_rank|backend|ddp_"
      "backend|strategy|distributed|nodes|node_rank|master_addr|master_port",

@@ -75,6 +75,9 @@ static const by__config_key common[] = {
      .help = "name of the run and of its directory"},
     {"", "seed", BY__KEY_SEED, BY__FIELD(seed), "1337",
      .help = "source of all randomness: initial weights, data order, dropout"},
+    {"", "device", BY__KEY_TEXT, BY__FIELD(device), "auto", .min = 1, .later = true,
+     .help = "what computes: `cpu`, or `auto` for the best device of this machine; `KIND:N` is "
+             "device N of several of a kind, from 0"},
 
     {"task", "kind", BY__KEY_TEXT, BY__FIELD(task.kind), "language",
      .help = "what the model learns to predict"},

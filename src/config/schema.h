@@ -47,8 +47,10 @@ typedef struct by__config_schema {
     const by__config_key_list *keys; /* of every config, section by section */
     size_t size; /* of the struct that the BY__OWN places of these keys refer to; 0:
                                  none */
-    /* Finds the format that the machine multiplies fastest; NULL: f32 on any machine. */
-    by_status (*fastest)(by_dtype *out, by_error *error);
+    /* Refuses a value of the key `device`; NULL: all are accepted. */
+    by_status (*check_device)(const char *name, by_error *error);
+    /* Finds the format that a device multiplies fastest; NULL: f32. */
+    by_status (*fastest)(by_dtype *out, const char *device, by_error *error);
 } by__config_schema;
 
 /* The sections and keys that every run has. */

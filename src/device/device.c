@@ -4,15 +4,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "base/threads.h"
-#include "device/cpu/cpu.h"
-
-typedef struct backend {
-    const char *kind;
-    by_status (*open)(by_device **out, int threads, by_error *error);
-} backend;
-
-static const backend backends[] = {{"cpu", by__cpu_open}};
 
 static const char *const queue_names[BY__QUEUE_COUNT] = {"compute", "copy-in", "copy-out",
                                                          "collective"};
@@ -20,16 +11,6 @@ static const char *const queue_names[BY__QUEUE_COUNT] = {"compute", "copy-in", "
 const char *by__device_queue_name(by__device_queue queue)
 {
     return (unsigned)queue < BY__QUEUE_COUNT ? queue_names[queue] : "?";
-}
-
-by_status by_device_open(by_device **out, const char *kind, int threads, by_error *error)
-{
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(backends); i++) {
-        if (strcmp(kind, backends[i].kind) == 0) {
-            return backends[i].open(out, by__thread_count(threads), error);
-        }
-    }
-    return by_error_set(error, BY_EARG, "there is no device '%s' in this build; cpu", kind);
 }
 
 void by_device_close(by_device **device)

@@ -258,6 +258,22 @@ by_status by__device_report(by_device *device, by_status status, const by_error 
 
 /* ---- backends ---- */
 
+/* What a folder of devices defines for the table in device_kinds.c. */
+typedef struct by__device_kind {
+    const char *name;   /* "cpu" */
+    int (*count)(void); /* devices of this kind in the machine */
+    by_status (*open)(by_device **out, int ordinal, int threads, by_error *error);
+    /* The format whose products are fastest: the narrowest that is multiplied without conversion. */
+    by_status (*fastest)(by_dtype *out, by_error *error);
+} by__device_kind;
+
+extern const by__device_kind by__device_cpu;
+
+/* Checks a name as by_device_open does. */
+by_status by__device_check(const char *name, by_error *error);
+/* by__device_kind.fastest of the device with this name. */
+by_status by__device_fastest(by_dtype *out, const char *name, by_error *error);
+
 /* Functions of a backend. The functions above check the arguments and call these. */
 typedef struct by__device_ops {
     void (*close)(by_device *device);
@@ -324,11 +340,6 @@ struct by__device_recording {
 /* Instruction-set levels that the host supports, from "baseline" to the best one, without the
  * reference kernels; independent of BANYAN_ISA. Static. */
 const char *const *by__cpu_host_levels(size_t *count);
-
-/* The format whose products are fastest with the kernels that the host uses, which BANYAN_ISA
- * limits: the narrowest that they multiply without converting it. Returns BY_EARG if BANYAN_ISA is
- * not an instruction-set level. */
-by_status by__cpu_host_fastest(by_dtype *out, by_error *error);
 
 /* Parts of a sequence of normal values must begin at multiples of this. */
 #define BY__NORMAL_BLOCK 4096

@@ -185,6 +185,7 @@ static by_status open_embed(by_embed **out, const by_config *config,
     how.builder = build_hidden;
     how.besides = BY__SCORE;
     how.on_use = true;
+    how.device = o.device;
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "embeddings", error));
     e->pooling = o.pooling;
     e->batch = o.batch == 0 ? 1 : o.batch;

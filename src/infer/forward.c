@@ -134,8 +134,10 @@ by_status by__infer_forward_options_read(by__infer_forward_options *out, const b
                                          const by_weights *weights, const char *precision,
                                          int threads, by_error *error)
 {
-    by__infer_forward_options options = {
-        .config = &config->model, .seed = config->seed, .weights = weights};
+    by__infer_forward_options options = {.config = &config->model,
+                                         .seed = config->seed,
+                                         .weights = weights,
+                                         .device_name = config->device};
     bool in_codes = precision == NULL && weights != NULL && by_weights_in_codes(weights);
     BY_TRY(read_precision(&options,
                           precision != NULL ? precision
@@ -167,7 +169,7 @@ by_status by__infer_forward_open(by__infer_forward *out, const by__infer_forward
     by__infer_forward forward = {.options = *options, .device = options->device};
     by_status status = BY_OK;
     if (forward.device == NULL) {
-        status = by_device_open(&forward.device, "cpu", options->threads, error);
+        status = by_device_open(&forward.device, options->device_name, options->threads, error);
         forward.owns_device = status == BY_OK;
     }
     if (forward.owns_device && options->on_use) {

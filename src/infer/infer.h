@@ -30,7 +30,8 @@ typedef struct by__infer_forward_options {
     const by_model_config *config;
     by_model_builder *builder; /* NULL: the model that the config names */
     void *user;
-    by_device *device; /* NULL: the CPU, opened with `threads` */
+    const char *device_name; /* what to open if `device` is NULL, with `threads`; borrowed */
+    by_device *device;
     by_dtype compute;
     bool codes;              /* key/value pools hold 8-bit codes */
     by_packing_options pack; /* packing of weights: only kind and group are used */
@@ -42,7 +43,7 @@ typedef struct by__infer_forward_options {
     const by_weights *weights; /* weights whose codes decide the packing; or NULL */
 } by__infer_forward_options;
 
-/* Sets compute, packing, seed and threads from a config. precision NULL and threads 0 mean the
+/* Sets compute, packing, seed, device and threads from a config. precision NULL and threads 0 mean the
  * config's values, except that `weights` (borrowed, may be NULL) in codes keep their codes. */
 by_status by__infer_forward_options_read(by__infer_forward_options *out, const by_config *config,
                                          const by_weights *weights, const char *precision,

@@ -22,12 +22,13 @@ static by_status out_of_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: a path");
 }
 
-/* Opens a run's config without its quantisation-aware training: its weights are used as they
- * are. */
+/* Opens a run's config without its quantisation-aware training, since its weights are used as they
+ * are, and for any device: this machine need not have the one that it was trained on. */
 static by_status open_run_config(by_pretrained *p, const char *run, by_error *error)
 {
     BY_TRY(by_config_open_run(&p->config, run, NULL, 0, error));
     p->is_run = true;
+    BY_TRY(by_config_set(p->config, "device=auto", error));
     return by_config_set(p->config, "precision.qat=none", error);
 }
 
@@ -243,6 +244,15 @@ by_status by_pretrained_open_like(by_pretrained **out, const char *path, const b
     }
     *out = p;
     return BY_OK;
+}
+
+by_status by_pretrained_use_device(by_pretrained *p, const char *name, by_error *error)
+{
+    char device[BY_DEVICE_NAME];
+    char setting[BY_DEVICE_NAME + 16];
+    BY_TRY(by_device_resolve(device, name, error));
+    (void)snprintf(setting, sizeof setting, "device=%s", device);
+    return by_config_set(p->config, setting, error);
 }
 
 by_status by_pretrained_take_average(by_pretrained *p, by_error *error)

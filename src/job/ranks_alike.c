@@ -106,7 +106,7 @@ by_status by__job_alike(const by__job *job, by_error *error)
         return BY_OK;
     }
     if (own->device == NULL) {
-        BY_TRY(by_device_open(&opened, "cpu", -1, error));
+        BY_TRY(by_device_open(&opened, job->config->device, -1, error));
     }
     by_status status = by_device_describe(&info, opened == NULL ? own->device : opened, error);
     by_device_close(&opened);

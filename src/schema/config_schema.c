@@ -19,7 +19,8 @@ static const by__config_schema schema = {.tables = tables,
                                          .table_count = BY_ARRAY_LENGTH(tables),
                                          .sections = &by__config_run_sections,
                                          .keys = &by__config_run_keys,
-                                         .fastest = by__cpu_host_fastest};
+                                         .check_device = by__device_check,
+                                         .fastest = by__device_fastest};
 
 static const char reference_head[] =
     "# Configuration\n\n"

@@ -105,6 +105,7 @@ run 0 "$banyan" runs runs --name other --json
 
 say "info"
 run 0 "$banyan" info c.yaml
+grep -q "^device  *cpu .* of memory" out || fail "info does not name the device"
 holds out "6N + 12LCT"
 for row in parameters gradients optimizer activations workspace data total; do holds out "  $row"; done
 run 0 "$banyan" info c.yaml --graph
@@ -150,7 +151,10 @@ refused 2 "did you mean '--prompt'?" "$banyan" generate runs/tiny -p hello
 refused 2 'set as --set KEY=VALUE; did you mean "optimizer.lr"?' "$banyan" train c.yaml --learning-rate 1
 refused 2 "banyan launch -n N train CONFIG" "$banyan" train c.yaml --nproc_per_node 4
 refused 2 "the model is an argument" "$banyan" eval --model runs/tiny
-refused 2 "processors of this host" "$banyan" serve runs/tiny --device cuda
+refused 2 "did you mean '--device'? (--device auto, or cpu)" "$banyan" serve runs/tiny --gpu 1
+refused 2 "no device 'cuda' in this build, which has: cpu" "$banyan" serve runs/tiny --device cuda
+refused 2 "no device 'cuda:1' in this build" "$banyan" train c.yaml --device cuda:1
+refused 2 "device 'cpu:1': this machine has 1 of the kind cpu" "$banyan" eval runs/tiny --device cpu:1
 refused 2 "no pass" "$banyan" info c.yaml --after magic
 refused 2 "nowhere" "$banyan" eval nowhere
 printf 'abc\377\376def\n' >invalid.txt

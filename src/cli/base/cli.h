@@ -56,6 +56,7 @@ typedef enum cli_value_type {
     CLI_TYPE_INPUT,   /* const char *: a file or directory that exists */
     CLI_TYPE_STREAM,  /* const char *: the same, or - for standard input */
     CLI_TYPE_LIST,    /* cli_list: the flag may be repeated */
+    CLI_TYPE_DEVICE,  /* cli_list of settings: device=VALUE is added */
     CLI_TYPE_KEY      /* cli_settings: a value for a key of a server's configuration */
 } cli_value_type;
 
@@ -87,6 +88,10 @@ typedef struct cli_flag_kind {
 #define CLI_LIST                                                                                   \
     {                                                                                              \
         .type = CLI_TYPE_LIST                                                                      \
+    }
+#define CLI_DEVICE                                                                                 \
+    {                                                                                              \
+        .type = CLI_TYPE_DEVICE                                                                    \
     }
 #define CLI_SEED                                                                                   \
     {                                                                                              \
@@ -124,6 +129,7 @@ typedef struct cli_flag_kind {
 typedef struct cli_list {
     const char *items[CLI_LIST_MAX];
     size_t count;
+    char device[64]; /* the item of a flag --device, "device=VALUE"; "": there is none */
 } cli_list;
 
 /* Values of flags that stand for keys of a server's configuration, whose schema checks them. */
@@ -221,24 +227,25 @@ double cli_trained_percent(const by_model_size *size);
     "precision of the weights: " CLI_PRECISIONS                                                    \
     " (default: that of the run or of its codes; for other directories and files bf16 if all "     \
     "matrices are stored so, otherwise f32)"
-#define CLI_BEST_HELP "use the checkpoint with the lowest validation loss, not the newest one"
-#define CLI_EMA_HELP  "use the moving average of the weights (optimizer.ema)"
-#define CLI_KV_HELP   "KV cache with 8-bit integers (default: in the precision of the model)"
+#define CLI_DEVICE_HELP "what computes: cpu, or auto for the best device of this machine (default)"
+#define CLI_BEST_HELP   "use the checkpoint with the lowest validation loss, not the newest one"
+#define CLI_EMA_HELP    "use the moving average of the weights (optimizer.ema)"
+#define CLI_KV_HELP     "KV cache with 8-bit integers (default: in the precision of the model)"
 #define CLI_ADAPTER_HELP                                                                           \
     "add the LoRA adapters in this directory, as PEFT or a run with the section lora writes them"
 #define CLI_SET_HELP  "override a key of the config, e.g. train.steps=100; may be repeated"
 #define CLI_JSON_HELP "print the result as one JSON line"
 /* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
- * form; ema: with the average of its weights; adapter: directory of adapters that are added, or
+ * form; device: where it computes, NULL: the best one; ema: with the average of its weights; adapter: directory of adapters that are added, or
  * NULL. Says on standard error which run of several is used, and which checkpoints were passed
  * over. */
-by_status cli_open_pretrained(by_pretrained **out, const char *path, bool best, bool ema,
-                              const char *adapter, by_error *error);
+by_status cli_open_pretrained(by_pretrained **out, const char *path, const char *device, bool best,
+                              bool ema, const char *adapter, by_error *error);
 /* Opens a model like cli_open_pretrained, calls `work` with it and its run directory (NULL where
  * there is none), and closes it; signals ask it to stop (cli_stop_requested). Reports an error of
  * either, and returns the exit code. */
-int cli_with_pretrained(const cli_command *command, const char *path, bool best, bool ema,
-                        const char *adapter,
+int cli_with_pretrained(const cli_command *command, const char *path, const char *device, bool best,
+                        bool ema, const char *adapter,
                         by_status (*work)(void *user, const by_pretrained *model, const char *run,
                                           by_error *error),
                         void *user);

@@ -154,8 +154,9 @@ static bool is_run(const char *path)
 }
 
 /* *run: the run directory, NULL where there is none, freed with free(). */
-static by_status open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
-                                 bool ema, const char *adapter, by_error *error)
+static by_status open_pretrained(by_pretrained **out, char **run, const char *path,
+                                 const char *device, bool best, bool ema, const char *adapter,
+                                 by_error *error)
 {
     /* Neither a run nor a directory of runs: a directory in Hugging Face format, or an error. */
     if (by_run_find(run, path, NULL) != BY_OK) {
@@ -168,6 +169,9 @@ static by_status open_pretrained(by_pretrained **out, char **run, const char *pa
     if (status == BY_OK && by_pretrained_skipped(*out)[0] != '\0') {
         cli_print_lines(stderr, by_pretrained_skipped(*out));
     }
+    if (status == BY_OK && device != NULL) {
+        status = by_pretrained_use_device(*out, device, error);
+    }
     if (status == BY_OK && ema) {
         status = by_pretrained_take_average(*out, error);
     }
@@ -177,17 +181,17 @@ static by_status open_pretrained(by_pretrained **out, char **run, const char *pa
     return status;
 }
 
-by_status cli_open_pretrained(by_pretrained **out, const char *path, bool best, bool ema,
-                              const char *adapter, by_error *error)
+by_status cli_open_pretrained(by_pretrained **out, const char *path, const char *device, bool best,
+                              bool ema, const char *adapter, by_error *error)
 {
     char *run = NULL;
-    by_status status = open_pretrained(out, &run, path, best, ema, adapter, error);
+    by_status status = open_pretrained(out, &run, path, device, best, ema, adapter, error);
     free(run);
     return status;
 }
 
-int cli_with_pretrained(const cli_command *command, const char *path, bool best, bool ema,
-                        const char *adapter,
+int cli_with_pretrained(const cli_command *command, const char *path, const char *device, bool best,
+                        bool ema, const char *adapter,
                         by_status (*work)(void *user, const by_pretrained *model, const char *run,
                                           by_error *error),
                         void *user)
@@ -196,7 +200,7 @@ int cli_with_pretrained(const cli_command *command, const char *path, bool best,
     by_pretrained *model = NULL;
     char *run = NULL;
     cli_catch_signals();
-    by_status status = open_pretrained(&model, &run, path, best, ema, adapter, &error);
+    by_status status = open_pretrained(&model, &run, path, device, best, ema, adapter, &error);
     if (status == BY_OK) {
         status = work(user, model, run, &error);
     }

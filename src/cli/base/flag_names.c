@@ -12,6 +12,8 @@ typedef struct foreign_flag {
     const char *usage; /* for commands whose usage has this; NULL: for all */
 } foreign_flag;
 
+#define GPU_NAMES "gpu|gpus|n-gpu-layers|ngl|gpu-memory-utilization|cuda|accelerator|cpu|num-gpus"
+
 static const foreign_flag rows[] = {
     {"listen", "port|host|address|bind|http-port|p", "HOST:PORT, such as --listen 127.0.0.1:8080",
      NULL},
@@ -38,6 +40,7 @@ static const foreign_flag rows[] = {
     {"adapter", "lora|lora-modules|lora-path|peft|adapter-path|enable-lora|lora-adapter", NULL,
      NULL},
     {"threads", "num-threads|n-threads|cpu-threads|j|jobs|t", NULL, NULL},
+    {"device", GPU_NAMES, "--device auto, or cpu", NULL},
     {"speculate", "draft|draft-model|speculative-model|model-draft|speculative-config|md",
      "ngram or a model", NULL},
     {"template", "chat-template|chat-template-file", NULL, NULL},
@@ -88,8 +91,7 @@ static const foreign_flag rows[] = {
     {NULL, "model|m|model-path|model-name-or-path|checkpoint|ckpt|run",
      "the model is an argument: banyan %s runs/NAME", NULL},
     {NULL, "config|c|config-file|cfg", "the config file is an argument", "CONFIG"},
-    {NULL, "device|gpu|gpus|n-gpu-layers|ngl|gpu-memory-utilization|cuda|accelerator|cpu|num-gpus",
-     "models run on the processors of this host", NULL},
+    {NULL, "device|" GPU_NAMES, "it computes on the processors of this host", NULL},
     {NULL, "nproc-per-node|nproc|np|n|world-size|num-processes|ranks|distributed",
      "start ranks with banyan launch -n N train CONFIG", NULL},
     {NULL, "tensor-parallel-size|tp|pipeline-parallel-size",

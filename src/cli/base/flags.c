@@ -206,6 +206,14 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
         list->items[list->count++] = text;
         return -1;
     }
+    case CLI_TYPE_DEVICE: {
+        cli_list *list = flag->target;
+        if (list->device[0] == '\0' && list->count < CLI_LIST_MAX) {
+            list->items[list->count++] = list->device;
+        }
+        (void)snprintf(list->device, sizeof list->device, "device=%.50s", text);
+        return -1;
+    }
     case CLI_TYPE_KEY:
         store_setting(flag, text);
         return -1;

@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/measured_model.h"
@@ -14,6 +15,10 @@ by_status cli_open_measured(cli_measured_model *out, const char *path, const cli
         status = cli_find_model(&found, path, error);
         if (status == BY_OK) {
             status = by_pretrained_open(&m.pretrained, found, false, error);
+        }
+        if (status == BY_OK && overrides->device[0] != '\0') {
+            status =
+                by_pretrained_use_device(m.pretrained, strchr(overrides->device, '=') + 1, error);
         }
         if (status == BY_OK) {
             m.used = by_pretrained_config(m.pretrained);

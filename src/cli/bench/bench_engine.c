@@ -47,6 +47,7 @@ static int run(int argc, char **argv)
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"profile", CLI_SWITCH, &r.profile, NULL, "print the time of the steps by operation"},
+        {"device", CLI_DEVICE, &r.overrides, "NAME", CLI_DEVICE_HELP},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE",
          "override a key of a config file; may be repeated"},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},

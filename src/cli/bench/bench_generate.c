@@ -269,6 +269,7 @@ static int run(int argc, char **argv)
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
+        {"device", CLI_DEVICE, &r.overrides, "NAME", CLI_DEVICE_HELP},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE",
          "override a key of a config file; may be repeated"},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},

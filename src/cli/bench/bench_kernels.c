@@ -197,6 +197,7 @@ static int run(int argc, char **argv)
         {"isa", CLI_STRING, &r.isa, "LEVEL",
          "baseline, avx2 or avx512; all: every level that this machine has (default: the best)"},
         {"steps", CLI_STEPS, &r.steps, "N", "steps to time, after one warm-up step (default 5)"},
+        {"device", CLI_DEVICE, &r.overrides, "NAME", CLI_DEVICE_HELP},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

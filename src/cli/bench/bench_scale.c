@@ -193,6 +193,7 @@ static int run(int argc, char **argv)
         {"ranks", CLI_STRING, &r.ranks, "N,N,...", "numbers of ranks, ascending (default 1,2)"},
         {"steps", CLI_STEPS, &r.steps, "N", "steps to time, after one warm-up step (default 5)"},
         {"out", CLI_STRING, &r.out, "FILE", "plot the curve to a .png or .svg file"},
+        {"device", CLI_DEVICE, &r.overrides, "NAME", CLI_DEVICE_HELP},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

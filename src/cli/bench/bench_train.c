@@ -159,6 +159,7 @@ static int run(int argc, char **argv)
     bench_train_request r = {.steps = 5};
     const cli_flag flags[] = {
         {"steps", CLI_STEPS, &r.steps, "N", "steps to time, after one warm-up step (default 5)"},
+        {"device", CLI_DEVICE, &r.overrides, "NAME", CLI_DEVICE_HELP},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

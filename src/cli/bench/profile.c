@@ -338,6 +338,7 @@ static int run(int argc, char **argv)
         {"ranks", CLI_INTEGER_IN(1, 1024), &q.ranks, "N",
          "run this many ranks as threads of this process (default 1)"},
         {"random", CLI_SWITCH, &q.random, NULL, "train on random data, whatever the config says"},
+        {"device", CLI_DEVICE, &q.overrides, "NAME", CLI_DEVICE_HELP},
         {"set", CLI_LIST, &q.overrides, "KEY=VALUE", CLI_SET_HELP},
         {"json", CLI_SWITCH, &q.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

@@ -136,7 +136,7 @@ static by_status report_on(const char *model, const char *data, const char *fiel
     by_pretrained *pretrained = NULL;
     char *text = NULL;
     cli_spool spool = {.path = data};
-    by_status status = cli_open_pretrained(&pretrained, model, false, false, NULL, error);
+    by_status status = cli_open_pretrained(&pretrained, model, NULL, false, false, NULL, error);
     if (status == BY_OK) {
         status = cli_spool_open(&spool, data, error);
     }

@@ -12,6 +12,7 @@ typedef struct classify_request {
     const char *precision;
     int64_t batch;
     int64_t context;
+    const char *device;
     int64_t threads;
 } classify_request;
 
@@ -80,7 +81,7 @@ static by_status open_model(by_classifier **out, by_tokenizer **tokenizer,
                                 .batch = r->batch,
                                 .precision = r->precision,
                                 .threads = (int)r->threads};
-    by_status status = cli_open_pretrained(&pretrained, path, false, false, NULL, error);
+    by_status status = cli_open_pretrained(&pretrained, path, r->device, false, false, NULL, error);
     if (status == BY_OK) {
         status = by_classifier_open(out, by_pretrained_config(pretrained),
                                     by_pretrained_weights(pretrained), &options, error);
@@ -127,6 +128,7 @@ static int run(int argc, char **argv)
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"json", CLI_SWITCH, &r.json, NULL, "print JSON lines, which is the default"},
+        {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"threads", CLI_THREADS, &r.threads, "N", "compute threads (default: one per core)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

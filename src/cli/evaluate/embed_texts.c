@@ -15,6 +15,7 @@ typedef struct embed_request {
     int64_t context;
     int64_t threads;
     bool normalize;
+    const char *device;
     bool best;
     bool ema;
 } embed_request;
@@ -57,7 +58,8 @@ static by_status open_model(embed_session *s, const char *path, by_error *error)
                                 .batch = r->batch,
                                 .precision = r->precision,
                                 .threads = (int)r->threads};
-    by_status status = cli_open_pretrained(&pretrained, path, r->best, r->ema, r->adapter, error);
+    by_status status =
+        cli_open_pretrained(&pretrained, path, r->device, r->best, r->ema, r->adapter, error);
     if (status == BY_OK) {
         status = by_pretrained_tokenizer(&s->tokenizer, pretrained, error);
     }
@@ -106,6 +108,7 @@ static int run(int argc, char **argv)
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"json", CLI_SWITCH, &r.json, NULL, "print JSON lines, which is the default"},
+        {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},

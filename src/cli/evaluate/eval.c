@@ -16,6 +16,7 @@ typedef struct eval_request {
     const char *precision;
     const char *kv;
     int64_t batches;
+    const char *device;
     bool best;
     bool ema;
     bool json;
@@ -222,6 +223,7 @@ static int run(int argc, char **argv)
          "table; IMAGES,LABELS (default: the held-out data of the run)"},
         {"batches", CLI_INTEGER_FROM(1), &r.batches, "N",
          "micro-batches to evaluate, at most (default: all)"},
+        {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_INPUT, &r.adapter, "DIR", CLI_ADAPTER_HELP},
@@ -258,7 +260,7 @@ static int run(int argc, char **argv)
     if ((code = cli_check_precision(&cli_eval, r.precision)) >= 0) {
         return code;
     }
-    return cli_with_pretrained(&cli_eval, rest[0], r.best, r.ema, r.adapter,
+    return cli_with_pretrained(&cli_eval, rest[0], r.device, r.best, r.ema, r.adapter,
                                r.logits_out != NULL ? write_logits : evaluate, &r);
 }
 

@@ -18,6 +18,7 @@ typedef struct predict_request {
     const char *const *more; /* further files of images */
     size_t more_count;
     const char *out; /* file for the predictions; NULL: standard output */
+    const char *device;
     bool best;
     bool skip; /* leaves out pictures that cannot be read */
     bool csv;
@@ -183,6 +184,7 @@ static int run(int argc, char **argv)
         {"json", CLI_SWITCH, &json, NULL, "print JSON lines, which is the default"},
         {"skip", CLI_SWITCH, &r.skip, NULL,
          "leave out pictures that cannot be read, and name them, instead of failing"},
+        {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -204,7 +206,7 @@ static int run(int argc, char **argv)
     r.file = rest[1];
     r.more = (const char *const *)rest + 2;
     r.more_count = (size_t)count - 2;
-    return cli_with_pretrained(&cli_predict, rest[0], r.best, false, NULL, predict, &r);
+    return cli_with_pretrained(&cli_predict, rest[0], r.device, r.best, false, NULL, predict, &r);
 }
 
 const cli_command cli_predict = {

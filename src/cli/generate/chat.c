@@ -22,6 +22,7 @@ typedef struct chat_request {
     int64_t threads;
     by_sampling sampling;
     cli_list stops;
+    const char *device;
     bool best;
 } chat_request;
 
@@ -396,7 +397,8 @@ static by_status open_model(chat_session *s, const char *path, by_error *error)
 {
     const chat_request *r = s->request;
     by_pretrained *pretrained = NULL;
-    by_status status = cli_open_pretrained(&pretrained, path, r->best, false, r->adapter, error);
+    by_status status =
+        cli_open_pretrained(&pretrained, path, r->device, r->best, false, r->adapter, error);
     if (status == BY_OK) {
         status = by_pretrained_tokenizer(&s->tokenizer, pretrained, error);
     }
@@ -457,6 +459,7 @@ static int run(int argc, char **argv)
          "tokens of a conversation, at most (default: the model's context, or what fits "
          "into memory of it)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
+        {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"adapter", CLI_INPUT, &r.adapter, "DIR", CLI_ADAPTER_HELP},

@@ -459,6 +459,7 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the context window (default: as prompt and --tokens need, up to the model's)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
+        {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},

@@ -16,6 +16,7 @@ typedef struct cli_generation {
     const char *kv;        /* NULL: the precision of the model */
     const char *speculate; /* NULL: no drafts */
     const char *adapter;   /* directory of adapters; NULL: none */
+    const char *device;    /* as for by_device_open; NULL: the best */
     int64_t tokens;
     int64_t context;
     int64_t best_of;  /* number of texts of a prompt, of which only the likeliest is printed */

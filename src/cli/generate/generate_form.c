@@ -43,7 +43,8 @@ by_status cli_form_open(cli_form *f, const cli_generation *r, const by_tokenizer
 by_status cli_open_generation(by_pretrained **model, by_tokenizer **tokenizer, cli_form *form,
                               const cli_generation *r, const char *path, by_error *error)
 {
-    by_status status = cli_open_pretrained(model, path, r->best, r->ema, r->adapter, error);
+    by_status status =
+        cli_open_pretrained(model, path, r->device, r->best, r->ema, r->adapter, error);
     if (status == BY_OK) {
         status = by_pretrained_tokenizer(tokenizer, *model, error);
     }

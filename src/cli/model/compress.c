@@ -13,6 +13,7 @@ typedef struct compress_request {
     const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *out;
     const char *eval;
+    const char *device;
     bool best;
     bool ema;
     bool json;
@@ -315,6 +316,7 @@ static int run(int argc, char **argv)
         {"eval", CLI_STRING, &r.eval, "WHAT",
          "print the loss on this data, which may not be a stream, before and after; " HELD_OUT
          ": the data that the run held out"},
+        {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
@@ -341,7 +343,7 @@ static int run(int argc, char **argv)
                           "stream",
                           r.eval);
     }
-    return cli_with_pretrained(&cli_compress, rest[0], r.best, r.ema, NULL,
+    return cli_with_pretrained(&cli_compress, rest[0], r.device, r.best, r.ema, NULL,
                                only_plan ? plan : compress, &r);
 }
 

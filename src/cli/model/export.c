@@ -37,7 +37,8 @@ static int export_model(const export_request *r)
     by_error error = {0};
     by_pretrained *model = NULL;
     by_export_report report = {0};
-    by_status status = cli_open_pretrained(&model, r->path, r->best, r->ema, r->adapter, &error);
+    by_status status =
+        cli_open_pretrained(&model, r->path, NULL, r->best, r->ema, r->adapter, &error);
     if (status == BY_OK) {
         status = write(&report, r, model, &error);
     }

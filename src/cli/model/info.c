@@ -121,6 +121,13 @@ static void print_json(const by_config *config, const by_trainer *trainer, const
         by_trainer_place(trainer, place, sizeof place);
         printf(",\"ranks\":%d,\"rank\":%d,\"place\":\"%s\"", options->ranks, options->rank, place);
     }
+    by_device_info d;
+    if (by_trainer_device(&d, trainer, NULL) == BY_OK) {
+        printf(",\"device\":\"%s\",\"device_name\":\"%s\",\"device_bytes\":%llu,"
+               "\"device_free_bytes\":%llu",
+               d.kind, d.name, (unsigned long long)d.memory_total,
+               (unsigned long long)d.memory_free);
+    }
     printf(",\"limit_bytes\":%llu,\"fits\":%s,\"changes\":[", (unsigned long long)f->limit,
            f->fits ? "true" : "false");
     for (size_t i = 0; i < f->count; i++) {
@@ -208,6 +215,15 @@ static void print_fit(const by_config *config, const plan_fit *f)
     }
 }
 
+static void print_device(const by_trainer *trainer)
+{
+    by_device_info d;
+    char text[32];
+    if (by_trainer_device(&d, trainer, NULL) == BY_OK) {
+        printf("device        %s, %s of memory\n", d.name, by_format_bytes(text, d.memory_total));
+    }
+}
+
 static void print_plan(const by_config *config, const by_trainer *trainer,
                        const by_trainer_options *options)
 {
@@ -222,6 +238,7 @@ static void print_plan(const by_config *config, const by_trainer *trainer,
                place[0] == '\0' ? "" : ": ", place);
     }
     print_sizes(config);
+    print_device(trainer);
     printf("parameters    %lld (%lld in matrix products)\n", (long long)size->parameters,
            (long long)size->in_products);
     if (size->frozen > 0) {
@@ -424,6 +441,7 @@ static int run(int argc, char **argv)
         (void)snprintf(after + length, sizeof after - length, ", %s", by_pass_name(i));
     }
     const cli_flag flags[] = {
+        {"device", CLI_DEVICE, &r.overrides, "NAME", CLI_DEVICE_HELP},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},
         {"graph", CLI_SWITCH, &r.graph, NULL, "print the training graph as it will run"},
         {"after", CLI_STRING, &r.after, "PASS", after},

@@ -222,6 +222,7 @@ static by_served_model_config settings_of(const choices *c, const cli_served *mo
     m.pool = text_or(m.pool, c->pool == NULL ? "" : c->pool);
     m.sessions = count_or(m.sessions, w->sessions);
     m.context = count_or(m.context, w->context);
+    m.device = text_or(m.device, w->device);
     m.threads = count_or(m.threads, w->threads);
     m.batch = count_or(m.batch, c->batch);
     m.delay = m.delay != 0.0 ? m.delay : c->delay;
@@ -246,6 +247,7 @@ static void worker_of(arguments *a, const choices *c, const char *program, const
     add_value(a, "--chat-template", m.chat_template);
     add_number(a, "--sessions", (double)m.sessions);
     add_number(a, "--context", (double)m.context);
+    add_value(a, "--device", strcmp(m.device, "auto") == 0 ? "" : m.device);
     add_number(a, "--threads", (double)m.threads);
     add_number(a, "--drift-window", (double)m.drift_window);
     add_value(a, "--pool", m.pool);
@@ -555,6 +557,7 @@ static int run(int argc, char **argv)
          "sequences that a worker runs at the same time (default 16)"},
         {"context", CLI_KEY("worker.context"), &c.settings, "N",
          "longest sequence in tokens, prompt and answer together (default: the model's context)"},
+        {"device", CLI_KEY("worker.device"), &c.settings, "NAME", CLI_DEVICE_HELP},
         {"threads", CLI_KEY("worker.threads"), &c.settings, "N",
          "compute threads of each worker (default: one per core)"},
         {"drift-window", CLI_KEY("worker.drift_window"), &c.settings, "N", CLI_DRIFT_HELP},

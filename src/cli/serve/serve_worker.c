@@ -68,6 +68,7 @@ static int run(int argc, char **argv)
          "longest sequence in tokens, prompt and answer together (default: the model's context)"},
         {"rows", CLI_INTEGER_IN(1, 65536), &options.rows, "N",
          "tokens that an engine step processes, at most (default 256)"},
+        {"device", CLI_STRING, &options.device, "NAME", CLI_DEVICE_HELP},
         {"threads", CLI_THREADS, &threads, "N", "compute threads (default: one per core)"},
         {"nice", CLI_INTEGER_IN(0, 19), &niceness, "N",
          "how far to yield to other processes, as nice(1), 0 to 19 (default 0)"},

@@ -23,6 +23,7 @@ typedef struct logits_request {
     by_store_logits_options options;
     const char *out;
     int64_t threads;
+    const char *device;
     bool best;
     bool ema;
     bool json;
@@ -67,6 +68,7 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER_FROM(1), &r.options.context, "N",
          "the student's model.context (default: the teacher's)"},
         {"precision", CLI_STRING, &r.options.precision, "NAME", CLI_MODEL_PRECISION_HELP},
+        {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
@@ -85,7 +87,7 @@ static int run(int argc, char **argv)
                                            ? "--data is required: the packed data of the student"
                                            : "--out is required: the directory to create");
     }
-    return cli_with_pretrained(&cli_logits, rest[0], r.best, r.ema, NULL, store, &r);
+    return cli_with_pretrained(&cli_logits, rest[0], r.device, r.best, r.ema, NULL, store, &r);
 }
 
 const cli_command cli_logits = {

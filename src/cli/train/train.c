@@ -430,6 +430,7 @@ static int run(int argc, char **argv)
     cli_minutes minutes = {0};
     progress_screen s = {.terminal = isatty(STDERR_FILENO) != 0};
     const cli_flag flags[] = {
+        {"device", CLI_DEVICE, &overrides, "NAME", CLI_DEVICE_HELP},
         {"set", CLI_LIST, &overrides, "KEY=VALUE", CLI_SET_HELP},
         {"resume", CLI_STRING, &resume, "RUN", "resume a run from its newest valid checkpoint"},
         {"from-start", CLI_SWITCH, &from_start, NULL,

@@ -95,16 +95,6 @@ by_status by__cpu_isa_read(by__cpu_isa *out, by_error *error)
                         cap);
 }
 
-by_status by__cpu_host_fastest(by_dtype *out, by_error *error)
-{
-    by__cpu_isa isa;
-    BY_TRY(by__cpu_isa_read(&isa, error));
-    /* Kernels of this level multiply pairs of bf16 (vdpbf16ps, or AMX tiles); lower levels widen
-     * each operand to f32 first. */
-    *out = isa == BY__ISA_AVX512 ? BY_BF16 : BY_F32;
-    return BY_OK;
-}
-
 const by__device_kernel *by__cpu_kernel_at(const by__device_call *call, by__cpu_isa isa)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(table); i++) {

@@ -134,9 +134,6 @@ const by__device_kernel *by__cpu_kernel_at(const by__device_call *call, by__cpu_
 void by__cpu_fill_normal(float *out, int64_t first, int64_t count, float std, const uint32_t key[2],
                          by__cpu_isa isa);
 
-/* The CPU's device (cpu_device.c). */
-by_status by__cpu_open(by_device **out, int threads, by_error *error);
-
 /* Computes items [begin, end) in the kernel's own unit: elements, rows or columns. */
 typedef void by__cpu_range_fn(const by__device_call *call, int64_t begin, int64_t end);
 

@@ -284,10 +284,17 @@ static const by__device_ops cpu_ops = {
     .submit = submit,
 };
 
-by_status by__cpu_open(by_device **out, int threads, by_error *error)
+/* All processors of the host are one device. */
+static int count_devices(void)
+{
+    return 1;
+}
+
+static by_status open_device(by_device **out, int ordinal, int threads, by_error *error)
 {
     cpu_device *cpu;
     by__cpu_isa isa;
+    BY_UNUSED(ordinal);
     BY_TRY(by__cpu_isa_read(&isa, error));
     BY_TRY(by__alloc((void **)&cpu, 1, sizeof *cpu, "device", error));
     cpu->base = (by_device){.ops = &cpu_ops,
@@ -298,3 +305,17 @@ by_status by__cpu_open(by_device **out, int threads, by_error *error)
     *out = &cpu->base;
     return BY_OK;
 }
+
+/* BANYAN_ISA limits the kernels. */
+static by_status fastest(by_dtype *out, by_error *error)
+{
+    by__cpu_isa isa;
+    BY_TRY(by__cpu_isa_read(&isa, error));
+    /* Kernels of this level multiply pairs of bf16 (vdpbf16ps, or AMX tiles); lower levels widen
+     * each operand to f32 first. */
+    *out = isa == BY__ISA_AVX512 ? BY_BF16 : BY_F32;
+    return BY_OK;
+}
+
+const by__device_kind by__device_cpu = {
+    .name = "cpu", .count = count_devices, .open = open_device, .fastest = fastest};

@@ -58,6 +58,8 @@ static const by__config_key model_fields[] = {
      .help = "sequences that a worker runs at the same time"},
     {"models", "context", BY__KEY_INT, BY__OWN(by_served_model_config, context), "0", 0, BY__MI24,
      .help = "longest sequence in tokens"},
+    {"models", "device", BY__KEY_TEXT, BY__OWN(by_served_model_config, device), "\"\"",
+     .help = "what computes"},
     {"models", "threads", BY__KEY_INT, BY__OWN(by_served_model_config, threads), "0", 0, 4096,
      .help = "compute threads per worker"},
     {"models", "batch", BY__KEY_INT, BY__OWN(by_served_model_config, batch), "0", 0, 4096,
@@ -194,6 +196,9 @@ static const by__config_key keys[] = {
      .help = "sequences that a worker runs at the same time; 0: the engine's default (16)"},
     {"worker", "context", BY__KEY_INT, OWN(worker.context), "0", 0, BY__MI24,
      .help = "longest sequence in tokens, prompt and answer together; 0: the model's context"},
+    {"worker", "device", BY__KEY_TEXT, OWN(worker.device), "auto", .min = 1,
+     .help = "what computes: `cpu`, or `auto` for the best device of the machine; `KIND:N` is "
+             "device N of several of a kind, from 0"},
     {"worker", "threads", BY__KEY_INT, OWN(worker.threads), "0", 0, 4096,
      .help = "compute threads per worker; 0: one per core"},
     {"worker", "nice", BY__KEY_INT, OWN(worker.nice), "5", 0, 19,

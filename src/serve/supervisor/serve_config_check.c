@@ -135,6 +135,23 @@ static by_status check_precision(const by_serve_config *c, by_error *error)
                                                               "worker.precision"));
 }
 
+static by_status check_device(const by_serve_config *c, by_error *error)
+{
+    char found[BY_DEVICE_NAME];
+    if (by_device_resolve(found, c->worker.device, error) != BY_OK) {
+        return by_error_prefix(error, BY_ECONFIG, "%s: worker.device",
+                               by__config_where(c->config, "worker.device", "worker.device"));
+    }
+    for (size_t i = 0; i < c->models.count; i++) {
+        const char *own = ((const by_served_model_config *)c->models.items)[i].device;
+        if (own[0] != '\0' && by_device_resolve(found, own, error) != BY_OK) {
+            return by_error_prefix(error, BY_ECONFIG, "%s: models[%zu].device",
+                                   by__config_where(c->config, "models", "models"), i);
+        }
+    }
+    return BY_OK;
+}
+
 /* Cuts a path back to its longest part that exists. */
 static void cut_to_existing(char *path)
 {
@@ -239,6 +256,9 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     }
     if (status == BY_OK) {
         status = check_precision(c, error);
+    }
+    if (status == BY_OK) {
+        status = check_device(c, error);
     }
     if (status == BY_OK) {
         status = check_directory(c, "payload.directory", c->payload.directory, error);

@@ -160,7 +160,10 @@ static by_status open_pretrained(by_pretrained **out, const by_worker_options *o
                ? by_pretrained_open(out, options->model, false, error)
                : by_pretrained_open_checkpoint(out, options->model, options->checkpoint, error));
     by_status status =
-        options->adapter == NULL ? BY_OK : by_pretrained_adapt(*out, options->adapter, error);
+        options->device == NULL ? BY_OK : by_pretrained_use_device(*out, options->device, error);
+    if (status == BY_OK && options->adapter != NULL) {
+        status = by_pretrained_adapt(*out, options->adapter, error);
+    }
     if (status != BY_OK) {
         by_pretrained_close(out);
     }

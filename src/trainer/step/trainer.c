@@ -67,7 +67,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     t->threads = by__thread_count((int)train->threads);
     t->device = o->device;
     if (t->device == NULL) {
-        BY_TRY(by_device_open(&t->device, "cpu", (int)train->threads, error));
+        BY_TRY(by_device_open(&t->device, t->config->device, (int)train->threads, error));
         t->owns_device = true;
     }
     t->programs.device = t->device;
@@ -155,6 +155,11 @@ const by_memory_report *by_trainer_memory(const by_trainer *trainer)
 const by_model_size *by_trainer_size(const by_trainer *trainer)
 {
     return &trainer->plan.size;
+}
+
+by_status by_trainer_device(by_device_info *out, const by_trainer *trainer, by_error *error)
+{
+    return by_device_describe(out, trainer->device, error);
 }
 
 const by_task *by_trainer_task(const by_trainer *trainer)

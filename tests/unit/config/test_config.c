@@ -134,7 +134,7 @@ static void test_names_of_others(void **state)
          "did you mean \"train.micro_batch\"? (micro_batch = train.batch / (accumulation steps"},
         {"num_train_epochs=3", "did you mean \"train.steps\"? (steps = epochs x training"},
         {"warmup_ratio=0.1", "did you mean \"optimizer.warmup\"? (a number of steps or, below 1"},
-        {"device=cuda", "there is no such key: runs use the processors"},
+        {"gpus=1", "did you mean \"device\"? (device: auto, or cpu)"},
         {"optimizer.lrate=1", "did you mean \"optimizer.lr\"?"},
         {"wieght_decay=1", "did you mean \"optimizer.weight_decay\"?"},
         {"lerning_rate=1", "did you mean \"optimizer.lr\"?"},
@@ -416,6 +416,11 @@ static void test_schedule_of_file(void)
 static void test_cross_checks(void **state)
 {
     BY_UNUSED(state);
+    unresolved("device: cuda:1\n",
+               "train.yaml:1: there is no device 'cuda:1' in this build, which has: cpu (auto: the "
+               "best of them)");
+    unresolved("seed: 1\ndevice: cpu:3\n",
+               "train.yaml:2: device 'cpu:3': this machine has 1 of the kind cpu, numbered from 0");
     unresolved("train:\n  batch: 100\n  micro_batch: 12\n",
                "train.yaml:3: micro_batch 12 does not divide batch 100; nearest: 10, 20");
     unresolved("train:\n  micro_batch: 13\n",

@@ -26,7 +26,7 @@ static void test_open(void **state)
     by_device *device = NULL;
     by_device_info info;
     by_status status = by_device_open(&device, "abacus", 1, &error);
-    check_error(status, BY_EARG, &error, "no device 'abacus'");
+    check_error(status, BY_EARG, &error, "no device 'abacus' in this build, which has: cpu");
     assert_null(device);
 
     device = open_cpu();
@@ -42,6 +42,44 @@ static void test_open(void **state)
     by_device_close(&device);
     assert_null(device);
     by_device_close(&device);
+}
+
+/* Names of devices: kinds, numbers, and what "auto" means. */
+static void test_names(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *name;
+        const char *refusal; /* NULL: it means "cpu" */
+    } cases[] = {
+        {"cpu", NULL},
+        {"cpu:0", NULL},
+        {"auto", NULL},
+        {"cpu:1", "has 1 of the kind cpu, numbered from 0"},
+        {"cuda:1", "no device 'cuda:1' in this build, which has: cpu"},
+        {"cpu:", "a number must follow the colon, as in cpu:0"},
+        {"cpu:-1", "a number must follow"},
+        {"cpu:0x", "a number must follow"},
+        {"cpu:99999999999999999999", "a number must follow"},
+        {"auto:0", "no device 'auto:0'"},
+        {"CPU", "no device 'CPU'"},
+        {"cp", "no device 'cp'"},
+        {"", "no device ''"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        by_device *device = NULL;
+        char name[BY_DEVICE_NAME] = "";
+        by_status status = by_device_resolve(name, cases[i].name, &error);
+        if (cases[i].refusal == NULL) {
+            check_ok(status, &error);
+            assert_string_equal(name, "cpu");
+            continue;
+        }
+        check_error(status, BY_EARG, &error, cases[i].refusal);
+        check_error(by_device_open(&device, cases[i].name, 1, &error), BY_EARG, &error,
+                    cases[i].refusal);
+    }
 }
 
 static void test_memory(void **state)
@@ -198,9 +236,8 @@ static void test_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_open),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_events),
         cmocka_unit_test(test_program),
 
     };
