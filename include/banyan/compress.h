@@ -13,6 +13,7 @@
 #ifndef BANYAN_COMPRESS_H
 #define BANYAN_COMPRESS_H
 
+#include "banyan/device.h"
 #include "banyan/infer.h"
 
 #ifdef __cplusplus
@@ -56,10 +57,11 @@ typedef struct by_compress_options {
     /* For methods that calibrate: text as `banyan eval --data` accepts it. NULL: the data the run
      * was trained on. */
     const char *data;
-    int64_t samples; /* calibration sequences; 0: 128 */
-    uint64_t seed;   /* selects the calibration sequences */
-    int threads;     /* compute threads; 0: as the model's config says */
-    const char *run; /* run directory, to find its data; NULL: none */
+    int64_t samples;   /* calibration sequences; 0: 128 */
+    uint64_t seed;     /* selects the calibration sequences */
+    int threads;       /* compute threads; 0: as the model's config says */
+    by_device *device; /* of calibration, must outlive the call; NULL: config.device is opened */
+    const char *run;   /* run directory, to find its data; NULL: none */
     /* May be NULL. */
     void (*progress)(void *user, const by_compress_progress *progress);
     /* Polled between layers; may be NULL. Returning true stops with BY_ESTOPPED. */

@@ -42,7 +42,7 @@ typedef struct by_engine_options {
     int64_t waiting;  /* maximum number of waiting sequences; 0: 4 * sessions */
     int64_t rows;     /* maximum rows in a step, >= sessions; 0: BY_ENGINE_ROWS */
     /* Pages in the pool; 0: enough for `sessions` sequences of full length, but at most half of the
-     * host memory that the weights leave free, and at least one sequence. */
+     * device's memory that the weights leave free, and at least one sequence. */
     int64_t pages;
     uint64_t pool_bytes;  /* size of the pool instead of `pages`; 0: by `pages` */
     bool no_prefix_cache; /* do not reuse keys and values of earlier sequences */
@@ -93,8 +93,7 @@ BY_API const by_engine_memory_report *by_engine_memory(const by_engine *engine);
  * one the engine was opened with and may be closed afterwards; precision and threads are the
  * engine's. It has activations and threads of its own, so that it may run on another thread
  * concurrently with the engine. The memory that by_embed_memory reports is allocated by the first
- * run. Returns BY_EARG if the engine's device has memory of its own, BY_EMEMORY if too little
- * memory is free. */
+ * run. Returns BY_EMEMORY if too little memory is free. */
 BY_API by_status by_embed_open_beside(by_embed **out, const by_engine *engine,
                                       const by_config *config, const by_embed_options *options,
                                       by_error *error);

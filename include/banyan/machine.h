@@ -1,7 +1,7 @@
 /* Measured performance of the machine: the reference for all speeds that banyan prints.
  *
- * Results are cached in a file (by_machine_cache_path), one entry per CPU model, build of banyan,
- * number of threads and instruction-set level, so that they are measured only once, in about a
+ * Results are cached in a file (by_machine_cache_path), one entry per device, model of the processor,
+ * build of banyan, number of threads and instruction-set level, so that they are measured only once, in about a
  * second. `banyan bench machine` measures again and replaces the entry.
  */
 #ifndef BANYAN_MACHINE_H
@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "banyan/device.h"
 #include "banyan/dtype.h"
 
 #ifdef __cplusplus
@@ -18,7 +19,9 @@ extern "C" {
 
 /* A machine and its measured figures. Plain data. A figure that has not been measured is 0. */
 typedef struct by_machine {
-    char cpu[128]; /* model name reported by the system, or "unknown" */
+    char device[BY_DEVICE_NAME]; /* the figures are those of this device: "cpu" */
+    /* Model name of its processor reported by the system, or "unknown". */
+    char cpu[128];
     char key[192]; /* identifies CPU (family, model, stepping, flags) and build; key of the cache */
     char isa[16];  /* instruction-set level in use: the best available, limited by BANYAN_ISA */
     int cores;     /* available to this process */
@@ -67,9 +70,11 @@ typedef enum by_machine_figures {
     BY_MACHINE_ALL = 15
 } by_machine_figures;
 
-/* Describes the machine (cpu, key, isa, cores, threads) without figures. threads -1: one per core
- * available to the process. Returns BY_EARG if BANYAN_ISA is not an instruction-set level. */
-BY_API by_status by_machine_describe(by_machine *out, int threads, by_error *error);
+/* Describes a device of the machine (device, cpu, key, isa, cores, threads) without figures; `device`
+ * is a name for by_device_open, whose errors it returns. threads -1: one per core available to the
+ * process. */
+BY_API by_status by_machine_describe(by_machine *out, const char *device, int threads,
+                                     by_error *error);
 /* Returns the instruction-set levels that BANYAN_ISA can select on this machine, "baseline" first,
  * the best last, and sets *count; excludes the slow reference kernels. Static storage. */
 BY_API const char *const *by_machine_levels(size_t *count);
@@ -108,7 +113,8 @@ BY_API by_status by_machine_store(const by_machine *machine, by_error *error);
 /* Describes the machine and fills in the selected figures from the cache. Those that are absent or
  * were measured on a busy machine (see `retries`) are measured and stored; if one of two values is
  * from a busy machine, the larger counts. Problems with the cache are not errors. */
-BY_API by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_error *error);
+BY_API by_status by_machine_load(by_machine *out, const char *device, int threads, unsigned figures,
+                                 by_error *error);
 
 /* Returns the peak for products of a dtype: bf16_gflops for bf16, otherwise f32_gflops. */
 BY_API double by_machine_gflops(const by_machine *machine, by_dtype dtype);
@@ -119,10 +125,11 @@ BY_API double by_machine_roof(const by_machine *machine, by_dtype dtype, double 
                               double bytes);
 /* Gets by_machine_gflops for f32, bf16 or f16 (whose products are computed in f32), from the cache
  * or measured. Returns BY_EARG for another dtype. */
-BY_API by_status by_machine_peak(double *gflops, by_dtype dtype, int threads, by_error *error);
+BY_API by_status by_machine_peak(double *gflops, by_dtype dtype, const char *device, int threads,
+                                 by_error *error);
 /* Like by_machine_peak, but always measures and does not store the result. */
-BY_API by_status by_machine_measure_peak(double *gflops, by_dtype dtype, int threads,
-                                         by_error *error);
+BY_API by_status by_machine_measure_peak(double *gflops, by_dtype dtype, const char *device,
+                                         int threads, by_error *error);
 
 #ifdef __cplusplus
 }

@@ -263,6 +263,8 @@ typedef struct by_pass_options {
     by_observe_options observe;          /* observe: activations to measure */
     /* overlap: memory for collectives in progress; 0: that of the largest result. */
     size_t prefetch_bytes;
+    /* recompute: unit of the offsets of activations, by_device_info.alignment; 0: 64. */
+    size_t unit;
 } by_pass_options;
 
 /* Returns the number of passes in the table. */

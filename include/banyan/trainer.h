@@ -95,9 +95,10 @@ typedef struct by_plan_change {
 /* Maximum number of changes returned by by_plan_changes. */
 #define BY_PLAN_CHANGES 24
 
-/* Returns the bytes that a rank may use: its share of the free memory of its host plus what this
- * process already uses, or memory.budget if that is less. comm NULL: a single rank. */
-BY_API uint64_t by_plan_limit(const by_config *config, const by_comm *comm);
+/* Returns the bytes that a rank may use: its share of the free memory of its host, or the free
+ * memory of a device that has its own, plus what this process already uses; or memory.budget if
+ * that is less. device NULL: config.device; comm NULL: a single rank. */
+BY_API uint64_t by_plan_limit(const by_config *config, by_device *device, const by_comm *comm);
 /* Finds changes of a resolved config whose plan takes at most `limit` bytes, fastest first: of
  * recomputation, micro-batch size, precision, optimizer, and offloading; single changes or, if none
  * fits, the fewest combined; followed by changes of the number of ranks. *count 0: nothing helps.

@@ -54,6 +54,10 @@ typedef struct calibration_stage {
     by_program *program;
     by_memory arena, workspace;
     by_memory *bound; /* of each value: memory owned by the stage */
+    /* Of each value that the stage owns: where the host reads and changes it. On a device with
+     * memory of its own a copy, which `fetch` and `send` bring up to date. */
+    void **host;
+    bool copies;
     int number;
 } calibration_stage;
 
@@ -151,9 +155,13 @@ static void close_stage(calibration_stage *s)
     by_program_close(&s->program);
     by_device_free(&s->arena);
     by_device_free(&s->workspace);
-    for (size_t v = 0; s->bound != NULL && v < s->graph->value_count; v++) {
+    for (size_t v = 0; s->host != NULL && v < s->graph->value_count; v++) {
+        if (s->copies) {
+            free(s->host[v]);
+        }
         by_device_free(&s->bound[v]);
     }
+    free(s->host);
     free(s->bound);
     by_graph_close(&s->graph);
 }
@@ -190,46 +198,92 @@ static by_status read_parameter(const calibration_walk *w, const by__graph_value
     return status;
 }
 
-/* Allocates memory for the stage's parameters and results. */
+/* Copies a value that the stage owns to the device. */
+static by_status send(const calibration_stage *s, by_value value, by_error *error)
+{
+    return s->copies ? by_device_write(s->bound[value], s->host[value], error) : BY_OK;
+}
+
+static by_status fetch(const calibration_stage *s, by_value value, by_error *error)
+{
+    return s->copies ? by_device_read(s->host[value], s->bound[value], error) : BY_OK;
+}
+
+/* Allocates memory of the stage's own for a value, and binds it. */
+static by_status own_value(const calibration_walk *w, calibration_stage *s, by_value v,
+                           by_error *error)
+{
+    const by__graph_value *value = &s->graph->values[v];
+    size_t bytes = by__graph_value_bytes(value);
+    BY_TRY(by_device_alloc(&s->bound[v], w->device, bytes, value->name, error));
+    BY_TRY(by_program_bind(s->program, v, s->bound[v], error));
+    if (s->copies) {
+        return by__alloc(&s->host[v], bytes, 1, value->name, error);
+    }
+    s->host[v] = (void *)s->bound[v].address;
+    return BY_OK;
+}
+
+/* Allocates memory for the stage's parameters and results, and where the device has memory of its
+ * own, for what passes between stages. */
 static by_status bind_own(const calibration_walk *w, calibration_stage *s, by_error *error)
 {
+    s->copies = !w->device->host_memory;
     BY_TRY(
         by__alloc((void **)&s->bound, s->graph->value_count, sizeof *s->bound, "a block", error));
+    BY_TRY(by__alloc((void **)&s->host, s->graph->value_count, sizeof *s->host, "a block", error));
     for (size_t v = 0; v < s->graph->value_count; v++) {
         const by__graph_value *value = &s->graph->values[v];
-        bool own = value->role == BY_ROLE_PARAMETER ||
-                   (value->role == BY_ROLE_OUTPUT && find_crossing(w, value->name) == NULL);
-        if (!own) {
+        bool passes = value->role == BY_ROLE_INPUT || value->role == BY_ROLE_OUTPUT;
+        bool owned = value->role == BY_ROLE_PARAMETER || (passes && s->copies) ||
+                     (value->role == BY_ROLE_OUTPUT && find_crossing(w, value->name) == NULL);
+        if (!owned) {
             continue;
         }
-        BY_TRY(by_device_alloc(&s->bound[v], w->device, by__graph_value_bytes(value), value->name,
-                               error));
-        BY_TRY(by_program_bind(s->program, (by_value)v, s->bound[v], error));
+        BY_TRY(own_value(w, s, (by_value)v, error));
         if (value->role == BY_ROLE_PARAMETER) {
-            BY_TRY(read_parameter(w, value, (float *)s->bound[v].address, error));
+            BY_TRY(read_parameter(w, value, s->host[v], error));
+            BY_TRY(send(s, (by_value)v, error));
         }
     }
     return BY_OK;
 }
 
-static by_status bind_batch(const calibration_walk *w, calibration_stage *s, size_t batch,
-                            by_error *error)
+/* What a value that passes between stages has for a batch; NULL: it is not one. */
+static void *passed(const calibration_walk *w, const by__graph_value *value, size_t batch)
+{
+    if (value->role != BY_ROLE_INPUT && value->role != BY_ROLE_OUTPUT) {
+        return NULL;
+    }
+    const crossing *x = find_crossing(w, value->name);
+    return x != NULL                            ? x->data + batch * x->stride
+           : strcmp(value->name, "tokens") == 0 ? w->tokens.data + batch * w->tokens.stride
+                                                : NULL;
+}
+
+/* Runs the stage for a batch. */
+static by_status run_batch(const calibration_walk *w, calibration_stage *s, size_t batch,
+                           by_error *error)
 {
     for (size_t v = 0; v < s->graph->value_count; v++) {
         const by__graph_value *value = &s->graph->values[v];
-        if (value->role != BY_ROLE_INPUT && value->role != BY_ROLE_OUTPUT) {
-            continue;
+        void *data = passed(w, value, batch);
+        if (data != NULL && !s->copies) {
+            by_memory memory = by_host_memory(data, by__graph_value_bytes(value));
+            BY_TRY(by_program_bind(s->program, (by_value)v, memory, error));
+        } else if (data != NULL && value->role == BY_ROLE_INPUT) {
+            BY_TRY(by_device_write(s->bound[v], data, error));
         }
-        const crossing *x = find_crossing(w, value->name);
-        by_memory memory = {0};
-        if (x != NULL) {
-            memory = by_host_memory(x->data + batch * x->stride, x->bytes);
-        } else if (strcmp(value->name, "tokens") == 0) {
-            memory = by_host_memory(w->tokens.data + batch * w->tokens.stride, w->tokens.bytes);
-        } else {
-            continue;
+    }
+    BY_TRY(by_program_run(s->program, error));
+    for (size_t v = 0; v < s->graph->value_count && s->copies; v++) {
+        const by__graph_value *value = &s->graph->values[v];
+        void *data = passed(w, value, batch);
+        if (value->role == BY_ROLE_OUTPUT && data != NULL) {
+            BY_TRY(by_device_read(data, s->bound[v], error));
+        } else if (value->role == BY_ROLE_OUTPUT) {
+            BY_TRY(fetch(s, (by_value)v, error));
         }
-        BY_TRY(by_program_bind(s->program, (by_value)v, memory, error));
     }
     return BY_OK;
 }
@@ -410,7 +464,7 @@ static void accumulate(const calibration_stage *s, layer_group *g)
 {
     size_t count = (size_t)(g->what.k * g->what.k);
     size_t before = g->part > 0 ? (size_t)g->part * count : 0;
-    const float *product = (const float *)s->bound[g->product].address + before;
+    const float *product = (const float *)s->host[g->product] + before;
     for (size_t i = 0; i < count; i++) {
         g->what.hessian[i] += (double)product[i];
     }
@@ -426,8 +480,7 @@ static by_status measure(calibration_walk *w, calibration_stage *s, layer_group 
         groups[i].what.rows = w->tokens.rows * (int64_t)w->tokens.batches;
     }
     for (size_t b = 0; b < w->tokens.batches; b++) {
-        BY_TRY(bind_batch(w, s, b, error));
-        BY_TRY(by_program_run(s->program, error));
+        BY_TRY(run_batch(w, s, b, error));
         for (size_t i = 0; i < count; i++) {
             accumulate(s, &groups[i]);
         }
@@ -440,7 +493,7 @@ static by_status measure(calibration_walk *w, calibration_stage *s, layer_group 
 static void put_weight(const calibration_stage *s, by_value parameter, int64_t part,
                        const by__compress_linear *l, const float *weight)
 {
-    float *to = (float *)s->bound[parameter].address + (part > 0 ? part * l->n * l->k : 0);
+    float *to = (float *)s->host[parameter] + (part > 0 ? part * l->n * l->k : 0);
     for (int64_t j = 0; j < l->n; j++) {
         for (int64_t i = 0; i < l->k; i++) {
             to[l->in_out ? i * l->n + j : j * l->k + i] = weight[j * l->k + i];
@@ -460,6 +513,7 @@ static by_status change(const calibration_walk *w, calibration_stage *s, layer_g
     BY_TRY(w->fn(w->c, &g->what, w->user, error));
     for (size_t k = 0; k < g->what.count; k++) {
         put_weight(s, g->weights[k], g->part, g->what.linears[k], g->what.weights[k]);
+        BY_TRY(send(s, g->weights[k], error));
         free(g->what.weights[k]);
         g->what.weights[k] = NULL;
     }
@@ -483,7 +537,7 @@ static const float *stream_of(const calibration_walk *w, const calibration_stage
         return (const float *)(x->data + batch * x->stride);
     }
     by_value own = by_graph_find(s->graph, name);
-    return own == BY_NONE ? NULL : (const float *)s->bound[own].address;
+    return own == BY_NONE ? NULL : (const float *)s->host[own];
 }
 
 /* Finds the residual stream after a part: the last crossing value of its shape, or the model's last
@@ -523,9 +577,8 @@ static by_status run_batches(const calibration_walk *w, calibration_stage *s, by
 {
     bool needed = s->number + 1 < w->parts || w->block_fn != NULL;
     for (size_t b = 0; b < w->tokens.batches && needed; b++) {
-        BY_TRY(bind_batch(w, s, b, error));
         if (s->graph->node_count > 0) {
-            BY_TRY(by_program_run(s->program, error));
+            BY_TRY(run_batch(w, s, b, error));
         }
         if (w->block_fn != NULL && s->number > 0) {
             BY_TRY(show_block(w, s, b, error));
@@ -591,7 +644,10 @@ static by_status open_walk(calibration_walk *w, by_error *error)
     for (size_t i = 0; i < w->c->linear_count; i++) {
         w->all += !w->c->linears[i].head;
     }
-    return by_device_open(&w->device, w->c->config->device, w->c->threads, error);
+    w->device = w->c->options->device;
+    return w->device != NULL
+               ? BY_OK
+               : by_device_open(&w->device, w->c->config->device, w->c->threads, error);
 }
 
 static by_status run_walk(calibration_walk *w, by_error *error)
@@ -603,7 +659,9 @@ static by_status run_walk(calibration_walk *w, by_error *error)
     for (size_t i = 0; i < w->crossing_count; i++) {
         unmap_state(w, &w->crossings[i]);
     }
-    by_device_close(&w->device);
+    if (w->c->options->device == NULL) {
+        by_device_close(&w->device);
+    }
     free(w->crossings);
     free(w->list);
     free(w->part);

@@ -41,7 +41,39 @@ void by__device_set_collectives(by_device *device, by__device_collectives *colle
     device->context.collectives = collectives;
 }
 
+void by__device_set_stepwise(by_device *device, bool stepwise)
+{
+    device->stepwise = stepwise;
+}
+
+by_status by__device_share(by_device **out, by_device *device, int threads, by_error *error)
+{
+    by_device *other;
+    BY_TRY(device->ops->share(&other, device, threads, error));
+    other->first = device->first == NULL ? device : device->first;
+    *out = other;
+    return BY_OK;
+}
+
 /* ---- memory ---- */
+
+uint64_t by__device_memory_free(const by_device *device)
+{
+    by_device_info info = {0};
+    return device->ops->describe(&info, device, NULL) == BY_OK ? info.memory_free : UINT64_MAX;
+}
+
+size_t by__device_unit(const by_device *device)
+{
+    return device->alignment > BY_CACHE_LINE ? device->alignment : BY_CACHE_LINE;
+}
+
+bool by__device_has_memory_of(const by_device *device, const by_device *other)
+{
+    const by_device *a = device->first == NULL ? device : device->first;
+    const by_device *b = other == NULL || other->first == NULL ? other : other->first;
+    return b == NULL ? device->host_memory : a == b;
+}
 
 void by__device_allocate_on_use(by_device *device)
 {
@@ -265,10 +297,41 @@ void by__device_recording_close(by__device_recording **recording)
     }
 }
 
+/* Commands are listed in an order in which they can run one after another. */
+static by_status step_through(by__device_recording *recording, by__device_call_hook *hook,
+                              void *user, by_error *error)
+{
+    by_device *device = recording->device;
+    const by__device_command_list *list = recording->list;
+    BY_TRY(by_device_finish(device, error));
+    for (size_t i = 0; i < list->command_count; i++) {
+        const by__device_command *command = &list->commands[i];
+        if (command->kind != BY__COMMAND_CALL) {
+            continue;
+        }
+        double begin = by__now();
+        by_status status = device->ops->submit_call(recording, command, error);
+        if (status == BY_OK) {
+            status = device->ops->finish(device, command->queue, error);
+        }
+        if (status != BY_OK && !device->names_nodes) {
+            return by_error_prefix(error, status, "%s: node %zu: kernel %s", list->name,
+                                   command->index, list->kernels[command->index]->name);
+        }
+        BY_TRY(status);
+        if (hook != NULL) {
+            hook(user, (int)command->index, begin, by__now());
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__device_recording_submit(by__device_recording *recording, bool rebound,
                                       by__device_call_hook *hook, void *user, by_error *error)
 {
-    return recording->device->ops->submit(recording, rebound, hook, user, error);
+    return recording->device->stepwise
+               ? step_through(recording, hook, user, error)
+               : recording->device->ops->submit(recording, rebound, hook, user, error);
 }
 
 by_status by__device_call_failed(const by__device_command_list *list, size_t call,

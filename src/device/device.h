@@ -11,8 +11,8 @@
  * On the CPU device memory is host memory, copies are memcpy, and by_host_memory is accepted.
  *
  * Errors. A call that fails immediately returns its error. Errors of submitted work surface in
- * by__device_event_wait, by__device_queue_finish, by_device_read and by_device_write, name program
- * and node, and are passed to the function set by by__device_on_error. There a failing rank tells
+ * by__device_event_wait, by__device_queue_finish, by_device_read and by_device_write, name the
+ * program and, if the device knows it, the node (by__device_set_stepwise finds it), and are passed to the function set by by__device_on_error. There a failing rank tells
  * the others before it returns (a communicator sets it, and makes their next collective return
  * BY_EPEER).
  *
@@ -234,7 +234,24 @@ void by__device_recording_close(by__device_recording **recording);
 by_status by__device_recording_submit(by__device_recording *recording, bool rebound,
                                       by__device_call_hook *hook, void *user, by_error *error);
 
+/* Makes the programs of a device run call by call from now on, each waited for before the next one
+ * begins. A hook then finds the operands and results of its call in the device's memory, and an
+ * error names the node. Nothing may be in flight. */
+void by__device_set_stepwise(by_device *device, bool stepwise);
+
 /* ---- the device itself ---- */
+
+/* Bytes that can be allocated now; UINT64_MAX: unknown. */
+uint64_t by__device_memory_free(const by_device *device);
+/* The unit of offsets in memory that is given to programs: what is placed at multiples of it has
+ * the device's alignment. At least a cache line. */
+size_t by__device_unit(const by_device *device);
+/* Opens another handle of the same device, with queues and threads of its own, for another thread.
+ * Programs of both may use the memory of either; who uses what when is the caller's to order. The
+ * first handle must outlive it. */
+by_status by__device_share(by_device **out, by_device *device, int threads, by_error *error);
+/* Whether programs of a device can use memory of the other one. */
+bool by__device_has_memory_of(const by_device *device, const by_device *other);
 
 /* The kernel for a call. BY_EDEVICE names op and dtypes when there is none. */
 by_status by__device_find_kernel(const by__device_kernel **out, by_device *device,
@@ -307,6 +324,11 @@ typedef struct by__device_ops {
     void (*recording_close)(by__device_recording *recording);
     by_status (*submit)(by__device_recording *recording, bool rebound, by__device_call_hook *hook,
                         void *user, by_error *error);
+    /* Submits one call of the program to its queue. */
+    by_status (*submit_call)(by__device_recording *recording, const by__device_command *command,
+                             by_error *error);
+    /* by__device_share. */
+    by_status (*share)(by_device **out, by_device *device, int threads, by_error *error);
 } by__device_ops;
 
 /* The first member of a backend's own structs. */
@@ -315,9 +337,13 @@ struct by_device {
     by__device_error_fn *on_error;
     void *on_error_user;
     by__device_context context;
-    size_t alignment;
+    const by_device *first; /* the handle that this one shares memory with; NULL: none */
+    size_t alignment;       /* a power of two, at most 256 */
     bool host_memory;
-    bool on_use; /* by__device_allocate_on_use was called */
+    bool panels;      /* products stream float weights faster as panels (BY_PACKING_PACKED) */
+    bool names_nodes; /* errors of submitted work name their node */
+    bool stepwise;    /* by__device_set_stepwise */
+    bool on_use;      /* by__device_allocate_on_use was called */
 };
 
 /* Fills the error of a failed call: program, node, kernel, and for a collective the error in

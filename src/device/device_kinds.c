@@ -8,14 +8,21 @@
 #include "base/threads.h"
 #include "device/device.h"
 
-/* A row for each folder of devices; "auto" prefers the later ones. */
-static const by__device_kind *const kinds[] = {&by__device_cpu};
+#define BY__DEVICE(name) extern const by__device_kind by__device_##name;
+#include "device/kinds.inc"
+#undef BY__DEVICE
+
+static const by__device_kind *const kinds[] = {
+#define BY__DEVICE(name) &by__device_##name,
+#include "device/kinds.inc"
+#undef BY__DEVICE
+};
 
 /* A device that a name means. */
-typedef struct choice {
+typedef struct device_choice {
     const by__device_kind *kind;
     int ordinal;
-} choice;
+} device_choice;
 
 static const by__device_kind *find_kind(const char *name, size_t length)
 {
@@ -54,10 +61,10 @@ static bool read_ordinal(int *out, const char *text)
     return true;
 }
 
-static by_status choose(choice *out, const char *name, by_error *error)
+static by_status choose(device_choice *out, const char *name, by_error *error)
 {
     const char *colon = strchr(name, ':');
-    choice c = {0};
+    device_choice c = {0};
     if (strcmp(name, "auto") == 0) {
         for (size_t i = BY_ARRAY_LENGTH(kinds); i-- > 0 && c.kind == NULL;) {
             c.kind = kinds[i]->count() > 0 ? kinds[i] : NULL;
@@ -87,7 +94,7 @@ static by_status choose(choice *out, const char *name, by_error *error)
 
 by_status by_device_resolve(char out[BY_DEVICE_NAME], const char *name, by_error *error)
 {
-    choice c;
+    device_choice c;
     BY_TRY(choose(&c, name, error));
     (void)snprintf(out, BY_DEVICE_NAME, c.ordinal == 0 ? "%.20s" : "%.20s:%d", c.kind->name,
                    c.ordinal);
@@ -96,20 +103,20 @@ by_status by_device_resolve(char out[BY_DEVICE_NAME], const char *name, by_error
 
 by_status by__device_check(const char *name, by_error *error)
 {
-    choice c;
+    device_choice c;
     return choose(&c, name, error);
 }
 
 by_status by__device_fastest(by_dtype *out, const char *name, by_error *error)
 {
-    choice c;
+    device_choice c;
     BY_TRY(choose(&c, name, error));
     return c.kind->fastest(out, error);
 }
 
 by_status by_device_open(by_device **out, const char *name, int threads, by_error *error)
 {
-    choice c;
+    device_choice c;
     BY_TRY(choose(&c, name, error));
     return c.kind->open(out, c.ordinal, by__thread_count(threads), error);
 }

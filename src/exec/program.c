@@ -255,7 +255,7 @@ static by_status compile(by_program *p, by_error *error)
 {
     const by_graph *graph = p->graph;
     size_t operand_count = 0;
-    BY_TRY(by__pass_memory_plan_make(&p->plan, graph, error));
+    BY_TRY(by__pass_memory_plan_make(&p->plan, graph, by__device_unit(p->device), error));
     for (size_t n = 0; n < graph->node_count; n++) {
         operand_count += (size_t)operand_slots(&graph->nodes[n]);
     }
@@ -333,7 +333,8 @@ size_t by_program_arena_bytes(const by_program *program)
 /* Offset of the workspace of collectives. */
 static size_t collective_offset(const by_program *p)
 {
-    return p->collective_bytes == 0 ? 0 : by__round_up(p->workspace_bytes, BY_CACHE_LINE);
+    return p->collective_bytes == 0 ? 0
+                                    : by__round_up(p->workspace_bytes, by__device_unit(p->device));
 }
 
 size_t by_program_workspace_bytes(const by_program *program)
@@ -366,7 +367,7 @@ static by_status check_memory(const by_program *p, const char *what, by_memory m
 {
     char has[32];
     char wants[32];
-    if (memory.device == NULL ? !p->device->host_memory : memory.device != p->device) {
+    if (!by__device_has_memory_of(p->device, memory.device)) {
         return by_error_set(error, BY_EARG, "%s: %s is not memory of the program's device", p->name,
                             what);
     }

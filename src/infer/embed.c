@@ -97,17 +97,16 @@ static by_status bind(by_embed *e, by_error *error)
 /* Checks that there is memory for the batches, besides weights. */
 static by_status check_memory(const by_embed *e, by_error *error)
 {
-    by__host_memory host;
     char need[32];
     char have[32];
-    by__memory_available(&host);
-    return !e->forward.device->host_memory || e->bytes <= host.available
+    uint64_t available = by__device_memory_free(e->forward.device);
+    return e->bytes <= available
                ? BY_OK
                : by_error_set(error, BY_EMEMORY,
                               "not enough memory: embeddings of texts of up to %lld tokens need "
                               "%s, and %s are free; use a shorter context",
                               (long long)e->sizes[e->count - 1], by_format_bytes(need, e->bytes),
-                              by_format_bytes(have, host.available));
+                              by_format_bytes(have, available));
 }
 
 /* Return the bytes of the ids and of the states of a program, at most. Overflow was checked when

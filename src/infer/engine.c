@@ -120,7 +120,7 @@ static by_status count_pages(by_engine *e, size_t page_bytes, uint64_t weight_by
 {
     by_engine_options *o = &e->options;
     int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
-    by__host_memory host = {.available = UINT64_MAX};
+    uint64_t available = UINT64_MAX;
     char size[32];
     if (o->pool_bytes > 0 && page_bytes > 0) {
         uint64_t pages = o->pool_bytes / page_bytes;
@@ -131,12 +131,12 @@ static by_status count_pages(by_engine *e, size_t page_bytes, uint64_t weight_by
         }
     }
     e->sized_pool = o->pages > 0;
-    if (!e->sized_pool && e->forward.device->host_memory) {
-        by__memory_available(&host);
-        host.available -= weight_bytes < host.available ? weight_bytes : host.available;
+    if (!e->sized_pool) {
+        available = by__device_memory_free(e->forward.device);
+        available -= weight_bytes < available ? weight_bytes : available;
     }
     if (!e->sized_pool) {
-        o->pages = by__infer_pool_default(table, o->sessions, page_bytes, host.available);
+        o->pages = by__infer_pool_default(table, o->sessions, page_bytes, available);
     }
     if (o->pages > INT32_MAX / BY_PAGE_TOKENS) {
         return by_error_set(error, BY_EARG,
@@ -214,21 +214,22 @@ static by_status take_records(by_engine *e, by_error *error)
 /* Checks that there is enough memory. The source of drafts has already allocated its own. */
 static by_status check_memory(const by_engine *e, by_error *error)
 {
-    by__host_memory host;
+    const by_device *device = e->forward.device;
+    uint64_t available = by__device_memory_free(device);
     char need[32];
     char have[32];
     char pool[32];
     uint64_t bytes = e->memory.total - e->memory.drafts;
-    by__memory_available(&host);
-    if (e->forward.device->host_memory && bytes > host.available) {
-        return by_error_set(error, BY_EMEMORY,
-                            "not enough memory: the engine needs %s and %s are free (KV cache %s "
-                            "for %lld tokens); use %sa shorter context, fewer sessions or fewer "
-                            "bits (precision, kv)",
-                            by_format_bytes(need, bytes), by_format_bytes(have, host.available),
-                            by_format_bytes(pool, e->memory.pool),
-                            (long long)(e->options.pages * BY_PAGE_TOKENS),
-                            e->sized_pool ? "fewer pages, " : "");
+    bytes -= device->host_memory ? 0 : e->memory.data; /* most of it is the host's */
+    if (bytes > available) {
+        return by_error_set(
+            error, BY_EMEMORY,
+            "not enough memory: the engine needs %s and %s are free%s (KV cache %s "
+            "for %lld tokens); use %sa shorter context, fewer sessions or fewer "
+            "bits (precision, kv)",
+            by_format_bytes(need, bytes), by_format_bytes(have, available),
+            device->host_memory ? "" : " on the device", by_format_bytes(pool, e->memory.pool),
+            (long long)(e->options.pages * BY_PAGE_TOKENS), e->sized_pool ? "fewer pages, " : "");
     }
     return BY_OK;
 }

@@ -67,6 +67,7 @@ const char *by_infer_precision_of(const by_config *config, const by_weights *wei
 typedef struct packing_choice {
     const by__infer_forward_options *options;
     const char *head; /* the parameter that makes the logits; NULL: none */
+    bool panels;      /* by_device.panels */
 } packing_choice;
 
 /* Returns the codes of a matrix in a file; NULL: it has none. */
@@ -128,6 +129,9 @@ static void choose_packing(const void *user, const char *name, by_packing_kind *
         strcmp(name, choice->head) == 0) {
         *kind = BY_PACKING_INT8;
     }
+    if (*kind == BY_PACKING_PACKED && !choice->panels) {
+        *kind = BY_PACKING_NONE;
+    }
 }
 
 by_status by__infer_forward_options_read(by__infer_forward_options *out, const by_config *config,
@@ -188,15 +192,12 @@ by_status by__infer_forward_borrow(by__infer_forward *out, const by__infer_forwa
                                    by_error *error)
 {
     by__infer_forward_options options = lender->options;
-    if (!lender->device->host_memory) {
-        return by_error_set(error, BY_EARG, "the weights are not in memory of the host");
-    }
     options.config = config;
     options.builder = builder;
     options.device = NULL;
     options.weights = NULL;
     *out = (by__infer_forward){.options = options, .lender = lender, .store = lender->store};
-    BY_TRY(by_device_open(&out->device, "cpu", options.threads, error));
+    BY_TRY(by__device_share(&out->device, lender->device, options.threads, error));
     out->owns_device = true;
     by__device_allocate_on_use(out->device);
     out->programs.device = out->device;
@@ -226,6 +227,8 @@ by_status by__infer_forward_add(by__infer_forward *forward, const char *name,
     by_pass_options passes = {.compute = o->compute, .loss = BY_NONE, .pack = o->pack};
     by_graph *graph;
     packing_choice choice = {.options = o};
+    choice.panels = forward->device->panels;
+    passes.unit = by__device_unit(forward->device);
     passes.pack.choose = choose_packing;
     passes.pack.user = &choice;
     const by__infer_forward *like = forward->lender != NULL ? forward->lender : forward;
@@ -290,21 +293,21 @@ by_status by__infer_forward_plan(by__infer_forward *forward, const by_weights *w
  * that exceeds the available memory is killed. */
 static by_status check_memory(const by__infer_forward *forward, by_error *error)
 {
-    by__host_memory host;
     char text[5][32];
+    uint64_t available = by__device_memory_free(forward->device);
     uint64_t weights = by__store_bytes(forward->store, BY__COPY);
     uint64_t caches = by__store_bytes(forward->store, BY__CACHE);
     uint64_t rest = by__exec_set_arena_bytes(&forward->programs) +
                     by__exec_set_workspace_bytes(&forward->programs);
     uint64_t need = weights + caches + rest;
-    by__memory_available(&host);
-    if (!forward->device->host_memory || need <= host.available) {
+    if (need <= available) {
         return BY_OK;
     }
     return by_error_set(error, BY_EMEMORY,
-                        "not enough memory: %s are needed and %s are free (weights %s, KV cache "
+                        "not enough memory: %s are needed and %s are free%s (weights %s, KV cache "
                         "%s, activations %s); use fewer bits (precision) or a shorter context",
-                        by_format_bytes(text[0], need), by_format_bytes(text[1], host.available),
+                        by_format_bytes(text[0], need), by_format_bytes(text[1], available),
+                        forward->device->host_memory ? "" : " on the device",
                         by_format_bytes(text[2], weights), by_format_bytes(text[3], caches),
                         by_format_bytes(text[4], rest));
 }
@@ -319,8 +322,7 @@ static by_status start_borrowed(by__infer_forward *forward, by_error *error)
         for (size_t k = 0; k < row->link_count; k++) {
             by_memory m =
                 by__store_buffer(forward->store, forward->lender->weights, row->links[k].entry);
-            BY_TRY(by_program_bind(row->program, row->links[k].value,
-                                   by_host_memory((void *)m.address, m.bytes), error));
+            BY_TRY(by_program_bind(row->program, row->links[k].value, m, error));
         }
     }
     return BY_OK;

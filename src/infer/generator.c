@@ -58,16 +58,21 @@ static int64_t smallest(int64_t a, int64_t b)
 }
 
 /* Offsets in a buffer of inputs: start, tokens, positions. */
-#define TOKENS_OFFSET BY_CACHE_LINE
+
+static size_t tokens_offset(const by_generator *g)
+{
+    return by__device_unit(g->forward.device);
+}
 
 static size_t ids_bytes(const by_generator *g)
 {
-    return (size_t)prefill_sizes[g->prefills - 1] * sizeof(int32_t);
+    return by__round_up((size_t)prefill_sizes[g->prefills - 1] * sizeof(int32_t),
+                        by__device_unit(g->forward.device));
 }
 
 static size_t input_bytes(const by_generator *g)
 {
-    return TOKENS_OFFSET + 2 * ids_bytes(g);
+    return tokens_offset(g) + 2 * ids_bytes(g);
 }
 
 /* Computes the share of operand i of a node that a run reads, if it is a parameter: 0 for a table
@@ -206,9 +211,10 @@ static by_status bind(by_generator *g, by__exec_program_row *row, int64_t time, 
     size_t bytes = (size_t)time * sizeof(int32_t);
     by_memory start = by_memory_at(g->inputs, 0, sizeof(int32_t));
     BY_TRY(by__exec_row_bind(row, "start", start, error));
-    BY_TRY(by__exec_row_bind(row, "tokens", by_memory_at(g->inputs, TOKENS_OFFSET, bytes), error));
-    BY_TRY(by__exec_row_bind(row, "positions",
-                             by_memory_at(g->inputs, TOKENS_OFFSET + ids_bytes(g), bytes), error));
+    BY_TRY(
+        by__exec_row_bind(row, "tokens", by_memory_at(g->inputs, tokens_offset(g), bytes), error));
+    BY_TRY(by__exec_row_bind(
+        row, "positions", by_memory_at(g->inputs, tokens_offset(g) + ids_bytes(g), bytes), error));
     return by__exec_row_bind(row, "logits", g->device_logits, error);
 }
 
@@ -327,8 +333,8 @@ static by_status submit(by_generator *g, by__exec_program_row *row, int64_t time
 {
     unsigned stage = g->fed++ % STAGES;
     char *block = g->staging + stage * input_bytes(g);
-    int32_t *tokens = (int32_t *)(void *)(block + TOKENS_OFFSET);
-    int32_t *positions = (int32_t *)(void *)(block + TOKENS_OFFSET + ids_bytes(g));
+    int32_t *tokens = (int32_t *)(void *)(block + tokens_offset(g));
+    int32_t *positions = (int32_t *)(void *)(block + tokens_offset(g) + ids_bytes(g));
     BY_TRY(
         by__device_event_wait(g->copied[stage], error)); /* until the last copy from this block is
                                                         done */

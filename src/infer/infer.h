@@ -82,7 +82,7 @@ by_status by__infer_forward_open(by__infer_forward *out, const by__infer_forward
 /* Opens programs that compute with the packed weights of another by__infer_forward, which has
  * started: weights are neither planned nor loaded again. The programs have their own threads and
  * activations and may run at the same time as those of the lender, which must outlive them.
- * `config` and `builder` are as in the options. BY_EARG: the lender's memory is not host memory. */
+ * `config` and `builder` are as in the options. On a device with memory of its own, through a second handle. */
 by_status by__infer_forward_borrow(by__infer_forward *out, const by__infer_forward *lender,
                                    const by_model_config *config, by_model_builder *builder,
                                    by_error *error);

@@ -98,22 +98,22 @@ by_status by__infer_steps_compile(by__infer_step_programs *out, by__infer_forwar
     return measure(s, error);
 }
 
-/* Takes the next `count` numbers of a block, aligned to a cache line. */
-static size_t carve(size_t *used, int64_t count)
+/* Takes the next `count` numbers of a block, aligned as the device asks. */
+static size_t carve(const by__infer_step_programs *s, size_t *used, int64_t count)
 {
     size_t at = *used;
-    *used += by__round_up((size_t)count * sizeof(int32_t), BY_CACHE_LINE);
+    *used += by__round_up((size_t)count * sizeof(int32_t), by__device_unit(s->forward->device));
     return at;
 }
 
 static void place_inputs(by__infer_step_programs *s)
 {
     size_t used = 0;
-    s->tokens_at = carve(&used, s->rows);
-    s->positions_at = carve(&used, s->rows);
-    s->sessions_at = carve(&used, s->rows);
-    s->wanted_at = carve(&used, s->wanted);
-    s->pages_at = carve(&used, s->sessions * s->table);
+    s->tokens_at = carve(s, &used, s->rows);
+    s->positions_at = carve(s, &used, s->rows);
+    s->sessions_at = carve(s, &used, s->rows);
+    s->wanted_at = carve(s, &used, s->wanted);
+    s->pages_at = carve(s, &used, s->sessions * s->table);
     s->input_bytes = used;
 }
 

@@ -79,8 +79,7 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
 bool by__job_guard_can_find(const by_trainer *t)
 {
     /* A compressed exchange would modify its residual when a step is computed again. */
-    return t->device->host_memory &&
-           ((!t->sync.is_local && !t->sync.is_coded) || t->layout.ranks == 1);
+    return (!t->sync.is_local && !t->sync.is_coded) || t->layout.ranks == 1;
 }
 
 by_status by__job_guard_find(by_trainer *t, const by_batch *batch, int64_t step,
@@ -95,6 +94,7 @@ by_status by__job_guard_find(by_trainer *t, const by_batch *batch, int64_t step,
     t->steps.updates = updates;
     BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_FIND, NULL, NULL, error));
     BY_TRY(status);
+    BY_TRY(by__trainer_node_watch_failure(t, error));
     *out = (by__trainer_found){0};
     BY_TRY(by__trainer_finding_share(t, &s.first, &out->rank, error));
     out->found = s.first.leaf != INT64_MAX;

@@ -391,8 +391,7 @@ by_status by__job_ranks_evaluate_nothing(by_trainer *trainer, by_error *error);
 
 /* ---- guard_find.c ---- */
 
-/* Returns true if by__job_guard_find can work: it needs device memory that is the host's, and all
- * ranks in the same step. */
+/* Returns true if by__job_guard_find can work: it needs all ranks in the same step. */
 bool by__job_guard_can_find(const by_trainer *trainer);
 /* Collective: computes the gradients of step `step` again on its batch, and finds the first node,
  * in the order of micro-batches and of the graph, whose result is not finite; if an operand from

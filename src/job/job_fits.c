@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "job/job.h"
+#include "trainer/state/trainer.h"
 
 /* Most bytes of text in a message. */
 #define MOST_TEXT 330
@@ -31,7 +32,7 @@ static void list_changes(by_string *out, const by_plan_change *changes, size_t c
 
 /* The error of a plan that needs more bytes than are available. */
 static by_status refuse_plan(const by__job *job, const by_memory_report *planned,
-                             const by__host_memory *memory, by_error *error)
+                             uint64_t available, by_error *error)
 {
     char text[2][32];
     by_string fits = {0};
@@ -41,14 +42,15 @@ static by_status refuse_plan(const by__job *job, const by_memory_report *planned
         job->options->trainer == NULL ? (by_trainer_options){0} : *job->options->trainer;
     options.data_bytes = job->data->bytes;
     BY_TRY(by_plan_changes(changes, &count, job->config, &options,
-                           by_plan_limit(job->config, job->comm), error));
+                           by_plan_limit(job->config, options.device, job->comm), error));
     list_changes(&fits, changes, count);
     const char *ways = fits.length > 0 ? fits.data
                                        : "no setting makes it fit: take a smaller train.batch, "
                                          "model.context or model, or more ranks";
     bool above = by__trainer_above_budget(planned, job->config);
-    uint64_t need = above ? planned->total : by__trainer_needed(planned, job->comm);
-    uint64_t have = above ? (uint64_t)job->config->memory.budget : memory->available;
+    uint64_t need =
+        above ? planned->total : by__trainer_needed(planned, job->trainer->device, job->comm);
+    uint64_t have = above ? (uint64_t)job->config->memory.budget : available;
     by_status status = by_error_set(
         error, BY_EMEMORY, "the plan needs %s and %s%s%s; %s%s", by_format_bytes(text[0], need),
         above ? "memory.budget is " : "", by_format_bytes(text[1], have), above ? "" : " are free",
@@ -59,10 +61,10 @@ static by_status refuse_plan(const by__job *job, const by_memory_report *planned
 
 by_status by__job_fits(const by__job *job, by_error *error)
 {
-    by__host_memory memory;
     const by_memory_report *planned = by_trainer_memory(job->trainer);
-    by__memory_available(&memory);
-    bool fits = by__trainer_needed(planned, job->comm) <= memory.available &&
+    const by_device *device = job->trainer->device;
+    uint64_t available = by__device_memory_free(device);
+    bool fits = by__trainer_needed(planned, device, job->comm) <= available &&
                 !by__trainer_above_budget(planned, job->config);
-    return fits ? BY_OK : refuse_plan(job, planned, &memory, error);
+    return fits ? BY_OK : refuse_plan(job, planned, available, error);
 }

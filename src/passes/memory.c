@@ -6,6 +6,7 @@
 
 typedef struct memory_planner {
     const by_graph *graph;
+    size_t unit;    /* offsets are multiples of it */
     by_value *root; /* the value whose memory this one uses; may be itself */
     size_t *first;  /* node that makes the value */
     size_t *last;   /* last node that reads the value or keeps its memory */
@@ -170,7 +171,7 @@ static void collect(memory_planner *p)
                 .root = root,
                 .first = p->first[v],
                 .last = p->last[v],
-                .bytes = by__round_up(by__graph_value_bytes(&graph->values[root]), BY_CACHE_LINE)};
+                .bytes = by__round_up(by__graph_value_bytes(&graph->values[root]), p->unit)};
         }
         by__pass_interval *it = &p->intervals[p->slot[root]];
         it->first = p->first[v] < it->first ? p->first[v] : it->first;
@@ -229,10 +230,10 @@ static void planner_close(memory_planner *p)
 }
 
 /* Finds the intervals of a graph, and the least memory for them. */
-static by_status planner_open(memory_planner *p, const by_graph *graph, by__pass_memory_plan *plan,
-                              by_error *error)
+static by_status planner_open(memory_planner *p, const by_graph *graph, size_t unit,
+                              by__pass_memory_plan *plan, by_error *error)
 {
-    *p = (memory_planner){.graph = graph};
+    *p = (memory_planner){.graph = graph, .unit = unit};
     void **arrays[] = {(void **)&p->root, (void **)&p->first,  (void **)&p->last,
                        (void **)&p->base, (void **)&p->viewed, (void **)&p->slot,
                        (void **)&p->read, (void **)&p->kept,   (void **)&p->intervals};
@@ -251,14 +252,14 @@ static by_status planner_open(memory_planner *p, const by_graph *graph, by__pass
     return find_lower_bound(p, plan, error);
 }
 
-by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *graph,
+by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *graph, size_t unit,
                                     by_error *error)
 {
     memory_planner p = {0};
     by__pass_memory_plan plan = {0};
     size_t values = graph->value_count;
     BY_TRY(by_graph_verify(graph, error));
-    by_status status = planner_open(&p, graph, &plan, error);
+    by_status status = planner_open(&p, graph, unit, &plan, error);
     if (status == BY_OK) {
         status =
             by__alloc((void **)&plan.offset, values, sizeof *plan.offset, "memory plan", error);
@@ -281,12 +282,12 @@ by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *g
     return BY_OK;
 }
 
-by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
-                                by_error *error)
+by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t unit,
+                                size_t limit, by_error *error)
 {
     memory_planner p = {0};
     by__pass_memory_plan plan = {0};
-    by_status status = planner_open(&p, graph, &plan, error);
+    by_status status = planner_open(&p, graph, unit, &plan, error);
     plan.bytes = plan.lower_bound;
     if (status == BY_OK && (bytes != NULL || plan.lower_bound <= limit)) {
         status = by__passes_measure_intervals(&plan.bytes, p.intervals, p.count,

@@ -67,15 +67,15 @@ typedef struct by__pass_memory_plan {
     size_t in_place;    /* outputs that reuse the memory of an operand */
 } by__pass_memory_plan;
 
-/* Plans memory: liveness, in-place reuse, then offsets over lifetime intervals by the better of two
- * offline strategies (largest first, earliest first). Freed with by__pass_memory_plan_free. */
-by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *graph,
+/* Plans memory: liveness, in-place reuse, then offsets, multiples of `unit`, over lifetime intervals
+ * by the better of two offline strategies (largest first, earliest first). Freed with by__pass_memory_plan_free. */
+by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *graph, size_t unit,
                                     by_error *error);
 void by__pass_memory_plan_free(by__pass_memory_plan *plan);
 /* Sets *fits to whether the plan's arena has at most `limit` bytes, and *bytes to its size. Without
  * `bytes` (NULL) only as much is planned as the answer needs. The graph is not verified. */
-by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t limit,
-                                by_error *error);
+by_status by__passes_arena_fits(bool *fits, size_t *bytes, const by_graph *graph, size_t unit,
+                                size_t limit, by_error *error);
 /* Computes the most bytes of activations alive at once when the nodes run in the given order. */
 by_status by__pass_peak_bytes(size_t *out, const by_graph *graph, by_error *error);
 

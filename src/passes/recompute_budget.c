@@ -308,6 +308,7 @@ static by_status try_dropped(chooser *c, size_t *bytes, by_error *error)
     double all = 0.0;
     double before_it = 0.0;
     size_t limit = c->options->recompute.arena_bytes;
+    size_t unit = c->options->unit == 0 ? BY_CACHE_LINE : c->options->unit;
     BY_TRY(by__graph_clone(&graph, c->graph, error));
     by_status status = by__pass_recompute_dropped(graph, c->values, c->dropped, error);
     if (status == BY_OK) {
@@ -321,7 +322,7 @@ static by_status try_dropped(chooser *c, size_t *bytes, by_error *error)
             by__passes_run_behind(graph, BY_PURPOSE_TRAIN, c->options, &by__pass_recompute, error);
     }
     if (status == BY_OK) {
-        status = by__passes_arena_fits(&c->fits, bytes, graph, limit, error);
+        status = by__passes_arena_fits(&c->fits, bytes, graph, unit, limit, error);
     }
     c->cost = all - before_it;
     c->fitting_cost = status == BY_OK && c->fits ? c->cost : c->fitting_cost;

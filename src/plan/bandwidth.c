@@ -128,6 +128,36 @@ by_status by__plan_measure_memory(double *read_gbps, double *copy_gbps, int thre
     return status;
 }
 
+/* ---- memory of a device ---- */
+
+#define COPIED_BYTES ((size_t)256 << 20)
+
+static by_status copy_on_device(void *user, by_error *error)
+{
+    const by_memory *both = user;
+    BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, both[1], both[0], error));
+    return by__device_queue_finish(both[0].device, BY__QUEUE_COMPUTE, error);
+}
+
+by_status by__plan_measure_copies(double *gbps, by_device *device, by_error *error)
+{
+    by_memory all;
+    double seconds = 0.0;
+    uint64_t available = by__device_memory_free(device);
+    size_t half = COPIED_BYTES / 2;
+    while (half > by__device_unit(device) && 8 * half > available) {
+        half /= 2;
+    }
+    BY_TRY(by_device_alloc(&all, device, 2 * half, "the measurement", error));
+    by_memory both[2] = {by_memory_at(all, 0, half), by_memory_at(all, half, half)};
+    by_status status = by__plan_best_seconds(&seconds, BUDGET, copy_on_device, both, error);
+    by_device_free(&all);
+    if (status == BY_OK) {
+        *gbps = 2e-9 * (double)half / seconds; /* read and written */
+    }
+    return status;
+}
+
 /* ---- disk ---- */
 
 #define DISK_BYTES   ((size_t)256 << 20)

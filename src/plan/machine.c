@@ -8,21 +8,33 @@
 #include "base/threads.h"
 #include "plan/plan.h"
 
-by_status by_machine_describe(by_machine *out, int threads, by_error *error)
+by_status by__plan_machine_describe(by_machine *out, const char *name, const by_device *device,
+                                    by_error *error)
 {
-    by_device *device;
     by_device_info info;
-    by_machine machine = {.cores = by__thread_count(-1), .threads = by__thread_count(threads)};
-    BY_TRY(by_device_open(&device, "cpu", threads, error));
-    by_status status = by_device_describe(&info, device, error);
-    by_device_close(&device);
-    if (status != BY_OK) {
-        return status;
-    }
+    by_machine machine = {.cores = by__thread_count(-1)};
+    BY_TRY(by_device_describe(&info, device, error));
+    machine.threads = info.threads;
+    (void)snprintf(machine.device, sizeof machine.device, "%s", name);
     (void)snprintf(machine.isa, sizeof machine.isa, "%s", info.level);
     by__plan_machine_identify(&machine, "/proc/cpuinfo");
+    if (!info.host_memory) {
+        (void)snprintf(machine.cpu, sizeof machine.cpu, "%s", info.name);
+        (void)snprintf(machine.key, sizeof machine.key, "%s %.120s", info.name, info.version);
+    }
     *out = machine;
     return BY_OK;
+}
+
+by_status by_machine_describe(by_machine *out, const char *device, int threads, by_error *error)
+{
+    by_device *opened;
+    char name[BY_DEVICE_NAME];
+    BY_TRY(by_device_resolve(name, device, error));
+    BY_TRY(by_device_open(&opened, name, threads, error));
+    by_status status = by__plan_machine_describe(out, name, opened, error);
+    by_device_close(&opened);
+    return status;
 }
 
 const char *const *by_machine_levels(size_t *count)
@@ -48,25 +60,33 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-static by_status measure_figure(by_machine *m, unsigned figure, by_error *error)
+/* Libraries on the host compete with the host's kernels only. */
+static by_status measure_figure(by_machine *m, by_device *device, unsigned figure, by_error *error)
 {
+    bool host = device->host_memory;
     switch (figure) {
     case BY_MACHINE_F32:
-        BY_TRY(by__plan_measure_products(&m->own_f32_gflops, BY_F32, m->threads, error));
-        m->f32_gflops =
-            larger(m->own_f32_gflops, by__plan_measure_onednn(BY_F32, m->isa, m->threads));
+        BY_TRY(by__plan_measure_products(&m->own_f32_gflops, BY_F32, device, error));
+        m->f32_gflops = larger(m->own_f32_gflops,
+                               host ? by__plan_measure_onednn(BY_F32, m->isa, m->threads) : 0.0);
         return BY_OK;
     case BY_MACHINE_BF16:
-        BY_TRY(by__plan_measure_products(&m->own_bf16_gflops, BY_BF16, m->threads, error));
-        m->bf16_gflops =
-            larger(m->own_bf16_gflops, by__plan_measure_onednn(BY_BF16, m->isa, m->threads));
+        BY_TRY(by__plan_measure_products(&m->own_bf16_gflops, BY_BF16, device, error));
+        m->bf16_gflops = larger(m->own_bf16_gflops,
+                                host ? by__plan_measure_onednn(BY_BF16, m->isa, m->threads) : 0.0);
         return BY_OK;
     case BY_MACHINE_INT8:
-        m->int8_gops = larger(by__plan_measure_byte_products(m->isa, m->threads),
-                              by__plan_measure_onednn(BY_U8, m->isa, m->threads));
+        m->int8_gops = host ? larger(by__plan_measure_byte_products(m->isa, m->threads),
+                                     by__plan_measure_onednn(BY_U8, m->isa, m->threads))
+                            : 0.0;
         return BY_OK;
     default:
-        return by__plan_measure_memory(&m->read_gbps, &m->copy_gbps, m->threads, error);
+        if (host) {
+            return by__plan_measure_memory(&m->read_gbps, &m->copy_gbps, m->threads, error);
+        }
+        BY_TRY(by__plan_measure_copies(&m->copy_gbps, device, error));
+        m->read_gbps = m->copy_gbps;
+        return BY_OK;
     }
 }
 
@@ -96,7 +116,8 @@ static double waited(void)
  * process makes two threads on two cores wait for a third of it. */
 #define MOST_WAIT 0.1
 
-by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error)
+by_status by__plan_machine_measure(by_machine *machine, by_device *device, unsigned figures,
+                                   by_error *error)
 {
     by_machine m = *machine;
     for (unsigned figure = 1; figure <= BY_MACHINE_MEMORY; figure <<= 1) {
@@ -105,12 +126,21 @@ by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *er
         }
         double before = waited();
         double began = by_clock();
-        BY_TRY(measure_figure(&m, figure, error));
+        BY_TRY(measure_figure(&m, device, figure, error));
         bool busy = waited() - before > MOST_WAIT * (double)m.threads * (by_clock() - began);
         m.busy = busy ? m.busy | figure : m.busy & ~figure;
     }
     *machine = m;
     return BY_OK;
+}
+
+by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error)
+{
+    by_device *device;
+    BY_TRY(by_device_open(&device, machine->device, machine->threads, error));
+    by_status status = by__plan_machine_measure(machine, device, figures, error);
+    by_device_close(&device);
+    return status;
 }
 
 /* Returns those of `figures` that are unknown. Not every level has an int8 figure. */
@@ -123,11 +153,12 @@ static unsigned unknown(const by_machine *m, unsigned figures)
     return figures & ~known;
 }
 
-by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_error *error)
+by_status by_machine_load(by_machine *out, const char *device, int threads, unsigned figures,
+                          by_error *error)
 {
     by_machine machine;
     char *path = NULL;
-    BY_TRY(by_machine_describe(&machine, threads, error));
+    BY_TRY(by_machine_describe(&machine, device, threads, error));
     if (by_machine_cache_path(&path, NULL) == BY_OK) {
         by__plan_machine_recall(&machine, path);
     }
@@ -175,22 +206,24 @@ static by_status figure_of(unsigned *figure, by_dtype dtype, by_error *error)
     return BY_OK;
 }
 
-by_status by_machine_peak(double *gflops, by_dtype dtype, int threads, by_error *error)
+by_status by_machine_peak(double *gflops, by_dtype dtype, const char *device, int threads,
+                          by_error *error)
 {
     by_machine machine;
     unsigned figure = 0;
     BY_TRY(figure_of(&figure, dtype, error));
-    BY_TRY(by_machine_load(&machine, threads, figure, error));
+    BY_TRY(by_machine_load(&machine, device, threads, figure, error));
     *gflops = by_machine_gflops(&machine, dtype);
     return BY_OK;
 }
 
-by_status by_machine_measure_peak(double *gflops, by_dtype dtype, int threads, by_error *error)
+by_status by_machine_measure_peak(double *gflops, by_dtype dtype, const char *device, int threads,
+                                  by_error *error)
 {
     by_machine machine;
     unsigned figure = 0;
     BY_TRY(figure_of(&figure, dtype, error));
-    BY_TRY(by_machine_describe(&machine, threads, error));
+    BY_TRY(by_machine_describe(&machine, device, threads, error));
     BY_TRY(by_machine_measure(&machine, figure, error));
     *gflops = by_machine_gflops(&machine, dtype);
     return BY_OK;

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "plan/plan.h"
 
-/* {"version": 2, "machines": [{"cpu": ..., "key": ..., "isa": ..., "threads": ..., "f32_gflops":
+/* {"version": 2, "machines": [{"device": ..., "cpu": ..., "key": ..., "isa": ..., "threads": ..., "f32_gflops":
  * ..., ...}]} */
 #define VERSION   2
 #define MAX_BYTES ((size_t)1 << 20)
@@ -70,8 +70,11 @@ static bool is_machine(const json_t *entry, const by_machine *machine)
     const char *cpu = json_string_value(json_object_get(entry, "cpu"));
     const char *key = json_string_value(json_object_get(entry, "key"));
     const char *isa = json_string_value(json_object_get(entry, "isa"));
-    return cpu != NULL && key != NULL && isa != NULL && strcmp(cpu, machine->cpu) == 0 &&
-           strcmp(key, machine->key) == 0 && strcmp(isa, machine->isa) == 0 &&
+    const char *device = json_string_value(json_object_get(entry, "device"));
+    device = device == NULL ? "cpu" : device; /* of versions without other devices */
+    return strcmp(device, machine->device) == 0 && cpu != NULL && key != NULL && isa != NULL &&
+           strcmp(cpu, machine->cpu) == 0 && strcmp(key, machine->key) == 0 &&
+           strcmp(isa, machine->isa) == 0 &&
            json_integer_value(json_object_get(entry, "threads")) == machine->threads;
 }
 
@@ -115,7 +118,8 @@ void by__plan_machine_raise(by_machine *machine, const by_machine *other)
 static json_t *make_entry(const by_machine *machine)
 {
     json_t *entry = json_object();
-    bool ok = json_object_set_new(entry, "cpu", json_string(machine->cpu)) == 0 &&
+    bool ok = json_object_set_new(entry, "device", json_string(machine->device)) == 0 &&
+              json_object_set_new(entry, "cpu", json_string(machine->cpu)) == 0 &&
               json_object_set_new(entry, "key", json_string(machine->key)) == 0 &&
               json_object_set_new(entry, "isa", json_string(machine->isa)) == 0 &&
               json_object_set_new(entry, "threads", json_integer(machine->threads)) == 0 &&

@@ -26,6 +26,7 @@
 
 #include "banyan/machine.h"
 #include "device/cpu/pages.h"
+#include "device/device.h"
 #include "exec/exec.h"
 
 /* One product, y [m, n] = op(a) op(b), with inner size k. */
@@ -60,9 +61,16 @@ by_status by__plan_best_seconds(double *best, double budget,
                                 by_status (*run)(void *user, by_error *error), void *user,
                                 by_error *error);
 
-/* Measures the best rate of our own kernels over by__plan_products, in 1e9 operations a second.
- * dtype is f32 or bf16. */
-by_status by__plan_measure_products(double *gflops, by_dtype dtype, int threads, by_error *error);
+/* Describes a device as by_machine_describe does; measures the figures that by_machine_measure
+ * does. */
+by_status by__plan_machine_describe(by_machine *out, const char *name, const by_device *device,
+                                    by_error *error);
+by_status by__plan_machine_measure(by_machine *m, by_device *device, unsigned figures,
+                                   by_error *error);
+/* Measures the best rate of a device's own kernels over by__plan_products, in 1e9 operations a
+ * second. dtype is f32 or bf16. */
+by_status by__plan_measure_products(double *gflops, by_dtype dtype, by_device *device,
+                                    by_error *error);
 /* The same for oneDNN, where BY_U8 means u8 x s8 to i32. Returns 0, which is not an error, if the
  * library is not installed, was not available when banyan was built, or has no such product at
  * instruction-set level `level`. */
@@ -73,6 +81,8 @@ double by__plan_measure_byte_products(const char *level, int threads);
 /* Returns `buffer` with a version, "2.6.3", or "" if there is no oneDNN. */
 const char *by__plan_onednn_version(char buffer[32]);
 
+/* Copies within the memory of a device that has its own. */
+by_status by__plan_measure_copies(double *gbps, by_device *device, by_error *error);
 by_status by__plan_measure_memory(double *read_gbps, double *copy_gbps, int threads,
                                   by_error *error);
 

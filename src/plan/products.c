@@ -1,3 +1,5 @@
+#include <stdlib.h>
+
 #include "plan/plan.h"
 
 const by__plan_product by__plan_products[] = {
@@ -39,44 +41,50 @@ static by_value operand(by_graph *graph, const char *name, by_dtype dtype, int64
 }
 
 /* Writes every page, because pages that were never written all map to the same page of zeros. */
-static void fill_ones(void *data, by_dtype dtype, int64_t count)
+static by_status fill_ones(by_memory memory, by_dtype dtype, int64_t count, by_error *error)
 {
+    void *ones;
+    BY_TRY(by__alloc(&ones, (size_t)count, by_dtype_size(dtype), "the measurement", error));
     for (int64_t i = 0; i < count; i++) {
         if (dtype == BY_F32) {
-            ((float *)data)[i] = 1.0f;
+            ((float *)ones)[i] = 1.0f;
         } else {
-            ((uint16_t *)data)[i] = 0x3f80;
+            ((uint16_t *)ones)[i] = 0x3f80;
         }
     }
+    memory.bytes = (size_t)count * by_dtype_size(dtype);
+    by_status status = by_device_write(memory, ones, error);
+    free(ones);
+    return status;
 }
 
 static by_status time_bound(double *seconds, const by__plan_product *p, by_program *program,
-                            const by_value values[3], by_dtype dtype, by_error *error)
+                            const by_value values[3], by_dtype dtype, by_device *device,
+                            by_error *error)
 {
-    by__cpu_pages pages;
+    by_memory all;
     int64_t counts[3] = {p->m * p->k, p->k * p->n, p->m * p->n};
     size_t offsets[4] = {0};
     for (int i = 0; i < 3; i++) {
-        offsets[i + 1] =
-            offsets[i] + by__round_up((size_t)counts[i] * by_dtype_size(dtype), BY_CACHE_LINE);
+        offsets[i + 1] = offsets[i] + by__round_up((size_t)counts[i] * by_dtype_size(dtype),
+                                                   by__device_unit(device));
     }
-    BY_TRY(by__cpu_pages_open(&pages, offsets[3] + by_program_workspace_bytes(program),
-                              "the measurement", error));
-    char *base = pages.data;
+    BY_TRY(by_device_alloc(&all, device, offsets[3] + by_program_workspace_bytes(program),
+                           "the measurement", error));
     by_status status = BY_OK;
     for (int i = 0; i < 3 && status == BY_OK; i++) {
-        fill_ones(base + offsets[i], dtype, counts[i]);
-        status =
-            by_program_bind(program, values[i],
-                            by_host_memory(base + offsets[i], offsets[i + 1] - offsets[i]), error);
+        by_memory memory = by_memory_at(all, offsets[i], offsets[i + 1] - offsets[i]);
+        status = fill_ones(memory, dtype, counts[i], error);
+        if (status == BY_OK) {
+            status = by_program_bind(program, values[i], memory, error);
+        }
     }
     if (status == BY_OK) {
-        by_program_set_memory(
-            program, (by_memory){0},
-            by_host_memory(base + offsets[3], by_program_workspace_bytes(program)));
+        by_program_set_memory(program, (by_memory){0},
+                              by_memory_at(all, offsets[3], by_program_workspace_bytes(program)));
         status = by__plan_best_seconds(seconds, BUDGET, run_program, program, error);
     }
-    by__cpu_pages_close(&pages);
+    by_device_free(&all);
     return status;
 }
 
@@ -93,18 +101,17 @@ static by_status time_product(double *seconds, const by__plan_product *p, by_dty
     by_graph_output(graph, values[2], "y");
     by_status status = by_program_compile(&program, graph, device, "product", error);
     if (status == BY_OK) {
-        status = time_bound(seconds, p, program, values, dtype, error);
+        status = time_bound(seconds, p, program, values, dtype, device, error);
     }
     by_program_close(&program);
     by_graph_close(&graph);
     return status;
 }
 
-by_status by__plan_measure_products(double *gflops, by_dtype dtype, int threads, by_error *error)
+by_status by__plan_measure_products(double *gflops, by_dtype dtype, by_device *device,
+                                    by_error *error)
 {
     double best = 0.0; /* operations a second */
-    by_device *device;
-    BY_TRY(by_device_open(&device, "cpu", threads, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < by__plan_product_count && status == BY_OK; i++) {
         double seconds;
@@ -115,7 +122,6 @@ by_status by__plan_measure_products(double *gflops, by_dtype dtype, int threads,
         status = time_product(&seconds, &by__plan_products[i], dtype, device, error);
         best = status == BY_OK && flops / seconds > best ? flops / seconds : best;
     }
-    by_device_close(&device);
     if (status == BY_OK) {
         *gflops = 1e-9 * best;
     }

@@ -35,6 +35,8 @@ typedef struct flat {
 struct by__store {
     by_device *device;
     bool host_memory;
+    size_t entry_unit; /* elements; buffers begin at multiples of it */
+    size_t line;       /* bytes; runs begin at multiples of it */
     by__store_tensor *entries;
     int64_t *begins;                  /* of each entry: its first element in its group */
     int64_t elements[BY__MAX_GROUPS]; /* of the entries of each group, rounded up */
@@ -61,8 +63,16 @@ by_status by__store_open(by__store **out, by_device *device, by_error *error)
     BY_TRY(by__alloc((void **)&store, 1, sizeof *store, "tensor store", error));
     store->device = device;
     store->host_memory = info.host_memory;
+    store->line = by__device_unit(device);
+    /* Also states of one byte an element are aligned where a device asks for more than others. */
+    store->entry_unit = store->line > BY_CACHE_LINE ? store->line : BY__ENTRY_ALIGNMENT;
     *out = store;
     return BY_OK;
+}
+
+int64_t by__store_padded(const by__store *store, int64_t elements)
+{
+    return (int64_t)by__round_up((size_t)elements, store->entry_unit);
 }
 
 static void free_flat(flat *f)
@@ -131,8 +141,7 @@ by_status by__store_add(by__store *store, const by__store_tensor *entry, by__sto
     copy.axes = axes;
     *out = (by__store_handle)store->count;
     store->begins[store->count] = store->elements[copy.group];
-    store->elements[copy.group] +=
-        (int64_t)by__round_up((size_t)by_shape_count(&copy.local), BY__ENTRY_ALIGNMENT);
+    store->elements[copy.group] += by__store_padded(store, by_shape_count(&copy.local));
     store->entries[store->count++] = copy;
     return BY_OK;
 }
@@ -171,9 +180,8 @@ static by_status place(const by__store *store, flat *f, size_t i, size_t *end, b
         return BY_OK;
     }
     by_dtype dtype = f->spec.dtype == BY_DTYPE_COUNT ? entry->format : dtype_of(f, entry->group);
-    if (!by__size_add((size_t)by_shape_count(&shape), BY__ENTRY_ALIGNMENT - 1, &elements) ||
-        !by__size_mul(elements & ~(size_t)(BY__ENTRY_ALIGNMENT - 1), by_dtype_size(dtype),
-                      &bytes) ||
+    if (!by__size_add((size_t)by_shape_count(&shape), store->entry_unit - 1, &elements) ||
+        !by__size_mul(elements & ~(store->entry_unit - 1), by_dtype_size(dtype), &bytes) ||
         !by__size_add(*end, bytes, &bytes)) {
         return by_error_set(error, BY_EMEMORY, "%s: the size overflows", role_names[f->spec.role]);
     }
@@ -223,8 +231,8 @@ by__store_part by__store_next_entry(const by__store *store, by__store_part part,
     return (by__store_part){.group = part.group};
 }
 
-static by_status add_run(flat *f, size_t *capacity, int group, size_t begin, size_t bytes,
-                         by_error *error)
+static by_status add_run(const by__store *store, flat *f, size_t *capacity, int group, size_t begin,
+                         size_t bytes, by_error *error)
 {
     bool on_disk = (f->spec.on_disk >> group & 1u) != 0;
     size_t *end = on_disk ? &f->disk_bytes : &f->held_bytes;
@@ -233,7 +241,7 @@ static by_status add_run(flat *f, size_t *capacity, int group, size_t begin, siz
     }
     BY_TRY(by__reserve((void **)&f->runs, capacity, f->run_count + 1, sizeof *f->runs, error));
     f->runs[f->run_count++] = (held_run){begin, bytes, *end, on_disk};
-    *end += by__round_up(bytes, on_disk ? BY__SCRATCH_ALIGNMENT : BY_CACHE_LINE);
+    *end += by__round_up(bytes, on_disk ? BY__SCRATCH_ALIGNMENT : store->line);
     return BY_OK;
 }
 
@@ -256,15 +264,15 @@ static by_status hold_entries(const by__store *store, flat *f, by_error *error)
         size_t size = by_dtype_size(dtype_of(f, entry->group));
         if (f->shape[i].rank >= 0 &&
             is_held(&f->spec, by__store_entry_part(store, (by__store_handle)i))) {
-            size_t count = by__round_up((size_t)by_shape_count(&f->shape[i]), BY__ENTRY_ALIGNMENT);
-            BY_TRY(add_run(f, &capacity, entry->group, f->offset[i], count * size, error));
+            size_t count = (size_t)by__store_padded(store, by_shape_count(&f->shape[i]));
+            BY_TRY(add_run(store, f, &capacity, entry->group, f->offset[i], count * size, error));
         }
     }
     return BY_OK;
 }
 
 /* Makes the runs of spec.held in the groups that the flat buffer has, group by group. */
-static by_status hold_parts(flat *f, by_error *error)
+static by_status hold_parts(const by__store *store, flat *f, by_error *error)
 {
     size_t capacity = 0;
     for (int group = 0; group < BY__MAX_GROUPS; group++) {
@@ -272,8 +280,8 @@ static by_status hold_parts(flat *f, by_error *error)
         for (size_t k = 0; k < f->spec.held_count && has; k++) {
             const by__store_part *part = &f->spec.held[k];
             if (part->group == group) {
-                BY_TRY(
-                    add_run(f, &capacity, group, offset_of(f, *part), bytes_of(f, *part), error));
+                BY_TRY(add_run(store, f, &capacity, group, offset_of(f, *part), bytes_of(f, *part),
+                               error));
             }
         }
     }
@@ -294,7 +302,7 @@ static by_status hold(const by__store *store, flat *f, by_error *error)
         f->held_bytes = f->group_offset[BY__MAX_GROUPS];
         return BY_OK;
     }
-    BY_TRY(f->spec.shape != NULL ? hold_entries(store, f, error) : hold_parts(f, error));
+    BY_TRY(f->spec.shape != NULL ? hold_entries(store, f, error) : hold_parts(store, f, error));
     f->spec.held = NULL; /* owned by the caller */
     if (f->run_count > 1) {
         qsort(f->runs, f->run_count, sizeof *f->runs, by_begin);

@@ -36,7 +36,8 @@
 #include "base/packing/packing.h"
 #include "store/scratch.h"
 
-/* 64 bytes of the narrowest format, so that every buffer of an entry is aligned in every format. */
+/* Buffers of entries begin at multiples of this many elements, 64 bytes of the narrowest format that
+ * programs compute with, and of more where the device asks for more (by__store_padded). */
 #define BY__ENTRY_ALIGNMENT 32
 #define BY__MAX_GROUPS      28
 
@@ -104,6 +105,8 @@ typedef struct by__store_flat_spec {
 } by__store_flat_spec;
 
 by_status by__store_open(by__store **out, by_device *device, by_error *error);
+/* The elements that an entry with this many takes in a flat buffer: up to the next one's begin. */
+int64_t by__store_padded(const by__store *store, int64_t elements);
 void by__store_close(by__store **store);
 
 /* Declares an entry; strings are copied. local of rank 0 for an entry of another rank: the whole

@@ -1,5 +1,6 @@
 #include "late_device.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -63,14 +64,23 @@ typedef struct late_event {
     double seconds;
 } late_event;
 
-typedef struct late_device {
-    by_device base;
-    by_device *cpu;
-    uint32_t key[2];
-    uint32_t draws;
+/* Memory of all handles of a device. */
+typedef struct late_memory {
+    pthread_mutex_t lock; /* recursive; held by whatever reads it, and while work runs */
     block *blocks;
     size_t block_count;
     size_t block_capacity;
+    uint64_t used; /* not pinned */
+    int handles;
+} late_memory;
+
+typedef struct late_device {
+    by_device base;
+    by_device *cpu;
+    late_options options;
+    late_memory *memory;
+    uint32_t key[2];
+    uint32_t draws;
     work **works; /* all that the host has not waited for, in the order of submission */
     size_t work_count;
     size_t work_capacity;
@@ -184,15 +194,29 @@ static void check_unused(late_device *d, uintptr_t address, size_t bytes, const 
     }
 }
 
+static void lock(late_device *d)
+{
+    (void)pthread_mutex_lock(&d->memory->lock);
+}
+
+static void unlock(late_device *d)
+{
+    (void)pthread_mutex_unlock(&d->memory->lock);
+}
+
 static void check_block(late_device *d, const void *data, size_t bytes, bool pinned)
 {
-    for (size_t i = 0; i < d->block_count; i++) {
-        const block *b = &d->blocks[i];
+    bool found = false;
+    lock(d);
+    for (size_t i = 0; i < d->memory->block_count && !found; i++) {
+        const block *b = &d->memory->blocks[i];
         uintptr_t begin = (uintptr_t)b->data;
-        if (b->pinned == pinned && (uintptr_t)data >= begin &&
-            (uintptr_t)data + bytes <= begin + b->bytes) {
-            return;
-        }
+        found = b->pinned == pinned && (uintptr_t)data >= begin &&
+                (uintptr_t)data + bytes <= begin + b->bytes;
+    }
+    unlock(d);
+    if (found) {
+        return;
     }
     FAULT(d, "%s",
           pinned ? "a copy that does not block uses host memory that is not pinned"
@@ -203,9 +227,21 @@ static void check_block(late_device *d, const void *data, size_t bytes, bool pin
 
 static void protect(late_device *d, int protection)
 {
-    for (size_t i = 0; i < d->block_count; i++) {
-        if (!d->blocks[i].pinned) {
-            (void)mprotect(d->blocks[i].data, d->blocks[i].mapped, protection);
+    for (size_t i = 0; i < d->memory->block_count; i++) {
+        const block *b = &d->memory->blocks[i];
+        if (!b->pinned) {
+            (void)mprotect(b->data, b->mapped, protection);
+        }
+    }
+}
+
+/* Only the block that has this range. */
+static void protect_block(late_device *d, uintptr_t address, int protection)
+{
+    for (size_t i = 0; i < d->memory->block_count; i++) {
+        const block *b = &d->memory->blocks[i];
+        if (!b->pinned && address - (uintptr_t)b->data < b->mapped) {
+            (void)mprotect(b->data, b->mapped, protection);
         }
     }
 }
@@ -219,6 +255,9 @@ static void run_call(late_device *d, work *w)
     by_status status = list->kernels[w->call_index]->run(&w->call, &context);
     if (status != BY_OK && d->failure.status == BY_OK) {
         (void)by__device_call_failed(list, w->call_index, &context, status, &d->failure);
+        if (d->options.vague) {
+            (void)by_error_set(&d->failure, status, "the device has failed");
+        }
     }
     if (w->hook != NULL) {
         w->hook(w->user, (int)w->call_index, begin, by__now());
@@ -319,10 +358,12 @@ static void forget(late_device *d)
 static by_status run_until(late_device *d, clock_vector target, by_error *error)
 {
     close_over(d, &target);
+    lock(d);
     protect(d, PROT_READ | PROT_WRITE);
     while (step(d, &target)) {
     }
     protect(d, PROT_NONE);
+    unlock(d);
     join(&d->host, &target);
     forget(d);
     if (d->fault[0] != '\0') {
@@ -589,9 +630,11 @@ static by_status event_done(bool *done, by__device_event *event, by_error *error
         return event_wait(event, error);
     }
     close_over(d, &target);
+    lock(d);
     protect(d, PROT_READ | PROT_WRITE);
     (void)step(d, &target);
     protect(d, PROT_NONE);
+    unlock(d);
     *done = false;
     return BY_OK;
 }
@@ -614,34 +657,46 @@ static by_status map(void **out, by_device *device, size_t bytes, bool pinned, c
                      by_error *error)
 {
     late_device *d = (late_device *)device;
+    late_memory *m = d->memory;
     size_t mapped = by__round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
-    BY_TRY(by__reserve((void **)&d->blocks, &d->block_capacity, d->block_count + 1,
-                       sizeof *d->blocks, error));
-    void *data = mmap(NULL, mapped, pinned ? PROT_READ | PROT_WRITE : PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped < bytes || data == MAP_FAILED) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: %s", what);
+    void *data = MAP_FAILED;
+    lock(d);
+    bool fits = pinned || d->options.memory == 0 || m->used + bytes <= d->options.memory;
+    if (fits && mapped >= bytes &&
+        by__reserve((void **)&m->blocks, &m->block_capacity, m->block_count + 1, sizeof *m->blocks,
+                    NULL) == BY_OK) {
+        data = mmap(NULL, mapped, pinned ? PROT_READ | PROT_WRITE : PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
-    d->blocks[d->block_count++] = (block){data, bytes, mapped, pinned};
-    *out = data;
-    return BY_OK;
+    if (data != MAP_FAILED) {
+        m->blocks[m->block_count++] = (block){data, bytes, mapped, pinned};
+        m->used += pinned ? 0 : bytes;
+        *out = data;
+    }
+    unlock(d);
+    return data != MAP_FAILED ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: %s", what);
 }
 
 static void unmap(by_device *device, void *data, size_t bytes)
 {
     late_device *d = (late_device *)device;
+    late_memory *m = d->memory;
+    bool found = false;
     check_unused(d, (uintptr_t)data, bytes, "memory");
-    for (size_t i = 0; i < d->block_count; i++) {
-        if (d->blocks[i].data == data) {
-            /* Work that still wants it must not crash the test. */
-            if (!in_use(d, data, bytes)) {
-                (void)munmap(data, d->blocks[i].mapped);
-                d->blocks[i] = d->blocks[--d->block_count];
-            }
-            return;
+    lock(d);
+    for (size_t i = 0; i < m->block_count && !found; i++) {
+        found = m->blocks[i].data == data;
+        /* Work that still wants it must not crash the test. */
+        if (found && !in_use(d, data, bytes)) {
+            (void)munmap(data, m->blocks[i].mapped);
+            m->used -= m->blocks[i].pinned ? 0 : m->blocks[i].bytes;
+            m->blocks[i] = m->blocks[--m->block_count];
         }
     }
-    FAULT(d, "memory was freed that the device does not have");
+    unlock(d);
+    if (!found) {
+        FAULT(d, "memory was freed that the device does not have");
+    }
 }
 
 static by_status take(uintptr_t *out, by_device *device, size_t bytes, const char *what,
@@ -667,9 +722,11 @@ static by_status write_memory(by_memory to, const void *from, by_error *error)
 {
     late_device *d = (late_device *)to.device;
     BY_UNUSED(error);
-    protect(d, PROT_READ | PROT_WRITE);
+    lock(d);
+    protect_block(d, to.address, PROT_READ | PROT_WRITE);
     memcpy((void *)to.address, from, to.bytes);
-    protect(d, PROT_NONE);
+    protect_block(d, to.address, PROT_NONE);
+    unlock(d);
     return BY_OK;
 }
 
@@ -677,9 +734,11 @@ static by_status read_memory(void *to, by_memory from, by_error *error)
 {
     late_device *d = (late_device *)from.device;
     BY_UNUSED(error);
-    protect(d, PROT_READ | PROT_WRITE);
+    lock(d);
+    protect_block(d, from.address, PROT_READ | PROT_WRITE);
     memcpy(to, (const void *)from.address, from.bytes);
-    protect(d, PROT_NONE);
+    protect_block(d, from.address, PROT_NONE);
+    unlock(d);
     return BY_OK;
 }
 
@@ -690,6 +749,13 @@ static by_status describe(by_device_info *out, const by_device *device, by_error
     const late_device *d = (const late_device *)device;
     BY_TRY(d->cpu->ops->describe(out, d->cpu, error));
     (void)snprintf(out->kind, sizeof out->kind, "late");
+    (void)snprintf(out->name, sizeof out->name, "late device");
+    if (d->options.memory > 0) {
+        lock((late_device *)(uintptr_t)device);
+        out->memory_total = d->options.memory;
+        out->memory_free = d->options.memory - d->memory->used;
+        unlock((late_device *)(uintptr_t)device);
+    }
     return BY_OK;
 }
 
@@ -704,14 +770,30 @@ static void close_device(by_device *device)
     late_device *d = (late_device *)device;
     join(&d->host, &d->submitted);
     forget(d);
-    for (size_t i = 0; i < d->block_count; i++) {
-        (void)munmap(d->blocks[i].data, d->blocks[i].mapped);
+    lock(d);
+    late_memory *m = d->memory;
+    bool last = --m->handles == 0;
+    unlock(d);
+    for (size_t i = 0; i < m->block_count && last; i++) {
+        (void)munmap(m->blocks[i].data, m->blocks[i].mapped);
+    }
+    if (last) {
+        (void)pthread_mutex_destroy(&m->lock);
+        free(m->blocks);
+        free(m);
     }
     by_device_close(&d->cpu);
-    free(d->blocks);
     free(d->works);
     free(d);
 }
+
+static by_status submit_one(by__device_recording *recording, const by__device_command *command,
+                            by_error *error)
+{
+    return submit_call((late_device *)recording->device, recording, command, NULL, NULL, error);
+}
+
+static by_status share(by_device **out, by_device *device, int threads, by_error *error);
 
 static const by__device_ops late_ops = {
     .close = close_device,
@@ -738,21 +820,65 @@ static const by__device_ops late_ops = {
     .recording_open = recording_open,
     .recording_close = recording_close,
     .submit = submit,
+    .submit_call = submit_one,
+    .share = share,
 };
 
-by_status late_device_open(by_device **out, uint64_t seed, int threads, by_error *error)
+static by_status open_handle(by_device **out, const late_options *options, late_memory *memory,
+                             by_error *error)
 {
     late_device *d;
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "device", error));
-    by_status status = by_device_open(&d->cpu, "cpu", threads, error);
+    by_status status = by_device_open(&d->cpu, "cpu", options->threads, error);
     if (status != BY_OK) {
         free(d);
         return status;
     }
-    d->base = (by_device){.ops = &late_ops,
-                          .context = {.device = &d->base, .threads = d->cpu->context.threads},
-                          .alignment = d->cpu->alignment};
-    by__philox_key(d->key, seed, 0);
+    d->base =
+        (by_device){.ops = &late_ops,
+                    .context = {.device = &d->base, .threads = d->cpu->context.threads},
+                    .alignment = options->alignment == 0 ? d->cpu->alignment : options->alignment,
+                    .panels = !options->plain,
+                    .names_nodes = !options->vague};
+    d->options = *options;
+    d->memory = memory;
+    memory->handles++;
+    by__philox_key(d->key, options->seed, 0);
     *out = &d->base;
     return BY_OK;
+}
+
+static by_status share(by_device **out, by_device *device, int threads, by_error *error)
+{
+    late_device *d = (late_device *)device;
+    late_options options = d->options;
+    options.threads = threads;
+    options.seed++;
+    lock(d);
+    by_status status = open_handle(out, &options, d->memory, error);
+    unlock(d);
+    return status;
+}
+
+by_status late_device_open_as(by_device **out, const late_options *options, by_error *error)
+{
+    late_memory *memory;
+    pthread_mutexattr_t recursive;
+    BY_TRY(by__alloc((void **)&memory, 1, sizeof *memory, "device", error));
+    (void)pthread_mutexattr_init(&recursive);
+    (void)pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    (void)pthread_mutex_init(&memory->lock, &recursive);
+    (void)pthread_mutexattr_destroy(&recursive);
+    by_status status = open_handle(out, options, memory, error);
+    if (status != BY_OK) {
+        (void)pthread_mutex_destroy(&memory->lock);
+        free(memory);
+    }
+    return status;
+}
+
+by_status late_device_open(by_device **out, uint64_t seed, int threads, by_error *error)
+{
+    const late_options options = {.seed = seed, .threads = threads};
+    return late_device_open_as(out, &options, error);
 }

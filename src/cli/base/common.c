@@ -248,7 +248,7 @@ const char *cli_rate_unit(const by_task *task)
 by_speeds cli_speeds(const by_config *config)
 {
     by_machine m;
-    if (by_machine_load(&m, (int)config->train.threads, 0, NULL) != BY_OK) {
+    if (by_machine_load(&m, config->device, (int)config->train.threads, 0, NULL) != BY_OK) {
         return (by_speeds){0};
     }
     double slower = m.disk_read_gbps < m.disk_write_gbps ? m.disk_read_gbps : m.disk_write_gbps;

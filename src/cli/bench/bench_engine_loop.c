@@ -237,7 +237,8 @@ static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const c
     }
     if (status == BY_OK) {
         status = by_machine_describe(
-            &b->machine, (int)(r->threads == 0 ? model.used->train.threads : r->threads), error);
+            &b->machine, model.used->device,
+            (int)(r->threads == 0 ? model.used->train.threads : r->threads), error);
     }
     if (status == BY_OK && r->profile) {
         status = watch(b, error);

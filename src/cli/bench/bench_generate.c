@@ -52,7 +52,8 @@ static by_status open_generator(by_generator **out, generate_figures *f,
     }
     if (status == BY_OK) {
         status = by_machine_describe(
-            &f->machine, (int)(r->threads == 0 ? model.used->train.threads : r->threads), error);
+            &f->machine, model.used->device,
+            (int)(r->threads == 0 ? model.used->train.threads : r->threads), error);
     }
     cli_close_measured(&model);
     return status;

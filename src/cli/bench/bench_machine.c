@@ -44,7 +44,7 @@ static void print_json(const machine_figures *f)
     const by_machine *m = &f->machine;
     size_t count;
     const char *const *levels = by_machine_levels(&count);
-    printf("{\"cpu\":");
+    printf("{\"device\":\"%s\",\"cpu\":", m->device);
     cli_print_json_string(m->cpu);
     printf(",\"isa\":\"%s\",\"levels\":[", m->isa);
     for (size_t i = 0; i < count; i++) {
@@ -111,10 +111,10 @@ static void print_text(const machine_figures *f)
     }
 }
 
-static by_status measure(machine_figures *f, int threads, by_error *error)
+static by_status measure(machine_figures *f, const char *device, int threads, by_error *error)
 {
     by_error aside = {0};
-    by_status status = by_machine_describe(&f->machine, threads, error);
+    by_status status = by_machine_describe(&f->machine, device, threads, error);
     if (status == BY_OK) {
         status = by_machine_libraries(&f->libraries, error);
     }
@@ -139,8 +139,10 @@ static int run(int argc, char **argv)
 {
     machine_figures f = {0};
     int64_t threads = -1;
+    const char *device = "auto";
     bool json = false;
-    const cli_flag flags[] = {{"threads", CLI_INTEGER_IN(1, 4096), &threads, "N",
+    const cli_flag flags[] = {{"device", CLI_STRING, &device, "NAME", CLI_DEVICE_HELP},
+                              {"threads", CLI_INTEGER_IN(1, 4096), &threads, "N",
                                "compute threads (default: one per core)"},
                               {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
                               {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -154,7 +156,7 @@ static int run(int argc, char **argv)
     if (count != 0) {
         return cli_misuse(&cli_bench_machine, "this command takes no arguments");
     }
-    by_status status = measure(&f, (int)threads, &error);
+    by_status status = measure(&f, device, (int)threads, &error);
     if (status == BY_OK) {
         if (json) {
             print_json(&f);
@@ -170,7 +172,7 @@ static int run(int argc, char **argv)
 const cli_command cli_bench_machine = {
     .name = "bench machine",
     .summary = "measure the machine: matrix products, memory, disk",
-    .usage = "banyan bench machine [--threads N] [--json]",
+    .usage = "banyan bench machine [--device NAME] [--threads N] [--json]",
     .text = "Measures the limits that all shares of the peak refer to, and stores them for later\n"
             "runs: matrix products in f32, bf16 and int8, memory bandwidth, and the disk of the\n"
             "current directory.\n"

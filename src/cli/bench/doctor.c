@@ -74,7 +74,7 @@ static by_status inspect_host(doctor_host *h, by_error *error)
     by_host_list none = {0};
     const char *threads = getenv("OMP_NUM_THREADS");
     *h = (doctor_host){0};
-    by_status status = by_machine_describe(&machine, -1, error);
+    by_status status = by_machine_describe(&machine, "cpu", -1, error);
     if (status == BY_OK) {
         status = by_machine_libraries(&libraries, error);
     }

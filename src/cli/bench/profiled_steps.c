@@ -40,7 +40,7 @@ static by_status prepare(cli_profiled *p, batch_source *s, by_config *config, by
         status = p->from_data ? open_data(s, config, error) : cli_assume_sizes(config, error);
     }
     if (status == BY_OK && leads) {
-        status = by_machine_load(&p->machine, (int)config->train.threads,
+        status = by_machine_load(&p->machine, config->device, (int)config->train.threads,
                                  BY_MACHINE_F32 | BY_MACHINE_BF16 | BY_MACHINE_MEMORY, error);
     }
     return status == BY_OK && leads && comm != NULL ? by_comm_barrier(comm, "the data", error)

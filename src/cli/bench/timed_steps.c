@@ -49,7 +49,7 @@ static by_status measure_peak(cli_timing *out, const by_config *config, by_comm 
 {
     float peak;
     by_status status = by_machine_measure_peak(&out->peak_gflops, cli_compute_dtype(config),
-                                               (int)config->train.threads, error);
+                                               config->device, (int)config->train.threads, error);
     if (status != BY_OK || comm == NULL) {
         return status;
     }

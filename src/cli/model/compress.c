@@ -246,7 +246,9 @@ static by_status plan(void *user, const by_pretrained *model, const char *run, b
     r->run = run;
     by_status status = check_settings(r, error);
     int threads = (int)by_pretrained_config(model)->train.threads;
-    bool known = by_machine_load(&machine, threads, 0, NULL) == BY_OK && machine.read_gbps > 0.0;
+    bool known =
+        by_machine_load(&machine, by_pretrained_config(model)->device, threads, 0, NULL) == BY_OK &&
+        machine.read_gbps > 0.0;
     if (status != BY_OK) {
         return status;
     }

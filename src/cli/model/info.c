@@ -85,7 +85,7 @@ typedef struct plan_fit {
 static by_status find_fit(plan_fit *f, const by_config *config, const by_trainer *trainer,
                           const by_trainer_options *options, by_error *error)
 {
-    f->limit = by_plan_limit(config, NULL);
+    f->limit = by_plan_limit(config, NULL, NULL);
     f->fits = by_trainer_memory(trainer)->total <= f->limit;
     f->count = 0;
     return f->fits ? BY_OK
@@ -176,7 +176,7 @@ static void print_sizes(const by_config *config)
 static void print_disk_time(const by_config *config, uint64_t bytes)
 {
     by_machine machine;
-    if (by_machine_load(&machine, (int)config->train.threads, 0, NULL) == BY_OK &&
+    if (by_machine_load(&machine, config->device, (int)config->train.threads, 0, NULL) == BY_OK &&
         machine.disk_write_gbps > 0.0 && machine.disk_read_gbps > 0.0) {
         printf("  a step reads and writes all of it: %.2f s at the disk speed that banyan bench "
                "machine\n  has measured, which is that of %s if it was run there\n",

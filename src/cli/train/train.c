@@ -335,8 +335,8 @@ static int train(const by_config *config, const char *resume, bool from_start, b
     bool leads = by_comm_rank(comm) == 0;
     by_dtype dtype = cli_compute_dtype(config);
     /* Only needed for the share-of-peak figure, so training goes on without it. */
-    if (!leads ||
-        by_machine_peak(&s->peak_gflops, dtype, (int)config->train.threads, NULL) != BY_OK) {
+    if (!leads || by_machine_peak(&s->peak_gflops, dtype, config->device,
+                                  (int)config->train.threads, NULL) != BY_OK) {
         s->peak_gflops = 0.0;
     }
     const by_trainer_options trainer = {.comm = comm, .speeds = cli_speeds(config)};

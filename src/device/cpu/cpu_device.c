@@ -257,6 +257,18 @@ static by_status submit(by__device_recording *recording, bool rebound, by__devic
     return BY_OK;
 }
 
+static by_status submit_call(by__device_recording *recording, const by__device_command *command,
+                             by_error *error)
+{
+    const by__device_command_list *list = recording->list;
+    const by__device_context *context = &recording->device->context;
+    by_status status = list->kernels[command->index]->run(&list->calls[command->index], context);
+    return status == BY_OK ? BY_OK
+                           : by__device_call_failed(list, command->index, context, status, error);
+}
+
+static by_status share(by_device **out, by_device *device, int threads, by_error *error);
+
 static const by__device_ops cpu_ops = {
     .close = close_device,
     .describe = describe,
@@ -282,6 +294,8 @@ static const by__device_ops cpu_ops = {
     .recording_open = recording_open,
     .recording_close = recording_close,
     .submit = submit,
+    .submit_call = submit_call,
+    .share = share,
 };
 
 /* All processors of the host are one device. */
@@ -300,9 +314,20 @@ static by_status open_device(by_device **out, int ordinal, int threads, by_error
     cpu->base = (by_device){.ops = &cpu_ops,
                             .context = {.device = &cpu->base, .threads = threads},
                             .alignment = BY_CACHE_LINE,
-                            .host_memory = true};
+                            .host_memory = true,
+                            .panels = true,
+                            .names_nodes = true};
     cpu->isa = isa;
     *out = &cpu->base;
+    return BY_OK;
+}
+
+/* All handles have the host's memory. */
+static by_status share(by_device **out, by_device *device, int threads, by_error *error)
+{
+    BY_TRY(open_device(out, 0, threads, error));
+    (*out)->alignment = device->alignment;
+    (*out)->panels = device->panels;
     return BY_OK;
 }
 

@@ -35,11 +35,6 @@ typedef struct norm_planner {
     size_t segment_capacity;
 } norm_planner;
 
-static int64_t padded(const by_shape *shape)
-{
-    return (int64_t)by__round_up((size_t)by_shape_count(shape), BY__ENTRY_ALIGNMENT);
-}
-
 static by_status open_holder(holder *h, const by_trainer *t, int rank, by_error *error)
 {
     by_graph *list;
@@ -132,7 +127,8 @@ static by_status list_segments(norm_planner *p, by_error *error)
             int rank = by__trainer_holder_of(p->t, entry->name);
             const holder *h = &p->holders[rank];
             by__store_handle there = by__store_find(h->store, entry->name);
-            const by__trainer_norm_run next = {.part = {group, end, padded(&entry->local)},
+            int64_t elements = by__store_padded(p->whole, by_shape_count(&entry->local));
+            const by__trainer_norm_run next = {.part = {group, end, elements},
                                                .owner = rank * p->shards, /* and those after it */
                                                .at = by__store_entry_part(h->store, there).first};
             end += next.part.count;

@@ -22,6 +22,7 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
     by_pass_options options = by__trainer_graph_pass_options(t->config, model);
     set_shards(t, options.shard);
     options.recompute.arena_bytes = t->plan.arena_bytes;
+    options.unit = by__device_unit(t->device);
     options.recompute.within_blocks = t->layout.size[BY_MESH_PIPELINE] > 1;
     options.recompute.speeds = t->plan.speeds;
     return options;

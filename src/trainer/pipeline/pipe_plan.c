@@ -324,7 +324,7 @@ static void find_gradients(const by_trainer *t, by__trainer_pipe_stage *stage)
             by__store_part own = by__store_entry_part(t->store, (by__store_handle)i);
             by__store_part *all = &stage->gradients[entry->group];
             *all = all->count == 0 ? (by__store_part){own.group, own.first, 0} : *all;
-            all->count += (int64_t)by__round_up((size_t)own.count, BY__ENTRY_ALIGNMENT);
+            all->count += by__store_padded(t->store, own.count);
         }
     }
 }

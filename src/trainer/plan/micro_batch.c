@@ -83,7 +83,7 @@ static by_status fit_running(int32_t *out, by_trainer *t, const by_config *confi
                              const by_trainer_options *o, by_error *error)
 {
     uint64_t bytes;
-    uint64_t limit = by_plan_limit(config, o->comm);
+    uint64_t limit = by_plan_limit(config, o->device, o->comm);
     BY_TRY(by__trainer_needs(&bytes, t, o, error));
     int32_t fits = bytes <= limit;
     bool mine = fits != 0;

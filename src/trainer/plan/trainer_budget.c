@@ -47,7 +47,7 @@ static uint64_t digest(const by_trainer *t)
 static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error)
 {
     by__pass_memory_plan plan;
-    BY_TRY(by__pass_memory_plan_make(&plan, t->model.whole, error));
+    BY_TRY(by__pass_memory_plan_make(&plan, t->model.whole, by__device_unit(t->device), error));
     *out = plan.bytes;
     by__pass_memory_plan_free(&plan);
     return BY_OK;

@@ -30,8 +30,8 @@ static const by__graph_value *measured_value(const by_graph *graph, size_t v)
     return is_one ? &graph->values[graph->nodes[out->producer].in[0]] : NULL;
 }
 
-static by_status list_row(by__trainer_activations *a, const by_graph *graph, by__trainer_range *r,
-                          by_error *error)
+static by_status list_row(by__trainer_activations *a, const by_graph *graph, size_t unit,
+                          by__trainer_range *r, by_error *error)
 {
     bool is_first = true;
     for (size_t v = 0; v < graph->value_count; v++) {
@@ -43,7 +43,7 @@ static by_status list_row(by__trainer_activations *a, const by_graph *graph, by_
         if (known == NULL) {
             BY_TRY(by__reserve((void **)&a->items, &a->capacity, a->count + 1, sizeof *a->items,
                                error));
-            size_t bytes = by__round_up(by__graph_value_bytes(&graph->values[v]), BY_CACHE_LINE);
+            size_t bytes = by__round_up(by__graph_value_bytes(&graph->values[v]), unit);
             a->items[a->count] = (by__trainer_measured){.name = graph->values[v].name,
                                                         .elements = by_shape_count(&value->shape),
                                                         .at = a->bytes,
@@ -69,7 +69,8 @@ by_status by__trainer_activations_plan(by_trainer *t, by_error *error)
     BY_TRY(
         by__alloc((void **)&a->ranges, t->programs.count, sizeof *a->ranges, "activations", error));
     for (size_t i = 0; i < t->programs.count; i++) {
-        BY_TRY(list_row(a, t->programs.rows[i]->graph, &a->ranges[i], error));
+        BY_TRY(list_row(a, t->programs.rows[i]->graph, by__device_unit(t->device), &a->ranges[i],
+                        error));
     }
     return by__alloc((void **)&a->sums, a->count * BY__ACTIVATION_NUMBERS + 1, sizeof *a->sums,
                      "activations", error);

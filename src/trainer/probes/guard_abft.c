@@ -273,6 +273,7 @@ by_status by__trainer_abft_verdict(by_trainer *t, by_error *error)
         return BY_OK;
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__trainer_node_watch_failure(t, error));
     BY_TRY(by__trainer_finding_share(t, &t->probes.abft->first, &rank, error));
     if (t->probes.abft->first.leaf == INT64_MAX) {
         return BY_OK;

@@ -76,16 +76,35 @@ static void look(void *user, const by__exec_program_row *row, size_t node,
     }
 }
 
-/* Hashes the sums that the update will read. */
-static void look_at_sums(by__trainer_replay *r)
+/* The hash of memory of the device. */
+static by_status hash_memory(uint64_t *out, by_memory memory, by_error *error)
 {
+    void *copy;
+    if (memory.device->host_memory) {
+        *out = by__hash64((const void *)memory.address, memory.bytes);
+        return BY_OK;
+    }
+    BY_TRY(by__alloc(&copy, memory.bytes, 1, "guard.replay_every", error));
+    by_status status = by_device_read(copy, memory, error);
+    *out = status == BY_OK ? by__hash64(copy, memory.bytes) : 0;
+    free(copy);
+    return status;
+}
+
+/* Hashes the sums that the update will read. */
+static by_status look_at_sums(by__trainer_replay *r, by_error *error)
+{
+    uint64_t hash;
     const by_trainer *t = r->t;
     int flat = t->flats.gradient_sets[t->flats.sum_set];
     by__trainer_finding f = {.leaf = t->part.all_micro_batches, .row = -1};
     for (size_t i = 0; i < by__store_count(t->store) && t->shard.states == 0; i++) {
         by_memory memory = by__store_buffer(t->store, flat, (by__store_handle)i);
-        if (memory.address != 0 && differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
-            r->first.leaf == INT64_MAX) {
+        if (memory.address == 0) {
+            continue;
+        }
+        BY_TRY(hash_memory(&hash, memory, error));
+        if (differs(r, hash) && r->first.leaf == INT64_MAX) {
             (void)snprintf(f.what, sizeof f.what, "the gradient of '%s' behind its last node",
                            by__store_entry(t->store, (by__store_handle)i)->name);
             r->first = f;
@@ -93,12 +112,13 @@ static void look_at_sums(by__trainer_replay *r)
     }
     for (size_t i = 0; i < t->shard.own_count && t->shard.states != 0; i++) {
         by_memory memory = by__store_memory(t->store, flat, t->shard.own[i].part);
-        if (differs(r, by__hash64((void *)memory.address, memory.bytes)) &&
-            r->first.leaf == INT64_MAX) {
+        BY_TRY(hash_memory(&hash, memory, error));
+        if (differs(r, hash) && r->first.leaf == INT64_MAX) {
             (void)snprintf(f.what, sizeof f.what, "the sums of gradients %s", t->shard.own[i].name);
             r->first = f;
         }
     }
+    return BY_OK;
 }
 
 bool by__trainer_replay_is_due(const by_trainer *t)
@@ -125,7 +145,7 @@ by_status by__trainer_replay_begin(by_trainer *t, by_error *error)
 by_status by__trainer_replay_again(by_trainer *t, by_error *error)
 {
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    look_at_sums(t->probes.replay);
+    BY_TRY(look_at_sums(t->probes.replay, error));
     t->probes.replay->again = true;
     return BY_OK;
 }
@@ -135,7 +155,8 @@ by_status by__trainer_replay_end(by_trainer *t, by_error *error)
     by__trainer_replay *r = t->probes.replay;
     int32_t rank;
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    look_at_sums(r);
+    BY_TRY(look_at_sums(r, error));
+    BY_TRY(by__trainer_node_watch_failure(t, error));
     BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_REPLAY, NULL, NULL, error));
     if (r->no_memory) {
         return by_error_set(error, BY_EMEMORY, "out of memory: guard.replay_every");

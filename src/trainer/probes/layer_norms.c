@@ -68,11 +68,12 @@ static by_status add_piece(by_trainer *t, by__store_handle handle, by__store_par
         return BY_OK;
     }
     BY_TRY(by__reserve((void **)&n->pieces, &n->capacity, n->count + 1, sizeof *n->pieces, error));
+    size_t unit = by__device_unit(t->device);
     size_t elements = (size_t)part.count;
     size_t blocks = (elements + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
     n->pieces[n->count++] = (norm_piece){handle, part, n->kept_bytes, n->numbers_bytes};
-    n->kept_bytes += by__round_up(elements * sizeof(float), BY_CACHE_LINE);
-    n->numbers_bytes += by__round_up(blocks * BY_MEASURES * sizeof(float), BY_CACHE_LINE);
+    n->kept_bytes += by__round_up(elements * sizeof(float), unit);
+    n->numbers_bytes += by__round_up(blocks * BY_MEASURES * sizeof(float), unit);
     return BY_OK;
 }
 

@@ -12,13 +12,8 @@
 #define NAME        "sample"
 #define TEMPERATURE 0.8
 
-/* Offsets of its inputs and logits in its memory; caches follow. */
-enum {
-    AT_START = 0,
-    AT_TOKENS = BY_CACHE_LINE,
-    AT_POSITIONS = 2 * BY_CACHE_LINE,
-    AT_LOGITS = 3 * BY_CACHE_LINE
-};
+/* Where its inputs and logits are in its memory, in units of the device; caches follow. */
+enum { AT_START = 0, AT_TOKENS, AT_POSITIONS, AT_LOGITS };
 
 struct by__trainer_sampler {
     int64_t positions;
@@ -81,12 +76,13 @@ by_status by__trainer_sampler_plan(by_trainer *t, const by_trainer_options *o, b
     t->probes.sampler->positions = positions_of(t->config);
     BY_TRY(add_program(t, o, error));
     const by_graph *graph = t->probes.sampler->row->graph;
+    size_t unit = by__device_unit(t->device);
     t->probes.sampler->bytes =
-        AT_LOGITS + by__round_up((size_t)t->probes.sampler->vocab * sizeof(float), BY_CACHE_LINE);
+        AT_LOGITS * unit + by__round_up((size_t)t->probes.sampler->vocab * sizeof(float), unit);
     for (size_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].role == BY_ROLE_STATE) {
             t->probes.sampler->bytes +=
-                by__round_up(by__graph_value_bytes(&graph->values[v]), BY_CACHE_LINE);
+                by__round_up(by__graph_value_bytes(&graph->values[v]), unit);
         }
     }
     return BY_OK;
@@ -121,7 +117,8 @@ by_status by__trainer_sampler_open(by_trainer *t, by_error *error)
     BY_TRY(by_device_alloc(&s->memory, t->device, s->bytes, "the caches of samples", error));
     by__exec_program_row *row = s->row;
     size_t logits = (size_t)s->vocab * sizeof(float);
-    size_t at = AT_LOGITS + by__round_up(logits, BY_CACHE_LINE);
+    size_t unit = by__device_unit(t->device);
+    size_t at = AT_LOGITS * unit + by__round_up(logits, unit);
     for (size_t v = 0; v < row->graph->value_count; v++) {
         const by__graph_value *value = &row->graph->values[v];
         size_t bytes = by__graph_value_bytes(value);
@@ -129,14 +126,16 @@ by_status by__trainer_sampler_open(by_trainer *t, by_error *error)
             BY_TRY(by__exec_row_bind(row, value->name, weight_of(t, value->name), error));
         } else if (value->role == BY_ROLE_STATE) {
             BY_TRY(by__exec_row_bind(row, value->name, by_memory_at(s->memory, at, bytes), error));
-            at += by__round_up(bytes, BY_CACHE_LINE);
+            at += by__round_up(bytes, unit);
         }
     }
     const size_t id = sizeof(int32_t);
-    BY_TRY(by__exec_row_bind(row, "start", by_memory_at(s->memory, AT_START, id), error));
-    BY_TRY(by__exec_row_bind(row, "tokens", by_memory_at(s->memory, AT_TOKENS, id), error));
-    BY_TRY(by__exec_row_bind(row, "positions", by_memory_at(s->memory, AT_POSITIONS, id), error));
-    return by__exec_row_bind(row, "logits", by_memory_at(s->memory, AT_LOGITS, logits), error);
+    BY_TRY(by__exec_row_bind(row, "start", by_memory_at(s->memory, AT_START * unit, id), error));
+    BY_TRY(by__exec_row_bind(row, "tokens", by_memory_at(s->memory, AT_TOKENS * unit, id), error));
+    BY_TRY(by__exec_row_bind(row, "positions", by_memory_at(s->memory, AT_POSITIONS * unit, id),
+                             error));
+    return by__exec_row_bind(row, "logits", by_memory_at(s->memory, AT_LOGITS * unit, logits),
+                             error);
 }
 
 void by__trainer_sampler_close(by_trainer *t)
@@ -159,17 +158,18 @@ static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *e
 {
     by__trainer_sampler *s = t->probes.sampler;
     int32_t at = (int32_t)position;
+    size_t unit = by__device_unit(t->device);
     const struct {
         size_t offset;
         int32_t value;
-    } inputs[] = {{AT_START, at}, {AT_TOKENS, id}, {AT_POSITIONS, at}};
+    } inputs[] = {{AT_START * unit, at}, {AT_TOKENS * unit, id}, {AT_POSITIONS * unit, at}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(inputs); i++) {
         BY_TRY(by_device_write(by_memory_at(s->memory, inputs[i].offset, sizeof at),
                                &inputs[i].value, error));
     }
     BY_TRY(by_program_run(s->row->program, error));
     size_t bytes = (size_t)s->vocab * sizeof *s->logits;
-    return by_device_read(s->logits, by_memory_at(s->memory, AT_LOGITS, bytes), error);
+    return by_device_read(s->logits, by_memory_at(s->memory, AT_LOGITS * unit, bytes), error);
 }
 
 /* Uniform in (0, 1), a function of seed, position and id. */

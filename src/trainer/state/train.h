@@ -97,14 +97,16 @@ typedef struct by__trainer_held {
 
 /* ---- plan_fits.c ---- */
 
-/* Bytes that a plan still has to allocate on this host: the process itself is resident already. */
-uint64_t by__trainer_needed(const by_memory_report *plan, const by_comm *comm);
+/* Bytes that a plan still has to allocate: on this host, where the process itself is resident
+ * already, for all of its ranks; or of the device's own memory. */
+uint64_t by__trainer_needed(const by_memory_report *plan, const by_device *device,
+                            const by_comm *comm);
 /* Returns true if the plan is larger than the config permits. */
 bool by__trainer_above_budget(const by_memory_report *planned, const by_config *config);
 /* BY_EMEMORY if the planned memory, in addition to the process and its data, is not free, counting
  * all ranks of this host, or the total exceeds memory.budget. comm NULL: this process
  * alone. */
 by_status by__trainer_plan_fits(const by_memory_report *planned, const by_config *config,
-                                const by_comm *comm, by_error *error);
+                                const by_device *device, const by_comm *comm, by_error *error);
 
 #endif

@@ -10,17 +10,28 @@
 
 #include "trainer/state/trainer.h"
 
-/* Values of a step other than the batch, in the buffer of outputs on the device. What the host
- * reads of a step begins at OUT_RESULTS and is one copy. */
+/* Values of a step other than the batch, in the buffer of outputs on the device, in units of the
+ * device (by__device_unit). What the host reads of a step begins at OUT_RESULTS and is one copy. */
 enum {
     OUT_LOSS = 0, /* of a micro-batch */
-    OUT_SCALE = BY_CACHE_LINE,
-    OUT_HYPER = 2 * BY_CACHE_LINE,
-    OUT_RESULTS = 3 * BY_CACHE_LINE,
+    OUT_SCALE,
+    OUT_HYPER,
+    OUT_RESULTS,
     OUT_NORM = OUT_RESULTS, /* of the gradient */
-    OUT_FAILED = OUT_RESULTS + BY_CACHE_LINE,
-    OUT_LOSSES = OUT_RESULTS + 2 * BY_CACHE_LINE /* of all micro-batches, and of an evaluation */
+    OUT_FAILED,
+    OUT_LOSSES /* of all micro-batches, and of an evaluation */
 };
+
+/* The offset of that many units. */
+static size_t at(const by_trainer *t, size_t units)
+{
+    return units * by__device_unit(t->device);
+}
+
+static size_t rounded(const by_trainer *t, size_t bytes)
+{
+    return by__round_up(bytes, by__device_unit(t->device));
+}
 
 static bool is_own_input(const char *name)
 {
@@ -56,42 +67,42 @@ static by_status add_feeds(by_trainer *t, const by_graph *graph, by_error *error
                                                            .shape = value->shape,
                                                            .offset = t->feed.input_bytes,
                                                            .bytes = by__graph_value_bytes(value)};
-        if (!by__size_add(t->feed.input_bytes, by__graph_value_bytes(value) + BY_CACHE_LINE,
+        if (!by__size_add(t->feed.input_bytes, by__graph_value_bytes(value) + at(t, 1),
                           &t->feed.input_bytes)) {
             return by_error_set(error, BY_EMEMORY, "the inputs' size overflows");
         }
-        t->feed.input_bytes &= ~(size_t)(BY_CACHE_LINE - 1);
+        t->feed.input_bytes &= ~(at(t, 1) - 1);
     }
     return BY_OK;
 }
 
 static size_t result_bytes(const by_trainer *t)
 {
-    return OUT_LOSSES - OUT_RESULTS +
-           by__round_up((size_t)(t->part.most_micro_batches + 1) * sizeof(float), BY_CACHE_LINE);
+    return at(t, OUT_LOSSES - OUT_RESULTS) +
+           rounded(t, (size_t)(t->part.most_micro_batches + 1) * sizeof(float));
 }
 
 static size_t evaluated_offset(const by_trainer *t)
 {
-    return OUT_RESULTS + result_bytes(t);
+    return at(t, OUT_RESULTS) + result_bytes(t);
 }
 
 static size_t output_bytes(const by_trainer *t)
 {
-    return evaluated_offset(t) + by__round_up(t->feed.evaluated_bytes, BY_CACHE_LINE);
+    return evaluated_offset(t) + rounded(t, t->feed.evaluated_bytes);
 }
 
 static size_t staging_bytes(const by_trainer *t)
 {
-    return BY__STAGES * t->feed.input_bytes + BY_STEPS_AHEAD * (result_bytes(t) + BY_CACHE_LINE) +
-           by__round_up(t->feed.evaluated_bytes, BY_CACHE_LINE);
+    return BY__STAGES * t->feed.input_bytes + BY_STEPS_AHEAD * (result_bytes(t) + at(t, 1)) +
+           rounded(t, t->feed.evaluated_bytes);
 }
 
 /* Pinned memory of a step: results, then "hyper". */
 static char *host_of_step(const by_trainer *t, unsigned slot)
 {
     return (char *)t->feed.staging.data + BY__STAGES * t->feed.input_bytes +
-           slot * (result_bytes(t) + BY_CACHE_LINE);
+           slot * (result_bytes(t) + at(t, 1));
 }
 
 /* Plans the values of a micro-batch that the task's metrics read. */
@@ -119,8 +130,8 @@ by_status by__trainer_plan_feeds(by_trainer *t, by_error *error)
     BY_TRY(add_feeds(t, t->model.parameters, error)); /* those of training first */
     BY_TRY(add_feeds(t, t->model.forward, error));
     t->feed.rng_offset = t->feed.input_bytes;
-    t->feed.seed_offset = t->feed.rng_offset + BY_CACHE_LINE;
-    t->feed.input_bytes += 3 * BY_CACHE_LINE;
+    t->feed.seed_offset = t->feed.rng_offset + at(t, 1);
+    t->feed.input_bytes += at(t, 3);
     return BY_OK;
 }
 
@@ -140,8 +151,7 @@ static by_status bind_model(by_trainer *t, by__exec_program_row *row, by_error *
     }
     BY_TRY(by__trainer_bind_constants(t, row, error));
     BY_TRY(by__exec_row_bind(row, "rng", rng, error));
-    by_memory factor =
-        by_memory_at(t->feed.inputs, t->feed.seed_offset + BY_CACHE_LINE, sizeof(float));
+    by_memory factor = by_memory_at(t->feed.inputs, t->feed.seed_offset + at(t, 1), sizeof(float));
     BY_TRY(by__exec_row_bind(row, "loss_scale", seed, error));
     BY_TRY(by__exec_row_bind(row, "loss_factor", factor, error));
     if (t->feed.evaluated_bytes > 0) {
@@ -149,8 +159,8 @@ static by_status bind_model(by_trainer *t, by__exec_program_row *row, by_error *
             row, "evaluated",
             by_memory_at(t->feed.outputs, evaluated_offset(t), t->feed.evaluated_bytes), error));
     }
-    return by__exec_row_bind(row, "loss", by_memory_at(t->feed.outputs, OUT_LOSS, sizeof(float)),
-                             error);
+    return by__exec_row_bind(row, "loss",
+                             by_memory_at(t->feed.outputs, at(t, OUT_LOSS), sizeof(float)), error);
 }
 
 static by_status open_events(by_trainer *t, by_error *error)
@@ -175,24 +185,25 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     for (size_t i = 0; i < t->programs.count; i++) {
         BY_TRY(bind_model(t, t->programs.rows[i], error));
     }
-    by_memory scale = by_memory_at(t->feed.outputs, OUT_SCALE, sizeof(float));
+    by_memory scale = by_memory_at(t->feed.outputs, at(t, OUT_SCALE), sizeof(float));
     BY_TRY(by__exec_row_bind(t->norm.row, "norm",
-                             by_memory_at(t->feed.outputs, OUT_NORM, sizeof(float)), error));
+                             by_memory_at(t->feed.outputs, at(t, OUT_NORM), sizeof(float)), error));
     size_t losses = (size_t)t->part.most_micro_batches * sizeof(float);
     BY_TRY(by__exec_row_bind(t->norm.row, "scale", scale, error));
     BY_TRY(by__exec_row_bind(t->norm.row, "failed",
-                             by_memory_at(t->feed.outputs, OUT_FAILED, sizeof(float)), error));
+                             by_memory_at(t->feed.outputs, at(t, OUT_FAILED), sizeof(float)),
+                             error));
     BY_TRY(by__exec_row_bind(t->norm.row, "losses",
-                             by_memory_at(t->feed.outputs, OUT_LOSSES, losses), error));
+                             by_memory_at(t->feed.outputs, at(t, OUT_LOSSES), losses), error));
     return by__trainer_bind_update(t, t->update.row, error);
 }
 
 by_status by__trainer_bind_update(by_trainer *t, by__exec_program_row *row, by_error *error)
 {
     size_t numbers = BY_HYPER_COUNT * sizeof(float);
-    BY_TRY(by__exec_row_bind(row, "scale", by_memory_at(t->feed.outputs, OUT_SCALE, sizeof(float)),
-                             error));
-    return by__exec_row_bind(row, "hyper", by_memory_at(t->feed.outputs, OUT_HYPER, numbers),
+    BY_TRY(by__exec_row_bind(
+        row, "scale", by_memory_at(t->feed.outputs, at(t, OUT_SCALE), sizeof(float)), error));
+    return by__exec_row_bind(row, "hyper", by_memory_at(t->feed.outputs, at(t, OUT_HYPER), numbers),
                              error);
 }
 
@@ -271,16 +282,16 @@ by_status by__trainer_feed_micro_batch(by_trainer *t, by__exec_program_row *row,
     float factor = (float)t->probes.guard.loss_scale.scale;
     *(float *)(void *)(block + t->feed.seed_offset) =
         (weight > 0.0 ? 1.0f / (float)weight : 0.0f) * factor;
-    *(float *)(void *)(block + t->feed.seed_offset + BY_CACHE_LINE) = factor;
+    *(float *)(void *)(block + t->feed.seed_offset + at(t, 1)) = factor;
     /* The device's inputs may be overwritten when the previous program has run. */
     BY_TRY(by__device_event_order(t->feed.computed, BY__QUEUE_COPY_IN, error));
     BY_TRY(by__device_copy_in(BY__QUEUE_COPY_IN, t->feed.inputs, block, error));
     BY_TRY(by__device_event_record(t->feed.copied[stage], BY__QUEUE_COPY_IN, error));
     BY_TRY(by__device_event_order(t->feed.copied[stage], BY__QUEUE_COMPUTE, error));
     BY_TRY(by_program_submit(row->program, error));
-    by_memory loss = by_memory_at(t->feed.outputs, OUT_LOSS, sizeof(float));
-    by_memory kept =
-        by_memory_at(t->feed.outputs, OUT_LOSSES + (size_t)kept_as * sizeof(float), sizeof(float));
+    by_memory loss = by_memory_at(t->feed.outputs, at(t, OUT_LOSS), sizeof(float));
+    by_memory kept = by_memory_at(
+        t->feed.outputs, at(t, OUT_LOSSES) + (size_t)kept_as * sizeof(float), sizeof(float));
     BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, kept, loss, error));
     return by__device_event_record(t->feed.computed, BY__QUEUE_COMPUTE, error);
 }
@@ -294,13 +305,14 @@ by_memory by__trainer_evaluated(const by_trainer *t)
 
 float *by__trainer_losses(const by_trainer *t)
 {
-    return (float *)(t->feed.outputs.address + OUT_LOSSES);
+    return (float *)(t->feed.outputs.address + at(t, OUT_LOSSES));
 }
 
 by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error)
 {
     BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, host_of_step(t, slot),
-                               by_memory_at(t->feed.outputs, OUT_RESULTS, result_bytes(t)), error));
+                               by_memory_at(t->feed.outputs, at(t, OUT_RESULTS), result_bytes(t)),
+                               error));
     return by__device_event_record(t->steps.pending[slot].read, BY__QUEUE_COMPUTE, error);
 }
 
@@ -309,9 +321,9 @@ by_status by__trainer_wait_results(by_trainer *t, unsigned slot, by__trainer_res
 {
     const char *host = host_of_step(t, slot);
     BY_TRY(by__device_event_wait(t->steps.pending[slot].read, error));
-    out->norm = *(const float *)(const void *)(host + OUT_NORM - OUT_RESULTS);
-    out->failed = *(const float *)(const void *)(host + OUT_FAILED - OUT_RESULTS);
-    out->losses = (const float *)(const void *)(host + OUT_LOSSES - OUT_RESULTS);
+    out->norm = *(const float *)(const void *)(host + at(t, OUT_NORM - OUT_RESULTS));
+    out->failed = *(const float *)(const void *)(host + at(t, OUT_FAILED - OUT_RESULTS));
+    out->losses = (const float *)(const void *)(host + at(t, OUT_LOSSES - OUT_RESULTS));
     return BY_OK;
 }
 
@@ -333,8 +345,9 @@ by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hype
     char *host = host_of_step(t, slot) + result_bytes(t);
     memcpy(host, hyper, BY_HYPER_COUNT * sizeof *hyper);
     return by__device_copy_in(
-        BY__QUEUE_COMPUTE, by_memory_at(t->feed.outputs, OUT_HYPER, BY_HYPER_COUNT * sizeof(float)),
-        host, error);
+        BY__QUEUE_COMPUTE,
+        by_memory_at(t->feed.outputs, at(t, OUT_HYPER), BY_HYPER_COUNT * sizeof(float)), host,
+        error);
 }
 
 by_status by__trainer_veto(by_trainer *t, by_error *error)
@@ -342,9 +355,10 @@ by_status by__trainer_veto(by_trainer *t, by_error *error)
     const float failed = 1.0f;
     const float scale = NAN;
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(
-        by_device_write(by_memory_at(t->feed.outputs, OUT_FAILED, sizeof failed), &failed, error));
-    return by_device_write(by_memory_at(t->feed.outputs, OUT_SCALE, sizeof scale), &scale, error);
+    BY_TRY(by_device_write(by_memory_at(t->feed.outputs, at(t, OUT_FAILED), sizeof failed), &failed,
+                           error));
+    return by_device_write(by_memory_at(t->feed.outputs, at(t, OUT_SCALE), sizeof scale), &scale,
+                           error);
 }
 
 by_status by__trainer_clear_losses(by_trainer *t, by_error *error)
@@ -354,7 +368,8 @@ by_status by__trainer_clear_losses(by_trainer *t, by_error *error)
     BY_TRY(by__alloc((void **)&zeros, bytes, 1, "losses", error));
     by_status status = by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error);
     if (status == BY_OK) {
-        status = by_device_write(by_memory_at(t->feed.outputs, OUT_LOSSES, bytes), zeros, error);
+        status =
+            by_device_write(by_memory_at(t->feed.outputs, at(t, OUT_LOSSES), bytes), zeros, error);
     }
     free(zeros);
     return status;
@@ -363,5 +378,6 @@ by_status by__trainer_clear_losses(by_trainer *t, by_error *error)
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error)
 {
     const float none = 0.0f;
-    return by_device_write(by_memory_at(t->feed.outputs, OUT_FAILED, sizeof none), &none, error);
+    return by_device_write(by_memory_at(t->feed.outputs, at(t, OUT_FAILED), sizeof none), &none,
+                           error);
 }

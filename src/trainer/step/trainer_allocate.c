@@ -52,8 +52,8 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
                             "a communicator of all of them",
                             t->layout.ranks);
     }
-    BY_TRY(refuse_memory(by__trainer_plan_fits(&t->plan.memory, t->config, t->ranks.all, error),
-                         error));
+    BY_TRY(refuse_memory(
+        by__trainer_plan_fits(&t->plan.memory, t->config, t->device, t->ranks.all, error), error));
     /* Collective: no rank allocates before all of this host have checked how much is free. */
     BY_TRY(by__trainer_ranks_open(t, error));
     BY_TRY(refuse_memory(take_memory(t, error), error));

@@ -19,6 +19,7 @@
 #include "compress/compress.h"
 #include "compress_fixture.h"
 #include "infer/infer.h"
+#include "late_device.h"
 #include "runner.h"
 #include "tiny_model.h"
 
@@ -707,9 +708,55 @@ static void experts_read_their_rows(void **state)
     close_fixture(&f);
 }
 
+/* Adds all of H up. */
+static by_status sum_up(by__compress_state *c, by__compress_calibrated *what, void *user,
+                        by_error *error)
+{
+    double *sums = user;
+    (void)c;
+    (void)error;
+    for (int64_t i = 0; i < what->k * what->k; i++) {
+        sums[0] += what->hessian[i] * (double)(i % 97);
+    }
+    for (size_t k = 0; k < what->count; k++) {
+        what->weights[k][0] += 0.25f; /* later blocks must see it */
+    }
+    return BY_OK;
+}
+
+/* Calibration on a device whose memory the host cannot read sees what it sees on the CPU. */
+static void calibration_runs_on_another_device(void **state)
+{
+    by_error error = {0};
+    fixture f;
+    double want = 0.0;
+    (void)state;
+    open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
+    const by__compress_calibration_tokens data = make_tokens();
+    for (int seed = -1; seed < 8; seed++) {
+        by_device *device = NULL;
+        if (seed >= 0) {
+            check_ok(late_device_open(&device, (uint64_t)seed, 2, &error), &error);
+        }
+        const by_compress_options options = {.method = "gptq", .threads = 2, .device = device};
+        by__compress_state c = {0};
+        double sums[1] = {0.0};
+        check_ok(by__compress_job_open(&c, f.out, f.model, &options, &error), &error);
+        check_ok(by__compress_calibrate_on(&c, &data, sum_up, sums, &error), &error);
+        by__compress_job_close(&c);
+        want = seed < 0 ? sums[0] : want;
+        assert_true(sums[0] == want && want > 0.0);
+        assert_string_equal(device == NULL ? "" : late_device_fault(device), "");
+        by_device_close(&device);
+    }
+    free(data.data);
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calibration_runs_on_another_device),
         cmocka_unit_test(codes_of_8_bits_are_multiplied_as_they_are),
         cmocka_unit_test(codes_of_4_bits_are_not_rounded_again),
         cmocka_unit_test(rounding_is_to_nearest),

@@ -158,7 +158,8 @@ static void test_names_of_others(void **state)
         (void)snprintf(row, sizeof row, dot == NULL ? "\n## %s\n" : "\n| `%s` |",
                        dot == NULL ? key : dot + 1);
         if (key[0] != '\0' && strcmp(key, "name") != 0 && strcmp(key, "seed") != 0 &&
-            strstr(pages[0], row) == NULL && strstr(pages[1], row) == NULL) {
+            strcmp(key, "device") != 0 && strstr(pages[0], row) == NULL &&
+            strstr(pages[1], row) == NULL) {
             fail_msg("an alias stands for %s, which is no key", key);
         }
         for (const char *p = names; *p != '\0'; p += strcspn(p, "|"), p += *p == '|') {

@@ -444,15 +444,24 @@ static void test_rebinding(void **state)
 
 /* ---- inside a program ---- */
 
-/* b = a + a on the compute queue, c = b + b on the collective queue, d = c + c on the compute
- * queue. The events at `dropped` are left out. */
-static by_status run_queues(by_device *device, int dropped, float *d, by_error *error)
+static by_status run_broken(const by__device_call *call, const by__device_context *context)
 {
+    BY_UNUSED(call);
+    BY_UNUSED(context);
+    return BY_EDEVICE;
+}
+
+/* b = a + a on the compute queue, c = b + b on the collective queue, d = c + c on the compute
+ * queue. The events at `dropped` are left out; call `broken` fails. */
+static by_status run_queues(by_device *device, int dropped, int broken, float *d, by_error *error)
+{
+    static const by__device_kernel failing = {.op = BY_OP_ADD, .name = "broken", .run = run_broken};
     by_memory memory = take(device, 4 * BYTES);
     by__device_tensor tensors[4];
     by__device_tensor in[3][BY__MAX_INPUTS];
     by__device_call calls[3];
     const by__device_kernel *kernels[3];
+    const by__device_kernel *found[3];
     by__device_command commands[7];
     size_t count = 0;
     by__device_recording *recording;
@@ -476,9 +485,10 @@ static by_status run_queues(by_device *device, int dropped, float *d, by_error *
                                      .output_count = 1,
                                      .in = in[i],
                                      .out = {tensors[i + 1]}};
-        BY_TRY(by__device_find_kernel(&kernels[i], device, &calls[i], error));
-        if (kernels[i]->prepare != NULL) {
-            BY_TRY(kernels[i]->prepare(&calls[i], by__device_context_of(device), error));
+        BY_TRY(by__device_find_kernel(&found[i], device, &calls[i], error));
+        kernels[i] = i == broken ? &failing : found[i];
+        if (found[i]->prepare != NULL) {
+            BY_TRY(found[i]->prepare(&calls[i], by__device_context_of(device), error));
         }
         by__device_queue queue = alone ? BY__QUEUE_COLLECTIVE : BY__QUEUE_COMPUTE;
         if (i > 0 && dropped != i) {
@@ -504,8 +514,8 @@ static by_status run_queues(by_device *device, int dropped, float *d, by_error *
     }
     by__device_recording_close(&recording);
     for (int i = 0; i < 3; i++) {
-        if (kernels[i]->release != NULL) {
-            kernels[i]->release(&calls[i]);
+        if (found[i]->release != NULL) {
+            found[i]->release(&calls[i]);
         }
     }
     by_device_free(&memory);
@@ -520,7 +530,7 @@ static void test_queues_of_a_program(void **state)
             by_error error = {0};
             float d[COUNT] = {0};
             by_device *device = open_late(seed);
-            by_status status = run_queues(device, dropped, d, &error);
+            by_status status = run_queues(device, dropped, -1, d, &error);
             if (dropped == 0) {
                 check_ok(status, &error);
                 assert_true(d[0] == 8.0f && d[COUNT - 1] == 8.0f);
@@ -530,6 +540,62 @@ static void test_queues_of_a_program(void **state)
             by_device_close(&device);
         }
     }
+}
+
+/* A device that does not know which of its calls failed: call by call, the error names the node.
+ * Nothing is missing then, not even an event. */
+static void test_stepwise(void **state)
+{
+    BY_UNUSED(state);
+    for (int broken = -1; broken < 3; broken++) {
+        for (int stepwise = 0; stepwise < 2; stepwise++) {
+            by_error error = {0};
+            float d[COUNT] = {0};
+            char want[64];
+            by_device *device;
+            const late_options options = {.threads = 1, .vague = true};
+            check_ok(late_device_open_as(&device, &options, &error), &error);
+            by__device_set_stepwise(device, stepwise == 1);
+            by_status status = run_queues(device, 3 * stepwise, broken, d, &error);
+            (void)snprintf(want, sizeof want,
+                           "queues: node %d: kernel broken: the device has failed", broken);
+            if (broken < 0) {
+                check_ok(status, &error);
+                assert_true(d[0] == 8.0f && d[COUNT - 1] == 8.0f);
+            } else if (stepwise == 1) {
+                check_error(status, BY_EDEVICE, &error, want);
+            } else {
+                assert_string_equal(error.message, "the device has failed");
+            }
+            by_device_close(&device);
+        }
+    }
+}
+
+/* Two handles have the same memory, and two devices have not. */
+static void test_sharing(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_device *device = open_late(1);
+    by_device *other = open_late(1);
+    by_device *shared;
+    by_device *again;
+    check_ok(by__device_share(&shared, device, 1, &error), &error);
+    check_ok(by__device_share(&again, shared, 1, &error), &error);
+    assert_true(by__device_has_memory_of(shared, device));
+    assert_true(by__device_has_memory_of(device, again));
+    assert_false(by__device_has_memory_of(device, other));
+    assert_false(by__device_has_memory_of(device, NULL)); /* the host's */
+    by_device_close(&again);
+    by_device_close(&shared);
+    by_device_close(&other);
+    by_device_close(&device);
+    check_ok(by_device_open(&device, "cpu", 1, &error), &error);
+    check_ok(by__device_share(&shared, device, 1, &error), &error);
+    assert_true(by__device_has_memory_of(shared, device) && by__device_has_memory_of(shared, NULL));
+    by_device_close(&shared);
+    by_device_close(&device);
 }
 
 /* ---- the host's hands ---- */
@@ -609,6 +675,8 @@ int main(void)
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_rebinding),
         cmocka_unit_test(test_queues_of_a_program),
+        cmocka_unit_test(test_stepwise),
+        cmocka_unit_test(test_sharing),
         cmocka_unit_test(test_dereference),
         cmocka_unit_test(test_event_times),
     };

@@ -289,7 +289,7 @@ static void test_memory(void **state)
     by_value a = by_unary(graph, x, BY_FN_TANH);
     by_value b = by_all_reduce(graph, a, MESH, 2);
     by_graph_output(graph, by_unary(graph, b, BY_FN_GELU), "b");
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     assert_int_equal(plan.owner[a], by_graph_find(graph, "b"));
     assert_int_equal(plan.bytes, 0);
     by__pass_memory_plan_free(&plan);
@@ -305,7 +305,7 @@ static void test_memory(void **state)
     by_graph_output(graph, by_unary(graph, c, BY_FN_GELU), "c");
     by_graph_output(graph, by__op_build_wait(graph, second), "second");
     by_graph_output(graph, by__op_build_wait(graph, first), "first");
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     assert_int_equal(plan.owner[a], a);
     assert_int_equal(plan.owner[first], by_graph_find(graph, "first"));
     assert_int_equal(plan.owner[second], by_graph_find(graph, "second"));

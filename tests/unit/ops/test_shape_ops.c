@@ -67,7 +67,7 @@ static void test_views_share_memory(void **state)
     by_value s = by_add(graph, by_reshape(graph, t, BY_SHAPE(24)),
                         by_add(graph, by_reshape(graph, u, BY_SHAPE(24)), seen));
     by_graph_output(graph, s, "s");
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     assert_int_equal(plan.owner[seen], x);
     assert_int_equal(plan.owner[v], plan.owner[a]);
     assert_int_not_equal(plan.owner[t], plan.owner[a]);
@@ -101,7 +101,7 @@ static void test_last_reader_is_a_view(void **state)
     by_value b = by_unary(graph, by_reshape(graph, a, BY_SHAPE(24)), BY_FN_TANH);
     by_value y = by_reshape(graph, b, BY_SHAPE(2, 12));
     by_graph_output(graph, y, "y");
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     assert_int_equal(plan.bytes, 0);
     assert_int_equal(plan.owner[a], y);
     assert_int_equal(plan.owner[b], y);

@@ -160,7 +160,7 @@ static size_t bytes_of(const by_graph *graph, bool gathered)
 {
     by_error error = {0};
     by__pass_memory_plan plan;
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     size_t bytes = plan.bytes;
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__graph_value *value = &graph->values[v];

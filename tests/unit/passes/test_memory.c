@@ -153,7 +153,7 @@ static void test_random_graphs(void **state)
         by_error error = {0};
         by__pass_memory_plan plan;
         by_graph *graph = random_graph(seed);
-        check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+        check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
         check_plan(graph, &plan);
         assert_true(plan.bytes >= plan.lower_bound);
         in_place += plan.in_place;
@@ -208,7 +208,7 @@ static void test_output_takes_over(void **state)
     by_value b = by_unary(graph, a, BY_FN_GELU);
     by_value c = by_add(graph, b, x);
     by_graph_output(graph, c, "c");
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     assert_int_equal(plan.bytes, 0);
     assert_int_equal(plan.owner[a], c);
     assert_int_equal(plan.owner[b], c);
@@ -218,7 +218,7 @@ static void test_output_takes_over(void **state)
     /* A reader behind the chain: `a` must outlive `b`, and is the later output's. */
     by_value d = by_mul(graph, c, a);
     by_graph_output(graph, d, "d");
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     assert_int_equal(plan.owner[a], d);
     assert_int_equal(plan.owner[b], c);
     by__pass_memory_plan_free(&plan);
@@ -238,7 +238,7 @@ static void test_equal_bytes_are_not_equal_types(void **state)
     by_value u = by_graph_input(graph, "u", BY_F32, BY_SHAPE(16));
     by_value v = by_unary(graph, u, BY_FN_RELU);
     by_graph_output(graph, by_add(graph, x, v), "y");
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     assert_int_equal(plan.owner[v], v);
     by__pass_memory_plan_free(&plan);
     runner_open(&r, graph, 1);
@@ -277,7 +277,7 @@ static void check_model(const char *kind, const char *recompute, const char *com
     }
     check_ok(by_config_resolve(config, &error), &error);
     check_ok(by_train_graph(&graph, NULL, config, NULL, NULL, "order", &error), &error);
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     check_plan(graph, &plan);
     assert_true(plan.bytes >= plan.lower_bound);
     if ((double)plan.bytes > 1.05 * (double)plan.lower_bound) {

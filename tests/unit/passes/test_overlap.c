@@ -43,7 +43,7 @@ static size_t peak_of(const by_graph *graph)
 {
     by_error error = {0};
     by__pass_memory_plan plan;
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     size_t peak = plan.lower_bound;
     by__pass_memory_plan_free(&plan);
     return peak;

@@ -53,7 +53,7 @@ static size_t arena_of(const by_graph *graph)
 {
     by_error error = {0};
     by__pass_memory_plan plan;
-    check_ok(by__pass_memory_plan_make(&plan, graph, &error), &error);
+    check_ok(by__pass_memory_plan_make(&plan, graph, BY_CACHE_LINE, &error), &error);
     size_t bytes = plan.bytes;
     by__pass_memory_plan_free(&plan);
     return bytes;

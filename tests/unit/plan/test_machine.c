@@ -44,7 +44,7 @@ static int tear_down(void **state)
 static by_machine invented(double unit)
 {
     by_machine m;
-    assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
+    assert_int_equal(by_machine_describe(&m, "cpu", 1, NULL), BY_OK);
     m.f32_gflops = 1.5 * unit;
     m.bf16_gflops = 2.25 * unit;
     m.int8_gops = 3.5 * unit;
@@ -84,15 +84,15 @@ static void test_round_trip(void **state)
     by_machine stored = invented(1e6);
     by_machine loaded;
     assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_ALL, NULL), BY_OK);
     assert_string_equal(loaded.cpu, stored.cpu);
     assert_string_equal(loaded.isa, stored.isa);
     assert_int_equal(loaded.threads, 1);
     assert_same_figures(&loaded, &stored);
     double peak;
-    assert_int_equal(by_machine_peak(&peak, BY_F32, 1, NULL), BY_OK);
+    assert_int_equal(by_machine_peak(&peak, BY_F32, "cpu", 1, NULL), BY_OK);
     assert_true(peak == stored.f32_gflops);
-    assert_int_equal(by_machine_peak(&peak, BY_BF16, 1, NULL), BY_OK);
+    assert_int_equal(by_machine_peak(&peak, BY_BF16, "auto", 1, NULL), BY_OK);
     assert_true(peak == stored.bf16_gflops);
 }
 
@@ -115,12 +115,12 @@ static void test_entries(void **state)
     assert_int_equal(by_machine_store(&one, NULL), BY_OK);
 
     by_machine loaded;
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_ALL, NULL), BY_OK);
     assert_same_figures(&loaded, &one);
-    assert_int_equal(by_machine_load(&loaded, 3, BY_MACHINE_ALL, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 3, BY_MACHINE_ALL, NULL), BY_OK);
     assert_same_figures(&loaded, &three);
     setenv("BANYAN_ISA", "reference", 1);
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_ALL, NULL), BY_OK);
     assert_string_equal(loaded.isa, "reference");
     assert_same_figures(&loaded, &slow);
     by_machine found = other;
@@ -137,9 +137,10 @@ static void test_missing_figure(void **state)
     by_machine loaded;
     stored.read_gbps = 0.0;
     assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_F32, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_F32, NULL), BY_OK);
     assert_true(loaded.read_gbps == 0.0);
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_MEMORY | BY_MACHINE_F32, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_MEMORY | BY_MACHINE_F32, NULL),
+                     BY_OK);
     assert_true(loaded.read_gbps > 0.0 && loaded.read_gbps < 1e5);
     assert_true(loaded.f32_gflops == stored.f32_gflops);
     by_machine kept = stored;
@@ -157,17 +158,18 @@ static void test_busy_figures(void **state)
     stored.f32_gflops = stored.own_f32_gflops = 1e-3;
     stored.busy = BY_MACHINE_F32 | BY_MACHINE_MEMORY;
     assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_BF16, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_BF16, NULL), BY_OK);
     assert_same_figures(&loaded, &stored);
     assert_int_equal(loaded.busy, stored.busy);
 
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_F32 | BY_MACHINE_MEMORY, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_F32 | BY_MACHINE_MEMORY, NULL),
+                     BY_OK);
     assert_true(loaded.own_f32_gflops > 1e-3 && loaded.f32_gflops >= loaded.own_f32_gflops);
     assert_true(loaded.f32_gflops < 1e5);
     assert_true(loaded.read_gbps == stored.read_gbps && loaded.copy_gbps == stored.copy_gbps);
     assert_true(loaded.bf16_gflops == stored.bf16_gflops);
     by_machine kept;
-    assert_int_equal(by_machine_describe(&kept, 1, NULL), BY_OK);
+    assert_int_equal(by_machine_describe(&kept, "auto", 1, NULL), BY_OK);
     by__plan_machine_recall(&kept, f->cache);
     assert_true(fabs(kept.f32_gflops - loaded.f32_gflops) <= 1e-5 * loaded.f32_gflops);
     assert_int_equal(kept.busy, loaded.busy);
@@ -182,15 +184,15 @@ static void test_busy_for_ever(void **state)
     stored.busy = BY_MACHINE_F32;
     stored.retries = BY_MACHINE_RETRIES;
     assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_F32, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_F32, NULL), BY_OK);
     assert_same_figures(&loaded, &stored);
 
     stored.retries = BY_MACHINE_RETRIES - 1;
     assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_F32, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_F32, NULL), BY_OK);
     assert_true(loaded.own_f32_gflops > 1e-3);
     by_machine kept;
-    assert_int_equal(by_machine_describe(&kept, 1, NULL), BY_OK);
+    assert_int_equal(by_machine_describe(&kept, "auto", 1, NULL), BY_OK);
     by__plan_machine_recall(&kept, ((const fixture *)*state)->cache);
     assert_int_equal(kept.retries, BY_MACHINE_RETRIES);
 }
@@ -204,7 +206,7 @@ static void test_busy_machine(void **state)
     if (access("/proc/self/schedstat", R_OK) != 0) {
         skip(); /* a kernel without CONFIG_SCHED_INFO */
     }
-    assert_int_equal(by_machine_describe(&m, -1, NULL), BY_OK);
+    assert_int_equal(by_machine_describe(&m, "cpu", -1, NULL), BY_OK);
     size_t count = 2 * (size_t)m.cores < BY_ARRAY_LENGTH(others) ? 2 * (size_t)m.cores : 0;
     if (count == 0) {
         skip(); /* more cores than a test should take */
@@ -245,12 +247,12 @@ static void test_broken_cache(void **state)
         by_machine stored = invented(1e6);
         by_machine empty;
         by_machine loaded;
-        assert_int_equal(by_machine_describe(&empty, 1, NULL), BY_OK);
+        assert_int_equal(by_machine_describe(&empty, "cpu", 1, NULL), BY_OK);
         put(f, broken[i]);
         by__plan_machine_recall(&empty, f->cache);
         assert_true(empty.f32_gflops == 0.0 && empty.read_gbps == 0.0);
         assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
-        assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_ALL, NULL), BY_OK);
+        assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_ALL, NULL), BY_OK);
         assert_same_figures(&loaded, &stored);
     }
 }
@@ -260,7 +262,7 @@ static void test_broken_figures(void **state)
     const fixture *f = *state;
     by_machine m;
     by_string text = {0};
-    assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
+    assert_int_equal(by_machine_describe(&m, "cpu", 1, NULL), BY_OK);
     by__string_append(&text, "{\"version\": 2, \"machines\": [{\"cpu\": ");
     by_string_json(&text, m.cpu, strlen(m.cpu));
     by_string_format(
@@ -290,7 +292,7 @@ static void test_no_cache(void **state)
            1); /* a file where a directory should be: root cannot write it either */
     assert_int_equal(by_machine_store(&stored, &error), BY_EIO);
     assert_non_null(strstr(error.message, file));
-    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_MEMORY, &error), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, "cpu", 1, BY_MACHINE_MEMORY, &error), BY_OK);
     assert_true(loaded.read_gbps > 0.0 && loaded.copy_gbps > 0.0);
     free(file);
 }
@@ -324,14 +326,14 @@ static void test_describe(void **state)
     assert_string_equal(levels[0], "baseline");
     for (size_t i = 0; i < count; i++) {
         setenv("BANYAN_ISA", levels[i], 1);
-        assert_int_equal(by_machine_describe(&m, 5, NULL), BY_OK);
+        assert_int_equal(by_machine_describe(&m, "cpu", 5, NULL), BY_OK);
         assert_string_equal(m.isa, levels[i]);
     }
     assert_int_equal(m.threads, 5);
     assert_true(m.cores >= 1);
     assert_true(m.cpu[0] != '\0');
     setenv("BANYAN_ISA", "quantum", 1);
-    assert_int_equal(by_machine_describe(&m, 1, &error), BY_EARG);
+    assert_int_equal(by_machine_describe(&m, "cpu", 1, &error), BY_EARG);
     assert_non_null(strstr(error.message, "quantum"));
 }
 
@@ -409,12 +411,12 @@ static void test_measure(void **state)
     by_machine m;
     by_error error = {0};
     double peak;
-    assert_int_equal(by_machine_describe(&m, 1, NULL), BY_OK);
+    assert_int_equal(by_machine_describe(&m, "cpu", 1, NULL), BY_OK);
     assert_int_equal(by_machine_measure(&m, BY_MACHINE_F32, NULL), BY_OK);
     assert_true(m.own_f32_gflops > 1e-3 && m.f32_gflops >= m.own_f32_gflops);
     assert_true(m.bf16_gflops == 0.0 && m.read_gbps == 0.0);
-    assert_int_equal(by_machine_peak(&peak, BY_I32, 1, &error), BY_EARG);
-    assert_int_equal(by_machine_measure_peak(&peak, BY_U8, 1, &error), BY_EARG);
+    assert_int_equal(by_machine_peak(&peak, BY_I32, "cpu", 1, &error), BY_EARG);
+    assert_int_equal(by_machine_measure_peak(&peak, BY_U8, "cpu", 1, &error), BY_EARG);
 }
 
 /* A probe of any size reads all that it holds, which is never nothing. */
