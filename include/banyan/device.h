@@ -57,7 +57,8 @@ typedef struct by_device_info {
  * their number. Returns BY_EARG for a kind that this build does not have, with those that it has,
  * or a device that this machine does not have, or if BANYAN_ISA is not an instruction-set level. */
 BY_API by_status by_device_open(by_device **out, const char *name, int threads, by_error *error);
-/* Writes the name of the device that would be opened: "cpu" for "auto". Errors as by_device_open. */
+/* Writes the name of the device that would be opened: "cpu" for "auto". Errors as
+ * by_device_open. */
 #define BY_DEVICE_NAME 32
 BY_API by_status by_device_resolve(char out[BY_DEVICE_NAME], const char *name, by_error *error);
 BY_API void by_device_close(by_device **device);

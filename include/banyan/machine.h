@@ -1,9 +1,9 @@
 /* Measured performance of the machine: the reference for all speeds that banyan prints.
  *
- * Results are cached in a file (by_machine_cache_path), one entry per device, model of the processor,
- * build of banyan, number of threads and instruction-set level, so that they are measured only once, in about a
- * second. `banyan bench machine` measures again and replaces the entry.
- */
+ * Results are cached in a file (by_machine_cache_path), one entry per device, model of the
+ * processor, build of banyan, number of threads and instruction-set level, so that they are
+ * measured only once, in about a second. `banyan bench machine` measures again and replaces the
+ * entry. */
 #ifndef BANYAN_MACHINE_H
 #define BANYAN_MACHINE_H
 
@@ -70,9 +70,9 @@ typedef enum by_machine_figures {
     BY_MACHINE_ALL = 15
 } by_machine_figures;
 
-/* Describes a device of the machine (device, cpu, key, isa, cores, threads) without figures; `device`
- * is a name for by_device_open, whose errors it returns. threads -1: one per core available to the
- * process. */
+/* Describes a device of the machine (device, cpu, key, isa, cores, threads) without figures;
+ * `device` is a name for by_device_open, whose errors it returns. threads -1: one per core
+ * available to the process. */
 BY_API by_status by_machine_describe(by_machine *out, const char *device, int threads,
                                      by_error *error);
 /* Returns the instruction-set levels that BANYAN_ISA can select on this machine, "baseline" first,

@@ -12,9 +12,9 @@
  *
  * Errors. A call that fails immediately returns its error. Errors of submitted work surface in
  * by__device_event_wait, by__device_queue_finish, by_device_read and by_device_write, name the
- * program and, if the device knows it, the node (by__device_set_stepwise finds it), and are passed to the function set by by__device_on_error. There a failing rank tells
- * the others before it returns (a communicator sets it, and makes their next collective return
- * BY_EPEER).
+ * program and, if the device knows it, the node (by__device_set_stepwise finds it), and are passed
+ * to the function set by by__device_on_error. There a failing rank tells the others before it
+ * returns (a communicator sets it, and makes their next collective return BY_EPEER).
  *
  * Determinism: a kernel gives the same bits for any number of threads: work is divided by shape,
  * and the order of every sum depends on shapes alone.
@@ -280,7 +280,7 @@ typedef struct by__device_kind {
     const char *name;   /* "cpu" */
     int (*count)(void); /* devices of this kind in the machine */
     by_status (*open)(by_device **out, int ordinal, int threads, by_error *error);
-    /* The format whose products are fastest: the narrowest that is multiplied without conversion. */
+    /* The format whose products are fastest: the narrowest multiplied without conversion. */
     by_status (*fastest)(by_dtype *out, by_error *error);
 } by__device_kind;
 

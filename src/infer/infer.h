@@ -43,8 +43,8 @@ typedef struct by__infer_forward_options {
     const by_weights *weights; /* weights whose codes decide the packing; or NULL */
 } by__infer_forward_options;
 
-/* Sets compute, packing, seed, device and threads from a config. precision NULL and threads 0 mean the
- * config's values, except that `weights` (borrowed, may be NULL) in codes keep their codes. */
+/* Sets compute, packing, seed, device and threads from a config. precision NULL and threads 0 mean
+ * the config's values, except that `weights` (borrowed, may be NULL) in codes keep their codes. */
 by_status by__infer_forward_options_read(by__infer_forward_options *out, const by_config *config,
                                          const by_weights *weights, const char *precision,
                                          int threads, by_error *error);
@@ -82,7 +82,8 @@ by_status by__infer_forward_open(by__infer_forward *out, const by__infer_forward
 /* Opens programs that compute with the packed weights of another by__infer_forward, which has
  * started: weights are neither planned nor loaded again. The programs have their own threads and
  * activations and may run at the same time as those of the lender, which must outlive them.
- * `config` and `builder` are as in the options. On a device with memory of its own, through a second handle. */
+ * `config` and `builder` are as in the options. On a device with memory of its own, through a
+ * second handle. */
 by_status by__infer_forward_borrow(by__infer_forward *out, const by__infer_forward *lender,
                                    const by_model_config *config, by_model_builder *builder,
                                    by_error *error);

@@ -67,8 +67,9 @@ typedef struct by__pass_memory_plan {
     size_t in_place;    /* outputs that reuse the memory of an operand */
 } by__pass_memory_plan;
 
-/* Plans memory: liveness, in-place reuse, then offsets, multiples of `unit`, over lifetime intervals
- * by the better of two offline strategies (largest first, earliest first). Freed with by__pass_memory_plan_free. */
+/* Plans memory: liveness, in-place reuse, then offsets, multiples of `unit`, over lifetime
+ * intervals by the better of two offline strategies (largest first, earliest first). Freed with
+ * by__pass_memory_plan_free. */
 by_status by__pass_memory_plan_make(by__pass_memory_plan *out, const by_graph *graph, size_t unit,
                                     by_error *error);
 void by__pass_memory_plan_free(by__pass_memory_plan *plan);

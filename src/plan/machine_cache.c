@@ -4,8 +4,8 @@
 #include "base/json.h"
 #include "plan/plan.h"
 
-/* {"version": 2, "machines": [{"device": ..., "cpu": ..., "key": ..., "isa": ..., "threads": ..., "f32_gflops":
- * ..., ...}]} */
+/* {"version": 2, "machines": [{"device": ..., "cpu": ..., "key": ..., "isa": ..., "threads": ...,
+ * "f32_gflops": ..., ...}]} */
 #define VERSION   2
 #define MAX_BYTES ((size_t)1 << 20)
 /* Entries kept; the oldest are dropped first. */

@@ -36,8 +36,8 @@
 #include "base/packing/packing.h"
 #include "store/scratch.h"
 
-/* Buffers of entries begin at multiples of this many elements, 64 bytes of the narrowest format that
- * programs compute with, and of more where the device asks for more (by__store_padded). */
+/* Buffers of entries begin at multiples of this many elements, 64 bytes of the narrowest format
+ * that programs compute with, and of more where the device asks for more (by__store_padded). */
 #define BY__ENTRY_ALIGNMENT 32
 #define BY__MAX_GROUPS      28
 

@@ -236,9 +236,9 @@ double cli_trained_percent(const by_model_size *size);
 #define CLI_SET_HELP  "override a key of the config, e.g. train.steps=100; may be repeated"
 #define CLI_JSON_HELP "print the result as one JSON line"
 /* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
- * form; device: where it computes, NULL: the best one; ema: with the average of its weights; adapter: directory of adapters that are added, or
- * NULL. Says on standard error which run of several is used, and which checkpoints were passed
- * over. */
+ * form; device: where it computes, NULL: the best one; ema: with the average of its weights;
+ * adapter: directory of adapters that are added, or NULL. Says on standard error which run of
+ * several is used, and which checkpoints were passed over. */
 by_status cli_open_pretrained(by_pretrained **out, const char *path, const char *device, bool best,
                               bool ema, const char *adapter, by_error *error);
 /* Opens a model like cli_open_pretrained, calls `work` with it and its run directory (NULL where

@@ -4,9 +4,9 @@
 
 #include "trainer/state/trainer.h"
 
-/* Called after a node has run, with its operands and results in host memory: on a device with memory
- * of its own they are copies, and nodes run one by one while there is an observer. Not called for
- * nodes that run concurrently with others (collectives). */
+/* Called after a node has run, with its operands and results in host memory: on a device with
+ * memory of its own they are copies, and nodes run one by one while there is an observer. Not
+ * called for nodes that run concurrently with others (collectives). */
 typedef void by__trainer_node_watcher(void *user, const by__exec_program_row *row, size_t node,
                                       const by__device_call *call);
 

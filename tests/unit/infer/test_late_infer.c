@@ -1,6 +1,6 @@
-/* Inference on a device that runs everything late and in an odd order, on memory that the host cannot
- * touch: the engine with its drafts and prefixes, beams, embeddings and calibration give the bits of
- * the CPU for every seed; embeddings beside an engine run on another thread; memory is the
+/* Inference on a device that runs everything late and in an odd order, on memory that the host
+ * cannot touch: the engine with its drafts and prefixes, beams, embeddings and calibration give the
+ * bits of the CPU for every seed; embeddings beside an engine run on another thread; memory is the
  * device's. */
 #include <pthread.h>
 #include <setjmp.h>
