@@ -277,8 +277,9 @@ by_status by__device_report(by_device *device, by_status status, const by_error 
 
 /* What a folder of devices defines for the table in device_kinds.c. */
 typedef struct by__device_kind {
-    const char *name;   /* "cpu" */
-    int (*count)(void); /* devices of this kind in the machine */
+    const char *name; /* "cpu" */
+    /* Counts those in the machine; fails with the reason why none can be used. */
+    by_status (*count)(int *out, by_error *error);
     by_status (*open)(by_device **out, int ordinal, int threads, by_error *error);
     /* The format whose products are fastest: the narrowest multiplied without conversion. */
     by_status (*fastest)(by_dtype *out, by_error *error);

@@ -65,9 +65,11 @@ static by_status choose(device_choice *out, const char *name, by_error *error)
 {
     const char *colon = strchr(name, ':');
     device_choice c = {0};
+    int count;
     if (strcmp(name, "auto") == 0) {
         for (size_t i = BY_ARRAY_LENGTH(kinds); i-- > 0 && c.kind == NULL;) {
-            c.kind = kinds[i]->count() > 0 ? kinds[i] : NULL;
+            bool found = kinds[i]->count(&count, NULL) == BY_OK && count > 0;
+            c.kind = found ? kinds[i] : NULL;
         }
         assert(c.kind != NULL); /* the host */
         *out = c;
@@ -82,7 +84,7 @@ static by_status choose(device_choice *out, const char *name, by_error *error)
                             "device '%.40s': a number must follow the colon, as in %s:0", name,
                             c.kind->name);
     }
-    int count = c.kind->count();
+    BY_TRY(c.kind->count(&count, error));
     if (c.ordinal >= count) {
         return by_error_set(error, BY_EARG,
                             "device '%.40s': this machine has %d of the kind %s, numbered from 0",
