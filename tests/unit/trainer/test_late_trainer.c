@@ -208,7 +208,7 @@ static void test_probes(void **state)
         assert_true(train(trainer, &d, have) == hash);
         assert_memory_equal(have, want, sizeof want);
         /* What made a step fail is found on copies, too. */
-        by_memory weight = by__store_buffer(trainer->store, trainer->masters, 2);
+        by_memory weight = by__store_buffer(trainer->store, trainer->flats.masters, 2);
         const float broken = NAN;
         by_batch batch = batch_of(&d, 0);
         by__trainer_found found;
