@@ -1,5 +1,4 @@
 /* The kinds of devices of this build, and what a device's name means. */
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,11 +66,11 @@ static by_status choose(device_choice *out, const char *name, by_error *error)
     device_choice c = {0};
     int count;
     if (strcmp(name, "auto") == 0) {
-        for (size_t i = BY_ARRAY_LENGTH(kinds); i-- > 0 && c.kind == NULL;) {
-            bool found = kinds[i]->count(&count, NULL) == BY_OK && count > 0;
-            c.kind = found ? kinds[i] : NULL;
+        size_t i = BY_ARRAY_LENGTH(kinds) - 1;
+        while (i > 0 && (kinds[i]->count(&count, NULL) != BY_OK || count == 0)) {
+            i--;
         }
-        assert(c.kind != NULL); /* the host */
+        c.kind = kinds[i]; /* the first is the host, which is there */
         *out = c;
         return BY_OK;
     }

@@ -26,6 +26,7 @@ for kind, where, text in blocks:
     if kind == "file":
         if os.path.exists(target):
             sys.exit(f"{path} is there already")
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         open(target, "w").write(text)
         continue
     lines = open(target).read().splitlines(keepends=True)
