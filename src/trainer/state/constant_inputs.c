@@ -8,6 +8,7 @@ by_status by__trainer_plan_constant(by_trainer *t, const by__graph_value *value,
 {
     by__trainer_feeds *f = &t->feed;
     size_t bytes = by__graph_value_bytes(value);
+    size_t unit = by__device_unit(t->device);
     for (size_t i = 0; i < f->constant_count; i++) {
         if (strcmp(f->constants[i].name, value->name) == 0) {
             return BY_OK;
@@ -20,9 +21,8 @@ by_status by__trainer_plan_constant(by_trainer *t, const by__graph_value *value,
                                                            .shape = value->shape,
                                                            .offset = f->constant_bytes,
                                                            .bytes = bytes};
-    if (!by__size_add(bytes, BY_CACHE_LINE - 1, &bytes) ||
-        !by__size_add(f->constant_bytes, bytes & ~(size_t)(BY_CACHE_LINE - 1),
-                      &f->constant_bytes)) {
+    if (!by__size_add(bytes, unit - 1, &bytes) ||
+        !by__size_add(f->constant_bytes, bytes & ~(unit - 1), &f->constant_bytes)) {
         return by_error_set(error, BY_EMEMORY, "the constant inputs' size overflows");
     }
     return BY_OK;
