@@ -13,8 +13,8 @@ extern "C" {
 }
 
 #define __global__
-#define __device__ static inline
-#define __shared__ static __attribute__((section("by_shared")))
+#define __device__   static
+#define __shared__   static __attribute__((section("by_shared")))
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __grid_constant__
@@ -101,6 +101,19 @@ EMULATED float by__from_f16(uint16_t h)
 EMULATED uint16_t by__to_f16(float f)
 {
     return by_emulated_to_f16(f);
+}
+
+EMULATED float by__exp2_rough(float x)
+{
+    return __builtin_exp2f(x);
+}
+EMULATED uint32_t by__pack_bf16(float low, float high)
+{
+    return by_emulated_to_bf16(low) | (uint32_t)by_emulated_to_bf16(high) << 16;
+}
+EMULATED uint32_t by__pack_f16(float low, float high)
+{
+    return by_emulated_to_f16(low) | (uint32_t)by_emulated_to_f16(high) << 16;
 }
 
 /* ---- memory: the compiler sees an access of 16 bytes only in that of a vector ---- */

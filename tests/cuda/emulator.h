@@ -96,6 +96,8 @@ bool emulator_in_shared(uintptr_t address);
 /* A new launch or a new block begins. */
 void emulator_memory_launch(uint32_t launch);
 void emulator_access(uintptr_t address, size_t bytes, bool write, bool atomic);
+/* An asynchronous copy to this range of shared memory is under way, or no more. */
+void emulator_await(uintptr_t address, size_t bytes, bool awaited);
 
 /* ---- kernels ---- */
 

@@ -7,10 +7,11 @@
 #include "cuda/emulator.h"
 
 /* Bytes that share a cell; accesses of single bytes are told apart by their masks. */
-#define GRANULE    2
-#define HOST       1u /* the launch that stands for the host and copies */
-#define MANY       UINT32_MAX
-#define MOST_RANGES 65536
+#define GRANULE       2
+#define ALL           3u /* bytes of it */
+#define HOST          1u /* the launch that stands for the host and copies */
+#define MANY          UINT32_MAX
+#define MOST_RANGES   65536
 #define MOST_LAUNCHES (1 << 20)
 
 /* An access by a thread, or by many of a warp or of a launch. */
@@ -29,6 +30,7 @@ typedef struct emulator_cell {
     uint32_t warps; /* that have read */
     uint8_t known;  /* bytes that have been written: a mask */
     bool atomic;    /* the write was one */
+    bool awaited;   /* a copy to it is under way */
 } cell;
 
 typedef struct emulator_range {
@@ -123,21 +125,32 @@ void emulator_memory_remove(void *base)
     range_count--;
 }
 
+/* Allocations are far apart, and what is between them is not there. */
+#define GAP (1 << 20)
+
+static size_t pages_of(size_t bytes)
+{
+    return bytes / 4096 * 4096 + 4096;
+}
+
 void *emulator_alloc(size_t bytes)
 {
-    void *base = aligned_alloc(256, (bytes + 511) / 256 * 256);
-    if (base == NULL) {
+    char *base = mmap(NULL, pages_of(bytes) + 2 * GAP, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED || mprotect(base + GAP, pages_of(bytes), PROT_READ | PROT_WRITE) != 0) {
         abort();
     }
-    emulator_memory_add(base, bytes);
-    return base;
+    emulator_memory_add(base + GAP, bytes);
+    return base + GAP;
 }
 
 void emulator_free(void *base)
 {
+    memory_range *range = base == NULL ? NULL : find_range((uintptr_t)base);
     if (base != NULL) {
+        size_t bytes = range == NULL ? 0 : range->bytes;
         emulator_memory_remove(base);
-        free(base);
+        (void)munmap((char *)base - GAP, pages_of(bytes) + 2 * GAP);
     }
 }
 
@@ -254,6 +267,25 @@ static void note_read(cell *c, uint32_t mask)
     r->warp_sync = r->warp_sync > me.warp_sync ? r->warp_sync : me.warp_sync;
 }
 
+/* Returns true if a read changes nothing: one like it was noted, and what was written is before it
+ * for all threads of the block. */
+static inline bool is_noted(const cell *c, uint32_t mask)
+{
+    const access_record *w = &c->write;
+    const access_record *r = &c->read;
+    bool before = w->launch == HOST ||
+                  (w->launch == emulator_here.launch && w->block == emulator_here.instance &&
+                   w->barriers < emulator_here.barriers);
+    return before && !c->awaited && (c->known & mask) == mask &&
+           r->launch == emulator_here.launch &&
+           (r->block == MANY ||
+            (r->block == emulator_here.instance && r->barriers == emulator_here.barriers &&
+             (r->thread == MANY || r->thread == emulator_now->number) &&
+             (c->warps >> emulator_now->number / 32 & 1u) != 0 &&
+             r->warp_sync >= emulator_now->warp_sync)) &&
+           (r->bytes & mask) == mask;
+}
+
 static void check_cell(cell *c, uintptr_t address, uint32_t mask, bool write, bool atomic,
                        bool shared)
 {
@@ -262,6 +294,11 @@ static void check_cell(cell *c, uintptr_t address, uint32_t mask, bool write, bo
         *c = (cell){.write = {0}}; /* of a block that has ended */
     }
     bool both_atomic = atomic && c->atomic;
+    if (c->awaited) {
+        emulator_report("%s shared memory at %p, to which a copy is under way",
+                        write ? "writes" : "reads", (void *)address);
+        c->awaited = false;
+    }
     if ((c->known & mask) != mask && (!write || atomic)) {
         emulator_report("reads %s memory at %p that nothing has written",
                         shared ? "shared" : "global", (void *)address);
@@ -310,6 +347,7 @@ static cell *global_cell(uintptr_t address, size_t bytes, bool write)
     if (!constant) {
         emulator_report("%s %zu bytes at %p, outside the device's memory",
                         write ? "writes" : "reads", bytes, (void *)address);
+        emulator_stop();
     }
     return NULL;
 }
@@ -327,10 +365,21 @@ void emulator_access(uintptr_t address, size_t bytes, bool write, bool atomic)
     if (bytes <= 16 && address % bytes != 0) {
         emulator_report("%s %zu bytes at %p, which is not aligned", write ? "writes" : "reads",
                         bytes, (void *)address);
+        emulator_stop();
     }
     for (uintptr_t g = address / GRANULE; g * GRANULE < address + bytes; g++, c++) {
-        check_cell(c, g * GRANULE, mask_of(g * GRANULE, address, address + bytes), write, atomic,
-                   shared);
+        uint32_t mask = bytes == 1 ? 1u << (address & 1u) : ALL;
+        if (write || !is_noted(c, mask)) {
+            check_cell(c, g * GRANULE, mask, write, atomic, shared);
+        }
+    }
+}
+
+void emulator_await(uintptr_t address, size_t bytes, bool awaited)
+{
+    cell *c = emulator_in_shared(address) ? shared_cell(address) : NULL;
+    for (size_t i = 0; c != NULL && i < bytes / GRANULE; i++) {
+        c[i].awaited = awaited;
     }
 }
 

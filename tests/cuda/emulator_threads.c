@@ -132,7 +132,6 @@ void emulator_stop(void)
     abort();
 }
 
-
 static void fiber_entry(void)
 {
     kernel_body(kernel_args);
@@ -180,12 +179,13 @@ static void meet(const char *what, const void *where)
     f->what = what;
     f->where = where;
     to_scheduler();
-    f->thread.warp_sync++;
 }
 
+/* It alone orders the accesses of lanes: a shuffle does not. */
 void by_emulated_sync_warp(void)
 {
     meet("__syncwarp", __builtin_return_address(0));
+    running()->thread.warp_sync++;
 }
 
 /* What lane `lane` of the running warp offered when it met the others last. */
@@ -236,8 +236,8 @@ void by_emulated_mma(float d[4], const uint32_t a[4], const uint32_t b[2], int b
         for (unsigned k = 0; k < 16; k++) {
             uint32_t x = offered(row % 8 * 4 + k % 8 / 2)[row / 8 + k / 8 * 2];
             uint32_t y = offered(column * 4 + k % 8 / 2)[4 + k / 8];
-            sum += (double)half_value(x, k % 2, bf16 != 0) *
-                   (double)half_value(y, k % 2, bf16 != 0);
+            sum +=
+                (double)half_value(x, k % 2, bf16 != 0) * (double)half_value(y, k % 2, bf16 != 0);
         }
         d[c] = (float)sum;
     }
@@ -272,6 +272,7 @@ void by_emulated_copy_async(void *to, const void *from, unsigned bytes)
         if (bytes > 0) {
             emulator_access((uintptr_t)from, bytes, false, false);
         }
+        emulator_await((uintptr_t)to, 16, true);
     }
     memset(to, 0xff, 16);
     f->copies[f->copy_count++] = (late_copy){to, from, bytes, f->group};
@@ -294,6 +295,7 @@ void by_emulated_copy_wait(unsigned pending)
             continue;
         }
         if (emulator_here.checked) {
+            emulator_await((uintptr_t)c.to, 16, false);
             emulator_access((uintptr_t)c.to, 16, true, false);
         }
         memset(c.to, 0, 16);

@@ -110,8 +110,8 @@ typedef struct by__cuda_gather_args {
     int32_t rank, bytes;
 } by__cuda_gather_args;
 
-/* Copies `count` elements, rows of `inner` of them: element (o, i) of x is at o * x_stride + i, of y
- * at o * y_stride + i; elements of 1, 2 or 4 bytes. One thread an element, blocks of 256. */
+/* Copies `count` elements, rows of `inner` of them: element (o, i) of x is at o * x_stride + i, of
+ * y at o * y_stride + i; elements of 1, 2 or 4 bytes. One thread an element, blocks of 256. */
 typedef struct by__cuda_move_args {
     const void *x; /* NULL: zeros */
     void *y;
@@ -341,25 +341,41 @@ typedef struct by__cuda_position_grad_args {
     int32_t dtype;
 } by__cuda_position_grad_args;
 
-/* ROPE: pairs (i, i + half) of each head. frequency[half] f32, made by the host. One thread a pair,
- * blocks of 256. */
+#define BY__CUDA_MOST_PAIRS 128
+
+/* ROPE: pairs (i, i + half) of each head rotate by position * frequency[i], half at most
+ * BY__CUDA_MOST_PAIRS. One thread for each pair i of a row, blocks of 256. */
 typedef struct by__cuda_rope_args {
     const void *x;
     const int32_t *position; /* NULL: 0 */
     void *y;
     int64_t rows, length, heads, half, begin, turn, gap;
-    float theta, factor, low, high, wave, amplitude;
+    float frequency[BY__CUDA_MOST_PAIRS];
+    float amplitude;
     int32_t dtype, by_row, inverse;
 } by__cuda_rope_args;
 
 /* ---- attention.cu ---- */
 
-#define BY__CUDA_QUERIES 16
-#define BY__CUDA_KEYS    32
+#define BY__CUDA_QUERIES       16
+#define BY__CUDA_KEYS          32
+#define BY__CUDA_GRADIENT      16  /* queries and keys of a tile of the gradient's kernels */
+#define BY__CUDA_MOST_WIDTH    256 /* of a head */
+#define BY__CUDA_ROW_OF(width) ((width) | 1) /* floats between rows: odd, for the banks */
+
+/* Bytes of dynamic shared memory. */
+#define BY__CUDA_ATTENTION_SHARED(width)                                                           \
+    (4 * ((2 * BY__CUDA_QUERIES + 2 * BY__CUDA_KEYS) * BY__CUDA_ROW_OF(width) +                    \
+          BY__CUDA_QUERIES * (BY__CUDA_KEYS + 5)))
+#define BY__CUDA_KEYS_GRAD_SHARED(width)                                                           \
+    (4 * BY__CUDA_GRADIENT * (6 * BY__CUDA_ROW_OF(width) + 2 * (BY__CUDA_GRADIENT + 1) + 3))
+#define BY__CUDA_QUERIES_GRAD_SHARED(width)                                                        \
+    (4 * BY__CUDA_GRADIENT * (5 * BY__CUDA_ROW_OF(width) + BY__CUDA_GRADIENT + 1 + 3))
 
 /* ATTENTION in f32. Query head h of sample b, row t: q + ((b * length + t) * q_stride + h * width),
- * likewise k and v with kv heads. Grid: ceil(length / BY__CUDA_QUERIES), heads, batch; blocks of
- * 128; dynamic shared memory: by__cuda_attention_shared(width). */
+ * likewise k and v with kv heads. A query has the keys from the largest of 0, t - window + 1
+ * (window 0: none) and starts[b, t] on, but always its own. Grid: ceil(length / BY__CUDA_QUERIES),
+ * heads, batch; blocks of 128; shared memory as above. */
 typedef struct by__cuda_attention_args {
     const void *q, *k, *v;
     const int32_t *lengths, *starts; /* may be NULL */
@@ -370,6 +386,15 @@ typedef struct by__cuda_attention_args {
     int32_t dtype, bidirectional;
 } by__cuda_attention_args;
 
+/* The same with tensor cores, for bf16 or f16 and heads of 64 or 128: grid ceil(length / 64), heads,
+ * batch; blocks of 128. */
+#define BY__CUDA_MMA_TILE                    64
+#define BY__CUDA_ATTENTION_MMA_SHARED(width) (2 * 5 * BY__CUDA_MMA_TILE * ((width) + 8) + 8 * 64)
+typedef by__cuda_attention_args by__cuda_attention_bf16_64_args;
+typedef by__cuda_attention_args by__cuda_attention_bf16_128_args;
+typedef by__cuda_attention_args by__cuda_attention_f16_64_args;
+typedef by__cuda_attention_args by__cuda_attention_f16_128_args;
+
 /* delta[b, h, t] = dy . y. A warp for each row and head, blocks of 256. */
 typedef struct by__cuda_attention_delta_args {
     const void *y, *dy;
@@ -378,8 +403,8 @@ typedef struct by__cuda_attention_delta_args {
     int32_t dtype;
 } by__cuda_attention_delta_args;
 
-/* dk and dv: grid ceil(length / BY__CUDA_KEYS), kv heads, batch; dq: grid and shared memory as the
- * forward op's. Blocks of 128. */
+/* dk and dv: grid ceil(length / BY__CUDA_GRADIENT), kv heads, batch; dq: the same with query heads.
+ * Blocks of 256; shared memory as above. */
 typedef struct by__cuda_attention_grad_args {
     const void *q, *k, *v, *dy;
     const float *lse, *delta;
@@ -391,5 +416,193 @@ typedef struct by__cuda_attention_grad_args {
 } by__cuda_attention_grad_args;
 typedef by__cuda_attention_grad_args by__cuda_attention_keys_grad_args;
 typedef by__cuda_attention_grad_args by__cuda_attention_queries_grad_args;
+
+/* The same with tensor cores, for bf16 or f16 and heads of 64 or 128: tiles of BY__CUDA_MMA_TILE;
+ * blocks of 128. */
+#define BY__CUDA_GRAD_MMA_SHARED(width) (2 * 4 * BY__CUDA_MMA_TILE * ((width) + 8) + 12 * 64)
+typedef by__cuda_attention_grad_args by__cuda_keys_grad_bf16_64_args;
+typedef by__cuda_attention_grad_args by__cuda_keys_grad_bf16_128_args;
+typedef by__cuda_attention_grad_args by__cuda_keys_grad_f16_64_args;
+typedef by__cuda_attention_grad_args by__cuda_keys_grad_f16_128_args;
+typedef by__cuda_attention_grad_args by__cuda_queries_grad_bf16_64_args;
+typedef by__cuda_attention_grad_args by__cuda_queries_grad_bf16_128_args;
+typedef by__cuda_attention_grad_args by__cuda_queries_grad_f16_64_args;
+typedef by__cuda_attention_grad_args by__cuda_queries_grad_f16_128_args;
+
+/* ---- decode.cu ---- */
+
+#define BY__CUDA_SPLIT 256 /* keys of a partial result */
+
+/* Copies keys and values of new tokens to places position[0] .. of the caches [batch, kv heads,
+ * slots, width]. One thread an element of k, blocks of 256. */
+typedef struct by__cuda_cache_write_args {
+    const void *k, *v;
+    void *k_cache, *v_cache;
+    const int32_t *position;
+    int64_t batch, length, kv_heads, width, kv_stride, slots;
+    int32_t bytes;
+} by__cuda_cache_write_args;
+
+/* CACHED_ATTENTION over the keys of each split: the largest score, the sum of exponentials relative
+ * to it, and the sum of values weighted by them: part [batch, heads, length, splits, width + 2].
+ * Grid: length * splits, heads, batch; blocks of 128. */
+typedef struct by__cuda_cached_attention_args {
+    const void *q, *k_cache, *v_cache;
+    const int32_t *position;
+    float *part;
+    int64_t length, heads, kv_heads, width, q_stride, slots, splits, window;
+    float scale;
+    int32_t dtype;
+} by__cuda_cached_attention_args;
+
+/* The whole of the parts. A warp for each row ((b * heads + h) * length + t), blocks of 256. */
+typedef struct by__cuda_cached_merge_args {
+    const float *part;
+    void *y;
+    int64_t rows, length, heads, width, splits;
+    int32_t dtype;
+} by__cuda_cached_merge_args;
+
+/* ---- matmul.cu ---- */
+
+#define BY__CUDA_TILE 32
+
+/* y [m, n] = a b + bias + add, sums in f32 in the order of k: element (i, j) of a matrix is at
+ * i * row + j * column. For what the library of products does not take. Grid: ceil(n / 32),
+ * ceil(m / 32); blocks of 256. */
+typedef struct by__cuda_matmul_args {
+    const void *a, *b, *bias, *add; /* bias and add may be NULL; add has y's dtype */
+    void *y;
+    int64_t m, n, k, a_row, a_column, b_row, b_column;
+    int32_t a_dtype, b_dtype, bias_dtype, dtype;
+} by__cuda_matmul_args;
+
+/* GROUPED_MATMUL: b of group g is at g / ranges_each * k * n. Grid: ceil(n / 32), ceil(rows / 32);
+ * blocks of 256. */
+typedef struct by__cuda_grouped_matmul_args {
+    const void *a, *b;
+    const int32_t *range;
+    void *y;
+    int64_t rows, n, k, groups, ranges_each, capacity;
+    int32_t dtype, b_dtype, y_dtype, trans_b;
+} by__cuda_grouped_matmul_args;
+
+/* GROUPED_MATMUL_GRAD. Grid: ceil(n / 32), ceil(m / 32), matrices; blocks of 256. */
+typedef struct by__cuda_grouped_grad_args {
+    const void *a, *b;
+    const int32_t *range;
+    void *y;
+    int64_t rows, m, n, ranges_each, capacity;
+    int32_t dtype, y_dtype;
+} by__cuda_grouped_grad_args;
+
+/* ---- experts.cu ---- */
+
+#define BY__CUDA_MOST_EXPERTS 256
+
+/* ROUTER: weight, index, and the softmax of each row, whose sum over rows is the mass. A warp for
+ * each row, blocks of 256. */
+typedef struct by__cuda_router_args {
+    const float *logits;
+    float *weight, *softmax;
+    int32_t *index;
+    int64_t rows, experts, chosen;
+} by__cuda_router_args;
+
+/* ROUTER_GRAD; dweight, dmass may be NULL. A warp for each row, blocks of 256. */
+typedef struct by__cuda_router_grad_args {
+    const float *logits, *dweight, *dmass;
+    const int32_t *index;
+    float *dlogits;
+    int64_t rows, experts, chosen;
+} by__cuda_router_grad_args;
+
+/* How many entries each range of GROUP has, group g's entries of block b in range g * blocks + b;
+ * into `count`, or as f32 into `y`. A block for each range. */
+typedef struct by__cuda_group_count_args {
+    const int32_t *ids;
+    int32_t *count;
+    float *y;
+    int64_t entries, blocks;
+} by__cuda_group_count_args;
+
+/* Begin and end of each range from its count. One block. */
+typedef struct by__cuda_group_begin_args {
+    const int32_t *count;
+    int32_t *range;
+    int64_t ranges, capacity;
+} by__cuda_group_begin_args;
+
+/* Places of the entries of each range, in their order; slot and member are -1 before. A block for
+ * each range. */
+typedef struct by__cuda_group_place_args {
+    const int32_t *ids, *range;
+    int32_t *slot, *member;
+    int64_t entries, blocks;
+} by__cuda_group_place_args;
+
+/* SCATTER_ROWS. One thread an element of y, blocks of 256. */
+typedef struct by__cuda_scatter_rows_args {
+    const void *x;
+    const int32_t *member;
+    const float *weight; /* may be NULL */
+    void *y;
+    int64_t rows, columns, chosen, entries;
+    int32_t dtype;
+} by__cuda_scatter_rows_args;
+
+/* GATHER_ROWS. One thread an element of y, blocks of 256. */
+typedef struct by__cuda_gather_rows_args {
+    const void *x;
+    const int32_t *slot;
+    const float *weight; /* may be NULL */
+    void *y;
+    int64_t rows, columns, chosen, slots;
+    int32_t dtype;
+} by__cuda_gather_rows_args;
+
+/* ROW_DOTS. A warp for each entry, blocks of 256. */
+typedef struct by__cuda_row_dots_args {
+    const void *a, *b;
+    const int32_t *slot;
+    float *y;
+    int64_t entries, columns, chosen, slots;
+    int32_t dtype;
+} by__cuda_row_dots_args;
+
+/* ---- codes.cu ---- */
+
+/* ADAMW8; values of the codes, ascending. A block for each 256 elements. */
+typedef struct by__cuda_adamw8_args {
+    float *p;
+    const float *g;
+    uint8_t *m, *v;
+    float *m_scale, *v_scale;
+    const float *hyper, *scale;
+    void *copy; /* NULL: none */
+    int64_t count;
+    float beta1, beta2, rest1, rest2, eps, decay, lr_scale;
+    int32_t copy_dtype;
+    float first_values[256], second_values[256];
+} by__cuda_adamw8_args;
+
+/* ENCODE8 in pieces of 128 columns. A warp for each piece, blocks of 256. */
+typedef struct by__cuda_encode8_args {
+    const void *x;
+    uint8_t *codes;
+    float *scale;
+    int64_t pieces, pieces_each, columns;
+    float least;
+    int32_t dtype;
+} by__cuda_encode8_args;
+
+/* DECODE8. One thread an element, blocks of 256. */
+typedef struct by__cuda_decode8_args {
+    const uint8_t *codes;
+    const float *scale;
+    void *y;
+    int64_t count, columns, pieces_each;
+    int32_t dtype;
+} by__cuda_decode8_args;
 
 #endif

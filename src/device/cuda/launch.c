@@ -114,8 +114,31 @@ by_status by__cuda_sum_into(const by__device_context *context, float *y, const v
 by_status by__cuda_reserve(by__device_call *call, int64_t floats, by_error *error)
 {
     if (floats < 0 || !by__size_mul((size_t)floats, sizeof(float), &call->work_bytes)) {
-        return by_error_set(error, BY_EMEMORY, "%s: the workspace overflows",
-                            by_op_name(call->op));
+        return by_error_set(error, BY_EMEMORY, "%s: the workspace overflows", by_op_name(call->op));
     }
     return BY_OK;
+}
+
+unsigned by__cuda_kernel_shared(by__cuda_kernel kernel)
+{
+    switch ((int)kernel) {
+    case BY__CUDA_KERNEL_map:
+        return 48 << 10;
+    case BY__CUDA_KERNEL_attention:
+        return BY__CUDA_ATTENTION_SHARED(BY__CUDA_MOST_WIDTH);
+    case BY__CUDA_KERNEL_keys_grad_bf16_128:
+    case BY__CUDA_KERNEL_keys_grad_f16_128:
+    case BY__CUDA_KERNEL_queries_grad_bf16_128:
+    case BY__CUDA_KERNEL_queries_grad_f16_128:
+        return BY__CUDA_GRAD_MMA_SHARED(128);
+    case BY__CUDA_KERNEL_attention_bf16_128:
+    case BY__CUDA_KERNEL_attention_f16_128:
+        return BY__CUDA_ATTENTION_MMA_SHARED(128);
+    case BY__CUDA_KERNEL_attention_keys_grad:
+        return BY__CUDA_KEYS_GRAD_SHARED(BY__CUDA_MOST_WIDTH);
+    case BY__CUDA_KERNEL_attention_queries_grad:
+        return BY__CUDA_QUERIES_GRAD_SHARED(BY__CUDA_MOST_WIDTH);
+    default:
+        return 0;
+    }
 }

@@ -173,8 +173,8 @@ BY__KERNEL(dropout, 256)
         return;
     }
     uint64_t seed = (uint64_t)(uint32_t)a.rng[1] << 32 | (uint32_t)a.rng[0];
-    uint64_t key = by__mix(by__mix(seed + 0x9E3779B97F4A7C15ull) ^
-                           (a.stream + 0xD1B54A32D192ED03ull));
+    uint64_t key =
+        by__mix(by__mix(seed + 0x9E3779B97F4A7C15ull) ^ (a.stream + 0xD1B54A32D192ED03ull));
     uint32_t sample = (uint32_t)a.rng[3] + a.first_sample + (uint32_t)(i / a.size);
     int64_t t = i % a.size;
     if (a.each == BY__EACH) {
@@ -190,7 +190,10 @@ BY__KERNEL(dropout, 256)
             by__random bits = by__philox((uint32_t)key, (uint32_t)(key >> 32), (uint32_t)block,
                                          (uint32_t)(block >> 32), sample, (uint32_t)a.rng[2]);
             int word = (int)(place % 64 / 16);
-            uint32_t u = word == 0 ? bits.w[0] : word == 1 ? bits.w[1] : word == 2 ? bits.w[2] : bits.w[3];
+            uint32_t u = word == 0   ? bits.w[0]
+                         : word == 1 ? bits.w[1]
+                         : word == 2 ? bits.w[2]
+                                     : bits.w[3];
             v[k] = u >> 8 >= a.threshold ? v[k] * a.scale : 0.0f;
         }
     }

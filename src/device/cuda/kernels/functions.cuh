@@ -116,6 +116,29 @@ __device__ inline float by__log(float x)
                                         : BY__NAN;
 }
 
+/* Cosine and sine of |x| up to 2^17: x = n pi/2 + r with |r| <= pi/4 and pi/2 in three parts, then
+ * the polynomials of Moshier's Cephes library. */
+__device__ inline void by__cos_sin(float x, float *cosine, float *sine)
+{
+    const float magic = 12582912.0f;
+    float n = by__fma(x, 0.63661977236758134f, magic) - magic;
+    float r = by__fma(n, -1.57079637050628662f, x);
+    r = by__fma(n, 4.37113900018624283e-8f, r);
+    r = by__fma(n, 1.71512451000588187e-15f, r);
+    float square = r * r;
+    float s = by__fma(-1.9515295891e-4f, square, 8.3321608736e-3f);
+    s = by__fma(s, square, -1.6666654611e-1f);
+    s = by__fma(s * square, r, r);
+    float c = by__fma(2.443315711809948e-5f, square, -1.388731625493765e-3f);
+    c = by__fma(c, square, 4.166664568298827e-2f);
+    c = by__fma(c * square, square, by__fma(square, -0.5f, 1.0f));
+    int quadrant = (int)n & 3; /* odd ones swap sine and cosine; the signs follow */
+    float first = (quadrant & 1) != 0 ? s : c;
+    float second = (quadrant & 1) != 0 ? c : s;
+    *cosine = quadrant == 1 || quadrant == 2 ? -first : first;
+    *sine = quadrant >= 2 ? -second : second;
+}
+
 /* ---- functions of UNARY, numbered as by_function ---- */
 
 enum { BY__GELU, BY__SILU, BY__RELU, BY__TANH, BY__SIGMOID, BY__NEGATE, BY__GELU_ERF };

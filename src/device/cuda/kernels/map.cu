@@ -113,8 +113,8 @@ __device__ uint16_t by__round_random(float x, uint32_t bits)
 __device__ uint32_t by__map_random(const by__cuda_map_args &a, uint32_t count, int64_t e, int word)
 {
     uint64_t element = (uint64_t)(a.first + e);
-    by__random bits = by__philox(a.key[0], a.key[1], (uint32_t)element, (uint32_t)(element >> 32),
-                                 count, 0);
+    by__random bits =
+        by__philox(a.key[0], a.key[1], (uint32_t)element, (uint32_t)(element >> 32), count, 0);
     int which = word % 4;
     uint32_t u = which == 0   ? bits.w[0]
                  : which == 1 ? bits.w[1]

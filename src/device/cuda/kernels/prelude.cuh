@@ -100,6 +100,27 @@ __device__ inline uint16_t by__to_f16(float f)
     return h;
 }
 
+/* 2^x with the processor's approximation, whose bits are its own. */
+__device__ inline float by__exp2_rough(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+/* Two halves in a word. */
+__device__ inline uint32_t by__pack_bf16(float low, float high)
+{
+    uint32_t w;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+    return w;
+}
+__device__ inline uint32_t by__pack_f16(float low, float high)
+{
+    uint32_t w;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+    return w;
+}
+
 /* ---- memory ---- */
 
 __device__ inline by__words by__load16(const void *p)

@@ -38,7 +38,8 @@ BY__KERNEL(softmax, 256)
         }
         float inverse = 1.0f / by__team_sum(team, sum);
         for (int64_t i = team.lane; i < a.columns; i += team.lanes) {
-            by__put(a.y, a.dtype, at + i, by__exp(by__get(a.x, a.dtype, at + i) - largest) * inverse);
+            by__put(a.y, a.dtype, at + i,
+                    by__exp(by__get(a.x, a.dtype, at + i) - largest) * inverse);
         }
         return;
     }
@@ -138,7 +139,7 @@ BY__KERNEL(difference, 256)
         float size = by__magnitude(d);
         float weight = by__difference_weight(a, i);
         if (a.dx != nullptr) {
-            float slope = a.smooth == 0 ? 2.0f * d
+            float slope = a.smooth == 0   ? 2.0f * d
                           : size < a.beta ? d / a.beta
                           : d > 0.0f      ? 1.0f
                           : d < 0.0f      ? -1.0f

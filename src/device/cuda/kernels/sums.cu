@@ -108,7 +108,8 @@ BY__KERNEL(sum, 256)
     int64_t base = by__place(result, a.kept, a.kept_extent, a.kept_stride);
     float sum = 0.0f;
     for (int64_t j = by__lane(); j < a.terms; j += 32) {
-        sum += by__get(a.x, a.dtype, base + by__place(j, a.summed, a.summed_extent, a.summed_stride));
+        sum +=
+            by__get(a.x, a.dtype, base + by__place(j, a.summed, a.summed_extent, a.summed_stride));
     }
     sum = by__warp_sum(sum);
     if (by__lane() == 0) {

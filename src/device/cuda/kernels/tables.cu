@@ -25,7 +25,8 @@ BY__KERNEL(embedding_grad, 256)
     __shared__ int rows[256];
     __shared__ int of_warp[8];
     int64_t first = (int64_t)blockIdx.x * BY__CUDA_EMBEDDING_ROWS;
-    int64_t last = first + BY__CUDA_EMBEDDING_ROWS < a.rows ? first + BY__CUDA_EMBEDDING_ROWS : a.rows;
+    int64_t last =
+        first + BY__CUDA_EMBEDDING_ROWS < a.rows ? first + BY__CUDA_EMBEDDING_ROWS : a.rows;
     for (int64_t i = first * a.columns + threadIdx.x; i < last * a.columns; i += 256) {
         a.y[i] = a.base == nullptr ? 0.0f : a.base[i];
     }
@@ -37,7 +38,8 @@ BY__KERNEL(embedding_grad, 256)
         int before = found;
 #pragma unroll
         for (unsigned distance = 1; distance < 32; distance *= 2) { /* a sum over lower lanes */
-            int other = (int)by__shuffle_bits((uint32_t)before, by__lane() - (by__lane() < distance ? 0 : distance));
+            int other = (int)by__shuffle_bits((uint32_t)before,
+                                              by__lane() - (by__lane() < distance ? 0 : distance));
             before += by__lane() < distance ? 0 : other;
         }
         if (by__lane() == 31) {
@@ -96,12 +98,43 @@ BY__KERNEL(position_grad, 256)
     }
     int64_t place = i / a.columns - a.begin;
     int64_t late = place - a.gap;
-    int64_t t = place >= 0 && place < a.length && place < a.turn      ? place
+    int64_t t = place >= 0 && place < a.length && place < a.turn ? place
                 : late >= a.turn && late < a.length && late >= 0 ? late
-                                                                  : -1;
+                                                                 : -1;
     float sum = 0.0f;
     for (int64_t sample = 0; t >= 0 && sample < a.samples; sample++) {
         sum += by__get(a.dy, a.dtype, (sample * a.length + t) * a.columns + i % a.columns);
     }
     a.y[i] = sum;
+}
+
+BY__KERNEL(rope, 256)
+{
+    __shared__ float frequency[BY__CUDA_MOST_PAIRS];
+    if (threadIdx.x < a.half) {
+        frequency[threadIdx.x] = a.frequency[threadIdx.x];
+    }
+    __syncthreads();
+    int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t row = thread / a.half;
+    int64_t i = thread % a.half;
+    if (row >= a.rows) {
+        return;
+    }
+    int64_t t = row % a.length;
+    int64_t position = a.by_row != 0 ? a.position[row]
+                                     : (a.position == nullptr ? 0 : a.position[0]) + a.begin + t +
+                                           (t >= a.turn ? a.gap : 0);
+    float c;
+    float s;
+    by__cos_sin((float)position * frequency[i], &c, &s);
+    c *= a.amplitude;
+    s *= a.inverse != 0 ? -a.amplitude : a.amplitude;
+    int64_t at = row * a.heads * 2 * a.half + i;
+    for (int64_t head = 0; head < a.heads; head++, at += 2 * a.half) {
+        float low = by__get(a.x, a.dtype, at);
+        float high = by__get(a.x, a.dtype, at + a.half);
+        by__put(a.y, a.dtype, at, by__fma(low, c, -(high * s)));
+        by__put(a.y, a.dtype, at + a.half, by__fma(high, c, low * s));
+    }
 }

@@ -106,14 +106,14 @@ static by_status run_binary(const by__device_call *call, const by__device_contex
     int64_t a_period = period_of(&a->shape, y);
     int64_t b_period = period_of(&b->shape, y);
     if (a_period > 0 && b_period > 0) {
-        by__cuda_binary_args args = {
-            a->data, b->data,           call->out[0].data, count, a_period, b_period,
-            op,      (int32_t)a->dtype, (int32_t)b->dtype};
+        by__cuda_binary_args args = {a->data, b->data,           call->out[0].data,
+                                     count,   a_period,          b_period,
+                                     op,      (int32_t)a->dtype, (int32_t)b->dtype};
         return by__cuda_over_elements(context, BY__CUDA_KERNEL_binary, count, &args);
     }
     by__cuda_broadcast_args args = {
-        a->data, b->data, call->out[0].data, count, {0}, {0}, {0},
-        op, (int32_t)a->dtype, (int32_t)b->dtype, y->rank};
+        a->data, b->data,           call->out[0].data, count,  {0}, {0}, {0},
+        op,      (int32_t)a->dtype, (int32_t)b->dtype, y->rank};
     memcpy(args.extent, y->dim, sizeof args.extent);
     broadcast_strides(args.a_stride, &a->shape, y);
     broadcast_strides(args.b_stride, &b->shape, y);

@@ -1,0 +1,46 @@
+# The kernels for GPUs inside the library: their sources always, and where NVRTC is found their machine code, made by
+# tools/cubin.c for each family (file of kernels) and architecture. NVRTC is that of scripts/nvrtc-env or of CUDA in
+# /usr/local; nothing else of CUDA is needed. BY_CUDA_IMAGES off leaves the machine code out: the program then compiles
+# sources when it first uses a GPU.
+set(BY_CUDA_IMAGES auto CACHE STRING "Machine code of the kernels for GPUs: auto (when NVRTC is found) or off")
+set(cuda_architectures sm_80 sm_89 sm_90a sm_100 sm_120 compute_90)
+set(cuda_folder ${PROJECT_SOURCE_DIR}/src/device/cuda)
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${cuda_folder}/kernels/*.cu)
+set(cuda_headers prelude.cuh=${cuda_folder}/kernels/prelude.cuh functions.cuh=${cuda_folder}/kernels/functions.cuh
+                 keys.cuh=${cuda_folder}/kernels/keys.cuh device/cuda/kernels.h=${cuda_folder}/kernels.h)
+set(cuda_header_files "")
+foreach(header ${cuda_headers})
+  string(REGEX REPLACE ".*=" "" file ${header})
+  list(APPEND cuda_header_files ${file})
+endforeach()
+
+file(GLOB nvrtc_folders ${PROJECT_SOURCE_DIR}/build/venv-nvrtc/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib)
+find_file(BY_NVRTC NAMES libnvrtc.so.12 libnvrtc.so.13 PATHS ${nvrtc_folders} /usr/local/cuda/lib64
+          NO_DEFAULT_PATH)
+set(cuda_images "")
+set(cuda_image_files ${cuda_sources} ${cuda_header_files})
+if(BY_NVRTC AND BY_CUDA_IMAGES STREQUAL "auto" AND NOT BY_SANITIZE)
+  add_executable(cubin tools/cubin.c)
+  target_link_libraries(cubin PRIVATE ${CMAKE_DL_LIBS})
+  foreach(source ${cuda_sources})
+    get_filename_component(family ${source} NAME_WE)
+    foreach(architecture ${cuda_architectures})
+      set(image ${CMAKE_BINARY_DIR}/generated/cuda/${family}_${architecture})
+      add_custom_command(OUTPUT ${image} DEPENDS cubin ${source} ${cuda_header_files}
+                         COMMAND cubin ${BY_NVRTC} ${architecture} ${image} ${cuda_headers} ${family}.cu=${source})
+      list(APPEND cuda_images ${image})
+      list(APPEND cuda_image_files ${image})
+    endforeach()
+  endforeach()
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/generated/cuda)
+elseif(NOT BY_CUDA_IMAGES MATCHES "^(auto|off)$")
+  message(FATAL_ERROR "BY_CUDA_IMAGES is ${BY_CUDA_IMAGES}; one of auto, off")
+endif()
+string(REPLACE ";" "," listed_sources "${cuda_sources}")
+string(REPLACE ";" "," listed_headers "${cuda_headers}")
+string(REPLACE ";" "," listed_images "${cuda_images}")
+set(cuda_table ${CMAKE_BINARY_DIR}/generated/cuda_images.c)
+add_custom_command(OUTPUT ${cuda_table} DEPENDS ${cuda_image_files} cmake/write_cuda_images.cmake
+                   COMMAND ${CMAKE_COMMAND} -DOUT=${cuda_table} -DSOURCES=${listed_sources}
+                           -DHEADERS=${listed_headers} -DIMAGES=${listed_images}
+                           -P ${PROJECT_SOURCE_DIR}/cmake/write_cuda_images.cmake)

@@ -1,0 +1,259 @@
+/* Attention and its gradient. */
+#include <math.h>
+
+#include "device/cuda/launch.h"
+
+/* Operands of attention before those of its gradient: one or three, lengths, starts. */
+typedef struct attention_shape {
+    bool packed;
+    int64_t batch, length, heads, kv_heads, width, q_stride, kv_stride;
+} attention_shape;
+
+static attention_shape shape_of(const by__device_call *call, int operands)
+{
+    const by_shape *q = &call->in[0].shape;
+    attention_shape s = {.packed = operands == 1 || call->in[1].shape.rank < 0};
+    s.batch = q->dim[0];
+    s.length = q->dim[1];
+    s.heads = call->attrs.heads;
+    s.kv_heads = call->attrs.kv_heads;
+    s.width = q->dim[2] / (s.packed ? s.heads + 2 * s.kv_heads : s.heads);
+    s.q_stride = q->dim[2];
+    s.kv_stride = s.packed ? q->dim[2] : s.kv_heads * s.width;
+    return s;
+}
+
+/* q, k and v of (packed) or three tensors, or of their gradients. */
+static void parts_of(void *part[3], const by__device_tensor *tensors, const attention_shape *s)
+{
+    size_t bytes = (size_t)s->width * by_dtype_size(tensors[0].dtype);
+    for (int i = 0; i < 3; i++) {
+        int64_t before = i == 0 ? 0 : s->heads + (i - 1) * s->kv_heads;
+        part[i] = s->packed ? (char *)tensors[0].data + (size_t)before * bytes : tensors[i].data;
+    }
+}
+
+static bool supports(const by__device_call *call, int operands)
+{
+    attention_shape s = shape_of(call, operands);
+    return by_dtype_is_float(call->in[0].dtype) && s.width <= BY__CUDA_MOST_WIDTH &&
+           s.batch <= 65535 && s.heads <= 65535;
+}
+
+static bool supports_attention(const by__device_call *call)
+{
+    return supports(call, call->input_count);
+}
+
+static bool supports_attention_grad(const by__device_call *call)
+{
+    return supports(call, call->input_count - 3);
+}
+
+static by_status start(const by__device_context *context, by__cuda_kernel kernel, int64_t tiles,
+                       int64_t heads, int64_t batch, unsigned block, int64_t shared,
+                       const void *args)
+{
+    by__cuda_queue *queue = by__cuda_queue_of(context);
+    by__cuda_grid grid = {
+        {(unsigned)tiles, (unsigned)heads, (unsigned)batch}, block, (unsigned)shared};
+    return tiles == 0 || batch == 0 ? BY_OK : queue->launch(queue, kernel, &grid, args);
+}
+
+/* The kernel with tensor cores for these heads of those of one kind, bf16 and f16 of 64 and 128, that
+ * begin at `first`; BY__CUDA_KERNELS: none. */
+static by__cuda_kernel mma_kernel(const by__device_call *call, const attention_shape *s,
+                                  by__cuda_kernel first)
+{
+    bool bf16 = call->in[0].dtype == BY_BF16;
+    bool aligned = s->q_stride % 8 == 0 && s->kv_stride % 8 == 0; /* rows begin at 16 bytes */
+    if (call->in[0].dtype == BY_F32 || !aligned || (s->width != 64 && s->width != 128)) {
+        return BY__CUDA_KERNELS;
+    }
+    return (by__cuda_kernel)((int)first + (bf16 ? 0 : 2) + (s->width == 64 ? 0 : 1));
+}
+
+static by_status run_attention(const by__device_call *call, const by__device_context *context)
+{
+    attention_shape s = shape_of(call, call->input_count);
+    void *part[3];
+    parts_of(part, call->in, &s);
+    by__cuda_attention_args args = {
+        .q = part[0],
+        .k = part[1],
+        .v = part[2],
+        .lengths = by__cuda_present(call, 3) ? call->in[3].data : NULL,
+        .starts = by__cuda_present(call, 4) ? call->in[4].data : NULL,
+        .y = call->out[0].data,
+        .lse = call->out[1].data,
+        .length = s.length,
+        .heads = s.heads,
+        .kv_heads = s.kv_heads,
+        .width = s.width,
+        .q_stride = s.q_stride,
+        .kv_stride = s.kv_stride,
+        .window = call->attrs.window,
+        .scale = (float)(1.0 / sqrt((double)s.width)),
+        .dtype = (int32_t)call->in[0].dtype,
+        .bidirectional = call->attrs.bidirectional,
+    };
+    by__cuda_kernel kernel = mma_kernel(call, &s, BY__CUDA_KERNEL_attention_bf16_64);
+    if (kernel != BY__CUDA_KERNELS) {
+        return start(context, kernel, by__cuda_pieces(s.length, BY__CUDA_MMA_TILE), s.heads,
+                     s.batch, 128, BY__CUDA_ATTENTION_MMA_SHARED(s.width), &args);
+    }
+    return start(context, BY__CUDA_KERNEL_attention, by__cuda_pieces(s.length, BY__CUDA_QUERIES),
+                 s.heads, s.batch, 128, BY__CUDA_ATTENTION_SHARED(s.width), &args);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_ATTENTION, attention, supports_attention, NULL, NULL, run_attention);
+
+static by_status prepare_attention_grad(by__device_call *call, const by__device_context *context,
+                                        by_error *error)
+{
+    BY_UNUSED(context);
+    attention_shape s = shape_of(call, call->input_count - 3);
+    return by__cuda_reserve(call, s.batch * s.heads * s.length, error);
+}
+
+static by_status run_attention_grad(const by__device_call *call, const by__device_context *context)
+{
+    int operands = call->input_count - 3;
+    attention_shape s = shape_of(call, operands);
+    void *part[3];
+    void *gradient[3];
+    parts_of(part, call->in, &s);
+    parts_of(gradient, call->out, &s);
+    by__cuda_attention_delta_args delta = {
+        .y = call->in[operands].data,
+        .dy = call->in[operands + 2].data,
+        .delta = call->work,
+        .rows = s.batch * s.length,
+        .length = s.length,
+        .heads = s.heads,
+        .width = s.width,
+        .dtype = (int32_t)call->in[0].dtype,
+    };
+    by__cuda_attention_grad_args args = {
+        .q = part[0],
+        .k = part[1],
+        .v = part[2],
+        .dy = delta.dy,
+        .lse = call->in[operands + 1].data,
+        .delta = delta.delta,
+        .lengths = operands > 3 && by__cuda_present(call, 3) ? call->in[3].data : NULL,
+        .starts = operands > 4 && by__cuda_present(call, 4) ? call->in[4].data : NULL,
+        .dq = gradient[0],
+        .dk = gradient[1],
+        .dv = gradient[2],
+        .length = s.length,
+        .heads = s.heads,
+        .kv_heads = s.kv_heads,
+        .width = s.width,
+        .q_stride = s.q_stride,
+        .kv_stride = s.kv_stride,
+        .window = call->attrs.window,
+        .scale = (float)(1.0 / sqrt((double)s.width)),
+        .dtype = delta.dtype,
+        .bidirectional = call->attrs.bidirectional,
+    };
+    int64_t tiles = by__cuda_pieces(s.length, BY__CUDA_GRADIENT);
+    by__cuda_kernel keys = mma_kernel(call, &s, BY__CUDA_KERNEL_keys_grad_bf16_64);
+    BY_TRY(by__cuda_over_rows(context, BY__CUDA_KERNEL_attention_delta, delta.rows * s.heads, false,
+                              &delta));
+    if (keys != BY__CUDA_KERNELS) {
+        by__cuda_kernel queries = mma_kernel(call, &s, BY__CUDA_KERNEL_queries_grad_bf16_64);
+        tiles = by__cuda_pieces(s.length, BY__CUDA_MMA_TILE);
+        BY_TRY(start(context, keys, tiles, s.kv_heads, s.batch, 128,
+                     BY__CUDA_GRAD_MMA_SHARED(s.width), &args));
+        return start(context, queries, tiles, s.heads, s.batch, 128,
+                     BY__CUDA_GRAD_MMA_SHARED(s.width), &args);
+    }
+    BY_TRY(start(context, BY__CUDA_KERNEL_attention_keys_grad, tiles, s.kv_heads, s.batch, 256,
+                 BY__CUDA_KEYS_GRAD_SHARED(s.width), &args));
+    return start(context, BY__CUDA_KERNEL_attention_queries_grad, tiles, s.heads, s.batch, 256,
+                 BY__CUDA_QUERIES_GRAD_SHARED(s.width), &args);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_ATTENTION_GRAD, attention_grad, supports_attention_grad,
+                    prepare_attention_grad, NULL, run_attention_grad);
+
+/* ---- CACHED_ATTENTION ---- */
+
+static int64_t splits_of(const by__device_call *call)
+{
+    return by__cuda_pieces(call->in[call->input_count - 2].shape.dim[2], BY__CUDA_SPLIT);
+}
+
+static bool supports_cached(const by__device_call *call)
+{
+    return supports(call, call->input_count - 3) &&
+           call->in[call->input_count - 2].dtype == call->in[0].dtype;
+}
+
+static by_status prepare_cached(by__device_call *call, const by__device_context *context,
+                                by_error *error)
+{
+    BY_UNUSED(context);
+    attention_shape s = shape_of(call, call->input_count - 3);
+    return by__cuda_reserve(call, s.batch * s.heads * s.length * splits_of(call) * (s.width + 2),
+                            error);
+}
+
+static by_status run_cached(const by__device_call *call, const by__device_context *context)
+{
+    int operands = call->input_count - 3;
+    attention_shape s = shape_of(call, operands);
+    void *part[3];
+    parts_of(part, call->in, &s);
+    int64_t slots = call->in[operands].shape.dim[2];
+    by__cuda_cache_write_args write = {
+        .k = part[1],
+        .v = part[2],
+        .k_cache = call->in[operands].data,
+        .v_cache = call->in[operands + 1].data,
+        .position = call->in[operands + 2].data,
+        .batch = s.batch,
+        .length = s.length,
+        .kv_heads = s.kv_heads,
+        .width = s.width,
+        .kv_stride = s.kv_stride,
+        .slots = slots,
+        .bytes = (int32_t)by_dtype_size(call->in[0].dtype),
+    };
+    by__cuda_cached_attention_args args = {
+        .q = part[0],
+        .k_cache = write.k_cache,
+        .v_cache = write.v_cache,
+        .position = write.position,
+        .part = call->work,
+        .length = s.length,
+        .heads = s.heads,
+        .kv_heads = s.kv_heads,
+        .width = s.width,
+        .q_stride = s.q_stride,
+        .slots = slots,
+        .splits = splits_of(call),
+        .window = call->attrs.window,
+        .scale = (float)(1.0 / sqrt((double)s.width)),
+        .dtype = (int32_t)call->in[0].dtype,
+    };
+    by__cuda_cached_merge_args merge = {
+        .part = args.part,
+        .y = call->out[0].data,
+        .rows = s.batch * s.heads * s.length,
+        .length = s.length,
+        .heads = s.heads,
+        .width = s.width,
+        .splits = args.splits,
+        .dtype = args.dtype,
+    };
+    BY_TRY(by__cuda_over_each(context, BY__CUDA_KERNEL_cache_write,
+                              s.batch * s.length * s.kv_heads * s.width, &write));
+    BY_TRY(start(context, BY__CUDA_KERNEL_cached_attention, s.length * args.splits, s.heads,
+                 s.batch, 128, 0, &args));
+    return by__cuda_over_rows(context, BY__CUDA_KERNEL_cached_merge, merge.rows, false, &merge);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, supports_cached, prepare_cached, NULL,
+                    run_cached);

@@ -1,0 +1,86 @@
+/* 8-bit codes. */
+#include "device/cpu/dynamic_codes.h"
+#include "device/cuda/launch.h"
+
+_Static_assert(BY_CODE_BLOCK == 256 && BY_ROW_CODE_BLOCK == 128, "codes.cu");
+
+static by_status run_adamw8(const by__device_call *call, const by__device_context *context)
+{
+    const by_attrs *attrs = &call->attrs;
+    bool copied = call->output_count > 0 && call->out[0].shape.rank >= 0;
+    by__cuda_adamw8_args args = {
+        .p = call->in[0].data,
+        .g = call->in[1].data,
+        .m = call->in[2].data,
+        .v = call->in[3].data,
+        .m_scale = call->in[4].data,
+        .v_scale = call->in[5].data,
+        .hyper = call->in[6].data,
+        .scale = call->in[7].data,
+        .copy = copied ? call->out[0].data : NULL,
+        .count = by__cuda_count(&call->in[0]),
+        .beta1 = attrs->beta1,
+        .beta2 = attrs->beta2,
+        .rest1 = (float)(1.0 - (double)attrs->beta1),
+        .rest2 = (float)(1.0 - (double)attrs->beta2),
+        .eps = attrs->eps,
+        .decay = attrs->decay,
+        .lr_scale = attrs->lr_scale,
+        .copy_dtype = copied ? (int32_t)call->out[0].dtype : 0,
+    };
+    by__dynamic_values(args.first_values, true);
+    by__dynamic_values(args.second_values, false);
+    return by__cuda_over_blocks(context, BY__CUDA_KERNEL_adamw8,
+                                by__cuda_pieces(args.count, BY_CODE_BLOCK), &args);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_ADAMW8, adamw8, NULL, NULL, NULL, run_adamw8);
+
+/* Blocks whose magnitudes are smaller are zeros, as on the CPU: quotients by them could overflow. */
+#define LEAST_CODED 0x1p-118f
+
+static bool supports_encode8(const by__device_call *call)
+{
+    return by_dtype_is_float(call->in[0].dtype);
+}
+
+static by_status run_encode8(const by__device_call *call, const by__device_context *context)
+{
+    int64_t columns = by__cuda_columns(&call->in[0]);
+    int64_t each = by__cuda_pieces(columns, BY_ROW_CODE_BLOCK);
+    by__cuda_encode8_args args = {
+        .x = call->in[0].data,
+        .codes = call->out[0].data,
+        .scale = call->out[1].data,
+        .pieces = by__cuda_rows(&call->in[0]) * each,
+        .pieces_each = each,
+        .columns = columns,
+        .least = LEAST_CODED,
+        .dtype = (int32_t)call->in[0].dtype,
+    };
+    return by__cuda_over_rows(context, BY__CUDA_KERNEL_encode8, args.pieces, false, &args);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_ENCODE8, encode8, supports_encode8, NULL, NULL, run_encode8);
+
+static by_status run_decode8(const by__device_call *call, const by__device_context *context)
+{
+    int64_t columns = by__cuda_columns(&call->in[0]);
+    by__cuda_decode8_args args = {
+        .codes = call->in[0].data,
+        .scale = call->in[1].data,
+        .y = call->out[0].data,
+        .count = by__cuda_count(&call->in[0]),
+        .columns = columns,
+        .pieces_each = by__cuda_pieces(columns, BY_ROW_CODE_BLOCK),
+        .dtype = (int32_t)call->out[0].dtype,
+    };
+    return by__cuda_over_each(context, BY__CUDA_KERNEL_decode8, args.count, &args);
+}
+
+static bool supports_decode8(const by__device_call *call)
+{
+    return by_dtype_is_float(call->out[0].dtype);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_DECODE8, decode8, supports_decode8, NULL, NULL, run_decode8);

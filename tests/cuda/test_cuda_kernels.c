@@ -1,0 +1,303 @@
+/* Every row of the CUDA device's table on the cases of its op (tests/support/op_cases.c), on the
+ * emulator: without a fault, within the tolerances of the CPU's kernels against the reference, and
+ * with the same bits in eight orders of blocks and threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifdef BY_HAS_EMULATOR
+#include "cuda/emulator.h"
+#include "device/cuda/launch.h"
+#include "kernel_test.h"
+
+#define SEEDS 8
+/* Work from which a case is large, and runs in fewer orders; and from which it runs without checks
+ * and in f32 alone. */
+#define LARGE   6e5
+#define LARGEST 3e6
+
+/* ---- a queue that runs kernels at once ---- */
+
+typedef struct emulated_queue {
+    by__cuda_queue queue;
+    const char *fault; /* the first one */
+} emulated_queue;
+
+static by_status launch(by__cuda_queue *queue, by__cuda_kernel kernel, const by__cuda_grid *grid,
+                        const void *args)
+{
+    emulated_queue *q = (emulated_queue *)queue;
+    emulator_grid g = {{grid->grid[0], grid->grid[1], grid->grid[2]}, grid->block, grid->shared};
+    if (emulator_launch(&g, by__cuda_kernel_symbol(kernel), args) != 0 && q->fault == NULL) {
+        q->fault = emulator_fault();
+        return BY_EDEVICE;
+    }
+    return BY_OK;
+}
+
+static by_status copy(by__cuda_queue *queue, void *to, const void *from, size_t bytes)
+{
+    BY_UNUSED(queue);
+    memcpy(to, from, bytes);
+    emulator_written(to, bytes);
+    return BY_OK;
+}
+
+static by_status fill(by__cuda_queue *queue, void *to, uint8_t byte, size_t bytes)
+{
+    BY_UNUSED(queue);
+    memset(to, byte, bytes);
+    emulator_written(to, bytes);
+    return BY_OK;
+}
+
+/* ---- runs ---- */
+
+static size_t bytes_of(const by__graph_type *type)
+{
+    return type->shape.rank < 0 ? 0
+                                : (size_t)by_shape_count(&type->shape) * by_dtype_size(type->dtype);
+}
+
+static void *input_open(const problem *p, int i)
+{
+    size_t bytes = bytes_of(&p->in[i]);
+    void *data = emulator_alloc(bytes);
+    memcpy(data, p->data[i], bytes);
+    emulator_written(data, bytes);
+    return data;
+}
+
+/* Runs a row once; what it left is in `out`, whose memory run_close frees. */
+static const char *run(const by__device_kernel *row, const problem *p, const run_options *options,
+                       result *out)
+{
+    by__device_tensor in[BY__MAX_INPUTS];
+    by__device_call call = problem_call(p, in);
+    emulated_queue queue = {{launch, copy, fill}, NULL};
+    by__device_context context = {.threads = 1, .queue = &queue};
+    by_error error = {0};
+    *out = (result){0};
+    if (row->prepare != NULL && row->prepare(&call, &context, &error) != BY_OK) {
+        return "prepare failed";
+    }
+    for (int i = 0; i < call.input_count; i++) {
+        in[i].data = in[i].shape.rank >= 0 ? input_open(p, i) : NULL;
+    }
+    for (int o = 0; o < call.output_count; o++) {
+        int on = options->overlay[o];
+        call.out[o].data = on >= 0 ? in[on].data : emulator_alloc(bytes_of(&p->out[o]));
+        out->data[o] = call.out[o].data;
+        out->type[o] = p->out[o];
+    }
+    call.work = emulator_alloc(call.work_bytes);
+    by_status status = row->run(&call, &context);
+    emulator_free(call.work);
+    for (int i = 0; i < call.input_count; i++) {
+        bool overlaid = false;
+        for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
+            overlaid = overlaid || options->overlay[o] == i;
+        }
+        if ((p->mutates >> i & 1) != 0) {
+            out->data[BY_MAX_OUTPUTS + i] = in[i].data;
+            out->type[BY_MAX_OUTPUTS + i] = p->in[i];
+        } else if (!overlaid) {
+            emulator_free(in[i].data);
+        }
+    }
+    if (row->release != NULL) {
+        row->release(&call);
+    }
+    return queue.fault != NULL ? queue.fault : status != BY_OK ? "run failed" : NULL;
+}
+
+static void run_close(result *r)
+{
+    for (int i = 0; i < MAX_TENSORS; i++) {
+        emulator_free(r->data[i]);
+    }
+}
+
+static void must(const char *wrong, const problem *p, const char *dtype)
+{
+    if (wrong != NULL) {
+        char shape[128];
+        fail_msg("%s, %s, first operand %s: %s", by_op_name(p->source->op), dtype,
+                 p->in[0].shape.rank < 0 ? "none" : by_shape_print(&p->in[0].shape, shape), wrong);
+    }
+}
+
+/* ---- checks ---- */
+
+static void check_overlays(const by__device_kernel *row, const problem *p, const result *plain,
+                           const char *dtype)
+{
+    const by__op_row *op = by__op_row_of(p->source->op);
+    for (int choice = 0; choice < BY_MAX_OUTPUTS * BY__MAX_INPUTS; choice++) {
+        int o = choice / BY__MAX_INPUTS;
+        int i = choice % BY__MAX_INPUTS;
+        if ((op->overlay[o] >> i & 1) == 0 || i >= p->source->input_count ||
+            p->out[o].shape.rank < 0 || !by__op_type_equal(&p->in[i], &p->out[o])) {
+            continue;
+        }
+        run_options options = plain_run;
+        options.overlay[o] = i;
+        result r;
+        must(run(row, p, &options, &r), p, dtype);
+        must(result_same_bits(&r, plain) ? NULL : "other bits in the place of an input", p, dtype);
+        run_close(&r);
+    }
+}
+
+/* About how much a case computes. */
+static double work_of(const problem *p)
+{
+    const by_shape *first = &p->in[0].shape;
+    const by_shape *out = &p->out[0].shape;
+    double work = 0.0;
+    for (int i = 0; i < p->source->input_count; i++) {
+        work += (double)bytes_of(&p->in[i]);
+    }
+    switch (p->source->op) {
+    case BY_OP_ATTENTION:
+        return work * (double)first->dim[1] / 4.0;
+    case BY_OP_ATTENTION_GRAD:
+        return work * (double)first->dim[1];
+    case BY_OP_CACHED_ATTENTION: /* a lane has few elements of a key, and five shuffles */
+        return 200.0 *
+               (double)(first->dim[0] * first->dim[1] * p->attrs.heads * p->in[3].shape.dim[2]);
+    case BY_OP_MATMUL:
+    case BY_OP_GROUPED_MATMUL:
+        return work * (double)out->dim[out->rank - 1] / 4.0;
+    case BY_OP_GROUPED_MATMUL_GRAD:
+        return work * (double)first->dim[1] / 4.0;
+    default:
+        return work;
+    }
+}
+
+/* How many times the tolerance of the CPU's kernels an error may be. They compute attention of f16 in
+ * f32; tensor cores take probabilities that were rounded to f16, by 2^-11 of the largest value. */
+static double allowed(const problem *p)
+{
+    bool attention = p->source->op == BY_OP_ATTENTION || p->source->op == BY_OP_ATTENTION_GRAD;
+    return attention && p->in[0].dtype == BY_F16 ? 50.0 : 1.0;
+}
+
+static void check_problem(const problem *p, const by__device_kernel *row, const char *dtype)
+{
+    by__device_tensor in[BY__MAX_INPUTS];
+    by__device_call call = problem_call(p, in);
+    result want;
+    result got;
+    must(kernel_run(by__cpu_kernel_at(&call, BY__ISA_REFERENCE), p, &plain_run, &want), p, dtype);
+    double work = work_of(p);
+    emulator_seed(1);
+    emulator_check(work < LARGEST);
+    must(run(row, p, &plain_run, &got), p, dtype);
+    emulator_check(false);
+    double error = result_error(&got, &want, p->source->op, p->in[0].dtype);
+    if (!(error <= allowed(p))) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "off by %.3g times the tolerance", error);
+        must(text, p, dtype);
+    }
+    bool halves = p->in[0].dtype == BY_BF16 || p->in[0].dtype == BY_F16;
+    unsigned seeds = work >= LARGE ? 1 : halves ? 2 : SEEDS;
+    for (unsigned seed = 0; seed < seeds; seed++) {
+        result r;
+        emulator_seed(seed);
+        must(run(row, p, &plain_run, &r), p, dtype);
+        must(result_same_bits(&r, &got) ? NULL : "other bits in another order", p, dtype);
+        run_close(&r);
+    }
+    check_overlays(row, p, &got, dtype);
+    run_close(&got);
+    result_close(&want);
+}
+
+static bool uses_act(const op_case *source)
+{
+    bool found = source->attrs.dtype == ACT;
+    for (int i = 0; i < source->input_count; i++) {
+        found = found || source->in[i].type.dtype == ACT;
+    }
+    return found;
+}
+
+static bool has_row(by_op op)
+{
+#define BY__CUDA_ROW(name) extern const by__device_kernel by__cuda_row_##name;
+#include "device/cuda/rows.inc"
+#undef BY__CUDA_ROW
+    static const by__device_kernel *const rows[] = {
+#define BY__CUDA_ROW(name) &by__cuda_row_##name,
+#include "device/cuda/rows.inc"
+#undef BY__CUDA_ROW
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        if (rows[i]->op == op) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void test_row(void **state)
+{
+    by_op op = *(const by_op *)*state;
+    int seen = 0;
+    for (size_t c = 0; c < op_case_count; c++) {
+        const op_case *source = &op_cases[c];
+        if (source->op != op || source->use == FOR_BENCH) {
+            continue;
+        }
+        for (int act = BY_F32; act <= (uses_act(source) ? BY_F16 : BY_F32); act++) {
+            problem p;
+            by__device_tensor in[BY__MAX_INPUTS];
+            problem_open(&p, source, (by_dtype)act, PATTERN_RANDOM);
+            by__device_call call = problem_call(&p, in);
+            const by__device_kernel *row = by__cuda_row(&call);
+            if (row != NULL && (act == BY_F32 || work_of(&p) < LARGEST)) {
+                check_problem(&p, row, by_dtype_name((by_dtype)act));
+                seen++;
+            }
+            problem_close(&p);
+        }
+    }
+    assert_int_not_equal(seen, 0);
+}
+
+int main(int argc, char **argv)
+{
+    static by_op ops[BY_OP_COUNT];
+    static struct CMUnitTest tests[BY_OP_COUNT];
+    size_t count = 0;
+    for (int op = 0; op < BY_OP_COUNT; op++) {
+        if (has_row((by_op)op)) {
+            ops[count] = (by_op)op;
+            tests[count] =
+                (struct CMUnitTest){by_op_name((by_op)op), test_row, NULL, NULL, &ops[count]};
+            count++;
+        }
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return _cmocka_run_group_tests("cuda kernels", tests, count, NULL, NULL);
+}
+
+#else
+
+int main(void)
+{
+    printf("skipped: there is no clang++ that compiles kernels for the emulator\n");
+    return 77;
+}
+
+#endif
