@@ -1,8 +1,8 @@
 # The kernels for GPUs inside the library: their sources always, and where NVRTC is found their machine code, made by
-# tools/cubin.c for each family (file of kernels) and architecture. NVRTC is that of scripts/nvrtc-env or of CUDA in
-# /usr/local; nothing else of CUDA is needed. BY_CUDA_IMAGES off leaves the machine code out: the program then compiles
-# sources when it first uses a GPU.
-set(BY_CUDA_IMAGES auto CACHE STRING "Machine code of the kernels for GPUs: auto (when NVRTC is found) or off")
+# cmake/cubin.c for each family (file of kernels) and architecture. Nothing else of CUDA is needed. BY_CUDA_IMAGES says
+# whether: `auto` with the NVRTC of scripts/nvrtc-env, whose code every driver from 525 on accepts; `on` with that of
+# /usr/local/cuda, too, whose code may need a newer one; `off`: the program compiles sources when it first uses a GPU.
+set(BY_CUDA_IMAGES auto CACHE STRING "Machine code of the kernels for GPUs: auto (with scripts/nvrtc-env), on or off")
 set(cuda_architectures sm_80 sm_89 sm_90a sm_100 sm_120 compute_90)
 set(cuda_folder ${PROJECT_SOURCE_DIR}/src/device/cuda)
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${cuda_folder}/kernels/*.cu)
@@ -15,12 +15,21 @@ foreach(header ${cuda_headers})
 endforeach()
 
 file(GLOB nvrtc_folders ${PROJECT_SOURCE_DIR}/build/venv-nvrtc/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib)
-find_file(BY_NVRTC NAMES libnvrtc.so.12 libnvrtc.so.13 PATHS ${nvrtc_folders} /usr/local/cuda/lib64
-          NO_DEFAULT_PATH)
+if(BY_CUDA_IMAGES STREQUAL "on")
+  list(APPEND nvrtc_folders /usr/local/cuda/lib64)
+endif()
+if(NOT BY_CUDA_IMAGES MATCHES "^(auto|on|off)$")
+  message(FATAL_ERROR "BY_CUDA_IMAGES is ${BY_CUDA_IMAGES}; one of auto, on, off")
+elseif(NOT BY_CUDA_IMAGES STREQUAL "off" AND NOT BY_SANITIZE)
+  find_file(BY_NVRTC NAMES libnvrtc.so.12 libnvrtc.so.13 PATHS ${nvrtc_folders} NO_DEFAULT_PATH)
+  if(BY_CUDA_IMAGES STREQUAL "on" AND NOT BY_NVRTC)
+    message(FATAL_ERROR "BY_CUDA_IMAGES is on, but there is no NVRTC: run scripts/nvrtc-env, or set BY_NVRTC")
+  endif()
+endif()
 set(cuda_images "")
 set(cuda_image_files ${cuda_sources} ${cuda_header_files})
-if(BY_NVRTC AND BY_CUDA_IMAGES STREQUAL "auto" AND NOT BY_SANITIZE)
-  add_executable(cubin tools/cubin.c)
+if(BY_NVRTC AND NOT BY_CUDA_IMAGES STREQUAL "off" AND NOT BY_SANITIZE)
+  add_executable(cubin cmake/cubin.c)
   target_link_libraries(cubin PRIVATE ${CMAKE_DL_LIBS})
   foreach(source ${cuda_sources})
     get_filename_component(family ${source} NAME_WE)
@@ -33,8 +42,6 @@ if(BY_NVRTC AND BY_CUDA_IMAGES STREQUAL "auto" AND NOT BY_SANITIZE)
     endforeach()
   endforeach()
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/generated/cuda)
-elseif(NOT BY_CUDA_IMAGES MATCHES "^(auto|off)$")
-  message(FATAL_ERROR "BY_CUDA_IMAGES is ${BY_CUDA_IMAGES}; one of auto, off")
 endif()
 string(REPLACE ";" "," listed_sources "${cuda_sources}")
 string(REPLACE ";" "," listed_headers "${cuda_headers}")

@@ -15,7 +15,7 @@ if(BY_CLANGXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT BY_SANIT
       add_custom_command(
         OUTPUT ${object}
         COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${BY_CLANGXX} -x c++ -std=c++17 -g -fPIC -fno-exceptions -fno-rtti
-                -fno-math-errno -ffp-contract=off -Wall -Wextra -Werror -Wno-unused-function -Wno-pass-failed ${flags_${build}}
+                -fno-math-errno -fno-strict-aliasing -ffp-contract=off -Wall -Wextra -Werror -Wno-unused-function -Wno-pass-failed ${flags_${build}}
                 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/src/device/cuda/kernels
                 -I${CMAKE_CURRENT_SOURCE_DIR} -MD -MF ${object}.d -c ${source} -o ${object}
         DEPENDS ${source} DEPFILE ${object}.d)

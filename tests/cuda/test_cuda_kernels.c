@@ -181,8 +181,9 @@ static double work_of(const problem *p)
     }
 }
 
-/* How many times the tolerance of the CPU's kernels an error may be. They compute attention of f16 in
- * f32; tensor cores take probabilities that were rounded to f16, by 2^-11 of the largest value. */
+/* How many times the tolerance of the CPU's kernels an error may be. They compute attention of f16
+ * in f32; tensor cores take probabilities that were rounded to f16, by 2^-11 of the largest
+ * value. */
 static double allowed(const problem *p)
 {
     bool attention = p->source->op == BY_OP_ATTENTION || p->source->op == BY_OP_ATTENTION_GRAD;

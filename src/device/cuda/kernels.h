@@ -386,8 +386,8 @@ typedef struct by__cuda_attention_args {
     int32_t dtype, bidirectional;
 } by__cuda_attention_args;
 
-/* The same with tensor cores, for bf16 or f16 and heads of 64 or 128: grid ceil(length / 64), heads,
- * batch; blocks of 128. */
+/* The same with tensor cores, for bf16 or f16 and heads of 64 or 128: grid ceil(length / 64),
+ * heads, batch; blocks of 128. */
 #define BY__CUDA_MMA_TILE                    64
 #define BY__CUDA_ATTENTION_MMA_SHARED(width) (2 * 5 * BY__CUDA_MMA_TILE * ((width) + 8) + 8 * 64)
 typedef by__cuda_attention_args by__cuda_attention_bf16_64_args;

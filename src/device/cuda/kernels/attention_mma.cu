@@ -78,14 +78,14 @@ __device__ void by__scores(float s[8][4], const uint32_t q[WIDTH / 16][4], const
     }
 }
 
-/* y += p v for the probabilities of 64 keys. */
-template <int WIDTH, bool F16>
-__device__ void by__add_values(float y[WIDTH / 8][4], const float p[8][4], const uint16_t *v)
+/* y += p v for the probabilities of 8 COUNT keys. */
+template <int WIDTH, bool F16, int COUNT>
+__device__ void by__add_values(float y[WIDTH / 8][4], const float p[COUNT][4], const uint16_t *v)
 {
     unsigned m = by__lane() / 8;
     unsigned r = by__lane() % 8;
 #pragma unroll
-    for (int j = 0; j < 8; j += 2) {
+    for (int j = 0; j < COUNT; j += 2) {
         uint32_t a[4] = {by__pack<F16>(p[j][0], p[j][1]), by__pack<F16>(p[j][2], p[j][3]),
                          by__pack<F16>(p[j + 1][0], p[j + 1][1]),
                          by__pack<F16>(p[j + 1][2], p[j + 1][3])};
@@ -206,7 +206,7 @@ template <int WIDTH, bool F16> __device__ void by__attention_mma(const by__cuda_
                 y[d][2 * h + 1] *= kept;
             }
         }
-        by__add_values<WIDTH, F16>(y, s, v_tile + stage * BY__TILE * row);
+        by__add_values<WIDTH, F16, 8>(y, s, v_tile + stage * BY__TILE * row);
         __syncthreads();
     }
     by__copy_wait<0>();
@@ -235,15 +235,15 @@ template <int WIDTH, bool F16> __device__ void by__attention_mma(const by__cuda_
 /* ---- gradients: the tiles of queries come in ascending order for each key, those of keys for each
  * query ---- */
 
-/* The warp's 16 rows of a tile times 64 rows of another: s[j] of rows 8 j .. 8 j + 7. */
-template <int WIDTH, bool F16>
-__device__ void by__products(float s[8][4], const uint16_t *rows, const uint16_t *columns)
+/* The warp's 16 rows of a tile times 8 COUNT rows of another: s[j] of rows 8 j .. 8 j + 7. */
+template <int WIDTH, bool F16, int COUNT>
+__device__ void by__products(float s[COUNT][4], const uint16_t *rows, const uint16_t *columns)
 {
     unsigned m = by__lane() / 8;
     unsigned r = by__lane() % 8;
     const uint16_t *own = rows + (threadIdx.x / 32 * 16 + by__lane() % 16) * (WIDTH + 8);
 #pragma unroll
-    for (int j = 0; j < 8; j++) {
+    for (int j = 0; j < COUNT; j++) {
 #pragma unroll
         for (int c = 0; c < 4; c++) {
             s[j][c] = 0.0f;
@@ -254,7 +254,7 @@ __device__ void by__products(float s[8][4], const uint16_t *rows, const uint16_t
         uint32_t x[4];
         by__ldmatrix(x, own + 16 * d + by__lane() / 16 * 8);
 #pragma unroll
-        for (int j = 0; j < 8; j += 2) {
+        for (int j = 0; j < COUNT; j += 2) {
             uint32_t b[4];
             by__ldmatrix(b, columns + (8 * j + m / 2 * 8 + r) * (WIDTH + 8) + 16 * d + m % 2 * 8);
             by__mma<F16>(s[j], x, b);
@@ -312,7 +312,7 @@ template <int WIDTH> __device__ by__gradient_tiles by__tiles_of()
 template <int WIDTH>
 __device__ void by__copy_queries(const by__gradient_tiles &tiles,
                                  const by__cuda_attention_grad_args &a, int64_t b, int64_t head,
-                                 int64_t t0, int64_t rows)
+                                 int t0, int rows)
 {
     by__copy_rows<WIDTH>(tiles.q, (const uint16_t *)a.q + b * a.length * a.q_stride + head * WIDTH,
                          a.q_stride, t0, rows);
@@ -331,10 +331,10 @@ __device__ void by__copy_queries(const by__gradient_tiles &tiles,
 /* Of a score: its probability, and in `d`, which is dy . v, the gradient of the score. i: the query
  * of the tile. */
 __device__ float by__probability(const by__gradient_tiles &tiles,
-                                 const by__cuda_attention_grad_args &a, int64_t t0, int i,
-                                 int64_t key, int64_t rows, float score, float *d)
+                                 const by__cuda_attention_grad_args &a, int t0, int i, int key,
+                                 int rows, float score, float *d)
 {
-    int64_t t = t0 + i;
+    int t = t0 + i;
     bool reads =
         t < rows && key < rows && key >= tiles.first[i] && (a.bidirectional != 0 || key <= t);
     float p = reads ? by__exp2_rough(score * (a.scale * BY__LOG2_E) - tiles.lse[i]) : 0.0f;
@@ -346,16 +346,17 @@ template <int WIDTH, bool F16>
 __device__ void by__keys_grad_mma(const by__cuda_attention_grad_args &a)
 {
     by__gradient_tiles tiles = by__tiles_of<WIDTH>();
-    int64_t key = (int64_t)blockIdx.x * BY__TILE;
+    int key = (int)blockIdx.x * BY__TILE;
     int64_t kv = blockIdx.y;
     int64_t b = blockIdx.z;
-    int64_t rows = by__sample_rows(a.lengths, a.length, b);
+    int rows = (int)by__sample_rows(a.lengths, a.length, b);
     int64_t at = b * a.length * a.kv_stride + kv * WIDTH;
     int64_t group = a.heads / a.kv_heads;
-    int64_t begin = a.bidirectional != 0 ? 0 : key;
-    int64_t end = a.window > 0 && a.bidirectional == 0 && key + BY__TILE - 1 + a.window < rows
-                      ? key + BY__TILE - 1 + a.window
-                      : rows;
+    int begin = a.bidirectional != 0 ? 0 : key;
+    int end = a.window > 0 && a.bidirectional == 0 && key + BY__TILE - 1 + a.window < rows
+                  ? key + BY__TILE - 1 + (int)a.window
+                  : rows;
+    const int COUNT = WIDTH == 128 ? 4 : 8; /* what registers have room for */
     float dk[WIDTH / 8][4];
     float dv[WIDTH / 8][4];
     by__clear<WIDTH>(dk);
@@ -363,28 +364,33 @@ __device__ void by__keys_grad_mma(const by__cuda_attention_grad_args &a)
     by__copy_rows<WIDTH>(tiles.k, (const uint16_t *)a.k + at, a.kv_stride, key, rows);
     by__copy_rows<WIDTH>(tiles.v, (const uint16_t *)a.v + at, a.kv_stride, key, rows);
     by__copy_commit();
-    for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
-        for (int64_t t0 = begin; t0 < end; t0 += BY__TILE) {
-            float s[8][4];
-            float d[8][4];
+    for (int head = (int)(kv * group); head < (int)((kv + 1) * group); head++) {
+        for (int t0 = begin; t0 < end; t0 += BY__TILE) {
             by__copy_queries<WIDTH>(tiles, a, b, head, t0, rows);
             by__copy_commit();
             by__copy_wait<0>();
             __syncthreads();
-            by__products<WIDTH, F16>(s, tiles.k, tiles.q); /* of keys by queries */
-            by__products<WIDTH, F16>(d, tiles.v, tiles.dy);
-            int64_t own = key + threadIdx.x / 32 * 16 + by__lane() / 4;
+            int own = key + (int)(threadIdx.x / 32 * 16 + by__lane() / 4);
+#pragma unroll 1
+            for (int half = 0; half < 64 / (8 * COUNT); half++) {
+                float s[COUNT][4];
+                float d[COUNT][4];
+                const uint16_t *q = tiles.q + half * 8 * COUNT * (WIDTH + 8);
+                const uint16_t *dy = tiles.dy + half * 8 * COUNT * (WIDTH + 8);
+                by__products<WIDTH, F16, COUNT>(s, tiles.k, q); /* of keys by queries */
+                by__products<WIDTH, F16, COUNT>(d, tiles.v, dy);
 #pragma unroll
-            for (int j = 0; j < 8; j++) {
+                for (int j = 0; j < COUNT; j++) {
 #pragma unroll
-                for (int c = 0; c < 4; c++) {
-                    int i = 8 * j + (int)(by__lane() % 4) * 2 + c % 2;
-                    s[j][c] =
-                        by__probability(tiles, a, t0, i, own + c / 2 * 8, rows, s[j][c], &d[j][c]);
+                    for (int c = 0; c < 4; c++) {
+                        int i = 8 * (half * COUNT + j) + (int)(by__lane() % 4) * 2 + c % 2;
+                        s[j][c] = by__probability(tiles, a, t0, i, own + c / 2 * 8, rows, s[j][c],
+                                                  &d[j][c]);
+                    }
                 }
+                by__add_values<WIDTH, F16, COUNT>(dv, s, dy);
+                by__add_values<WIDTH, F16, COUNT>(dk, d, q);
             }
-            by__add_values<WIDTH, F16>(dv, s, tiles.dy);
-            by__add_values<WIDTH, F16>(dk, d, tiles.q);
             __syncthreads();
         }
     }
@@ -397,10 +403,10 @@ template <int WIDTH, bool F16>
 __device__ void by__queries_grad_mma(const by__cuda_attention_grad_args &a)
 {
     by__gradient_tiles tiles = by__tiles_of<WIDTH>();
-    int64_t t0 = (int64_t)blockIdx.x * BY__TILE;
+    int t0 = (int)blockIdx.x * BY__TILE;
     int64_t head = blockIdx.y;
     int64_t b = blockIdx.z;
-    int64_t rows = by__sample_rows(a.lengths, a.length, b);
+    int rows = (int)by__sample_rows(a.lengths, a.length, b);
     int64_t kv = head / (a.heads / a.kv_heads);
     int64_t at = b * a.length * a.kv_stride + kv * WIDTH;
     float dq[WIDTH / 8][4];
@@ -412,10 +418,8 @@ __device__ void by__queries_grad_mma(const by__cuda_attention_grad_args &a)
     for (int i = 1; i < BY__TILE; i++) {
         low = t0 + i < rows && tiles.first[i] < low ? tiles.first[i] : low;
     }
-    int64_t high = t0 >= rows                                     ? 0
-                   : a.bidirectional != 0 || t0 + BY__TILE > rows ? rows
-                                                                  : t0 + BY__TILE;
-    for (int64_t key = low / BY__TILE * BY__TILE; key < high; key += BY__TILE) {
+    int high = t0 >= rows ? 0 : a.bidirectional != 0 || t0 + BY__TILE > rows ? rows : t0 + BY__TILE;
+    for (int key = low / BY__TILE * BY__TILE; key < high; key += BY__TILE) {
         float s[8][4];
         float d[8][4];
         by__copy_rows<WIDTH>(tiles.k, (const uint16_t *)a.k + at, a.kv_stride, key, rows);
@@ -423,18 +427,18 @@ __device__ void by__queries_grad_mma(const by__cuda_attention_grad_args &a)
         by__copy_commit();
         by__copy_wait<0>();
         __syncthreads();
-        by__products<WIDTH, F16>(s, tiles.q, tiles.k);
-        by__products<WIDTH, F16>(d, tiles.dy, tiles.v);
+        by__products<WIDTH, F16, 8>(s, tiles.q, tiles.k);
+        by__products<WIDTH, F16, 8>(d, tiles.dy, tiles.v);
         int own = (int)threadIdx.x / 32 * 16 + (int)by__lane() / 4;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
 #pragma unroll
             for (int c = 0; c < 4; c++) {
-                int64_t to = key + 8 * j + by__lane() % 4 * 2 + c % 2;
+                int to = key + 8 * j + (int)(by__lane() % 4) * 2 + c % 2;
                 by__probability(tiles, a, t0, own + c / 2 * 8, to, rows, s[j][c], &d[j][c]);
             }
         }
-        by__add_values<WIDTH, F16>(dq, d, tiles.k);
+        by__add_values<WIDTH, F16, 8>(dq, d, tiles.k);
         __syncthreads();
     }
     by__copy_wait<0>();

@@ -29,13 +29,12 @@ enum {
 };
 
 #define BY__MAP_EACH_OF(expression)                                                                \
-    for (int k = 0; k < COUNT; k++) {                                                              \
+    for (int k = 0; k < BY__CUDA_MAP_EACH; k++) {                                                  \
         y[k] = (expression);                                                                       \
     }                                                                                              \
     break
 
-/* y = op of COUNT elements x, b, c. */
-template <int COUNT>
+/* y = op of the elements x, b, c. */
 __device__ void by__map_step(int op, int function, float *y, const float *x, const float *b,
                              const float *c)
 {
@@ -158,6 +157,19 @@ __device__ void by__map_store(void *p, int dtype, int64_t i, int64_t count, cons
     }
 }
 
+/* Instruction n, which is read as a whole. */
+__device__ by__cuda_map_code by__map_code(const by__cuda_map_args &a, int n)
+{
+    uint64_t w = ((const uint64_t *)(const void *)a.code)[n];
+    return {(uint8_t)w,
+            (uint8_t)(w >> 8),
+            (uint8_t)(w >> 16),
+            (uint8_t)(w >> 24),
+            (uint8_t)(w >> 32),
+            (uint8_t)(w >> 40),
+            {0, 0}};
+}
+
 BY__KERNEL(map, 256)
 {
     __shared__ float uniforms[BY__CUDA_MAP_UNIFORMS];
@@ -167,24 +179,18 @@ BY__KERNEL(map, 256)
         uniforms[u] = a.scalar[u] == nullptr ? a.uniform[u] : *a.scalar[u];
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int n = 0; n < a.tiles; n++) {
-            by__cuda_map_code code = a.code[n];
-            float x = uniforms[code.a - BY__CUDA_MAP_UNIFORM];
-            float b = uniforms[code.b - BY__CUDA_MAP_UNIFORM];
-            float c = uniforms[code.c - BY__CUDA_MAP_UNIFORM];
-            float y;
-            by__map_step<1>(code.op, code.function, &y, &x, &b, &c);
-            uniforms[code.to - BY__CUDA_MAP_UNIFORM] = y;
-        }
-    }
-    __syncthreads();
-    if (i >= a.count) {
-        return;
-    }
     uint32_t count = a.step == nullptr ? 0u : (uint32_t)(int32_t)*a.step;
-    for (int n = a.tiles; n < a.codes; n++) {
-        by__cuda_map_code code = a.code[n];
+    for (int n = 0; n < a.codes; n++) {
+        if (n == a.tiles) { /* what is uniform has been computed, by the first thread */
+            __syncthreads();
+            if (i >= a.count) {
+                return;
+            }
+        }
+        if (n < a.tiles && threadIdx.x != 0) {
+            continue;
+        }
+        by__cuda_map_code code = by__map_code(a, n);
         if (code.op == BY__CUDA_MAP_LOAD) {
             by__map_keep(slots, code.to,
                          by__map_load(a.tensor[code.a], a.dtype[code.a], i, a.count));
@@ -208,7 +214,11 @@ BY__KERNEL(map, 256)
         by__four b = by__map_value(slots, uniforms, code.b);
         by__four c = by__map_value(slots, uniforms, code.c);
         by__four y;
-        by__map_step<BY__CUDA_MAP_EACH>(code.op, code.function, y.v, x.v, b.v, c.v);
-        by__map_keep(slots, code.to, y);
+        by__map_step(code.op, code.function, y.v, x.v, b.v, c.v);
+        if (n < a.tiles) {
+            uniforms[code.to - BY__CUDA_MAP_UNIFORM] = y.v[0];
+        } else {
+            by__map_keep(slots, code.to, y);
+        }
     }
 }

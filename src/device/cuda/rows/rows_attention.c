@@ -4,15 +4,15 @@
 #include "device/cuda/launch.h"
 
 /* Operands of attention before those of its gradient: one or three, lengths, starts. */
-typedef struct attention_shape {
+typedef struct cuda_attention_shape {
     bool packed;
     int64_t batch, length, heads, kv_heads, width, q_stride, kv_stride;
-} attention_shape;
+} cuda_attention_shape;
 
-static attention_shape shape_of(const by__device_call *call, int operands)
+static cuda_attention_shape shape_of(const by__device_call *call, int operands)
 {
     const by_shape *q = &call->in[0].shape;
-    attention_shape s = {.packed = operands == 1 || call->in[1].shape.rank < 0};
+    cuda_attention_shape s = {.packed = operands == 1 || call->in[1].shape.rank < 0};
     s.batch = q->dim[0];
     s.length = q->dim[1];
     s.heads = call->attrs.heads;
@@ -24,7 +24,7 @@ static attention_shape shape_of(const by__device_call *call, int operands)
 }
 
 /* q, k and v of (packed) or three tensors, or of their gradients. */
-static void parts_of(void *part[3], const by__device_tensor *tensors, const attention_shape *s)
+static void parts_of(void *part[3], const by__device_tensor *tensors, const cuda_attention_shape *s)
 {
     size_t bytes = (size_t)s->width * by_dtype_size(tensors[0].dtype);
     for (int i = 0; i < 3; i++) {
@@ -35,7 +35,7 @@ static void parts_of(void *part[3], const by__device_tensor *tensors, const atte
 
 static bool supports(const by__device_call *call, int operands)
 {
-    attention_shape s = shape_of(call, operands);
+    cuda_attention_shape s = shape_of(call, operands);
     return by_dtype_is_float(call->in[0].dtype) && s.width <= BY__CUDA_MOST_WIDTH &&
            s.batch <= 65535 && s.heads <= 65535;
 }
@@ -60,9 +60,9 @@ static by_status start(const by__device_context *context, by__cuda_kernel kernel
     return tiles == 0 || batch == 0 ? BY_OK : queue->launch(queue, kernel, &grid, args);
 }
 
-/* The kernel with tensor cores for these heads of those of one kind, bf16 and f16 of 64 and 128, that
- * begin at `first`; BY__CUDA_KERNELS: none. */
-static by__cuda_kernel mma_kernel(const by__device_call *call, const attention_shape *s,
+/* The kernel with tensor cores for these heads of those of one kind, bf16 and f16 of 64 and 128,
+ * that begin at `first`; BY__CUDA_KERNELS: none. */
+static by__cuda_kernel mma_kernel(const by__device_call *call, const cuda_attention_shape *s,
                                   by__cuda_kernel first)
 {
     bool bf16 = call->in[0].dtype == BY_BF16;
@@ -75,7 +75,7 @@ static by__cuda_kernel mma_kernel(const by__device_call *call, const attention_s
 
 static by_status run_attention(const by__device_call *call, const by__device_context *context)
 {
-    attention_shape s = shape_of(call, call->input_count);
+    cuda_attention_shape s = shape_of(call, call->input_count);
     void *part[3];
     parts_of(part, call->in, &s);
     by__cuda_attention_args args = {
@@ -112,14 +112,14 @@ static by_status prepare_attention_grad(by__device_call *call, const by__device_
                                         by_error *error)
 {
     BY_UNUSED(context);
-    attention_shape s = shape_of(call, call->input_count - 3);
+    cuda_attention_shape s = shape_of(call, call->input_count - 3);
     return by__cuda_reserve(call, s.batch * s.heads * s.length, error);
 }
 
 static by_status run_attention_grad(const by__device_call *call, const by__device_context *context)
 {
     int operands = call->input_count - 3;
-    attention_shape s = shape_of(call, operands);
+    cuda_attention_shape s = shape_of(call, operands);
     void *part[3];
     void *gradient[3];
     parts_of(part, call->in, &s);
@@ -195,7 +195,7 @@ static by_status prepare_cached(by__device_call *call, const by__device_context 
                                 by_error *error)
 {
     BY_UNUSED(context);
-    attention_shape s = shape_of(call, call->input_count - 3);
+    cuda_attention_shape s = shape_of(call, call->input_count - 3);
     return by__cuda_reserve(call, s.batch * s.heads * s.length * splits_of(call) * (s.width + 2),
                             error);
 }
@@ -203,7 +203,7 @@ static by_status prepare_cached(by__device_call *call, const by__device_context 
 static by_status run_cached(const by__device_call *call, const by__device_context *context)
 {
     int operands = call->input_count - 3;
-    attention_shape s = shape_of(call, operands);
+    cuda_attention_shape s = shape_of(call, operands);
     void *part[3];
     parts_of(part, call->in, &s);
     int64_t slots = call->in[operands].shape.dim[2];

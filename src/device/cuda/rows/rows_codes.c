@@ -36,7 +36,7 @@ static by_status run_adamw8(const by__device_call *call, const by__device_contex
 
 BY__CUDA_ROW_KERNEL(BY_OP_ADAMW8, adamw8, NULL, NULL, NULL, run_adamw8);
 
-/* Blocks whose magnitudes are smaller are zeros, as on the CPU: quotients by them could overflow. */
+/* Blocks of smaller magnitudes are zeros, as on the CPU: quotients by them could overflow. */
 #define LEAST_CODED 0x1p-118f
 
 static bool supports_encode8(const by__device_call *call)

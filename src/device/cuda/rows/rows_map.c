@@ -22,17 +22,17 @@ typedef struct map_scalar {
     int index;
 } map_scalar;
 
-typedef struct map_state {
+typedef struct map_interpreter {
     by__cuda_map_args args; /* without addresses */
     map_scalar scalar[BY__CUDA_MAP_UNIFORMS];
     unsigned block;
     unsigned shared;
-} map_state;
+} map_interpreter;
 
 typedef struct map_maker {
     const by__device_call *call;
     const by_map_program *map;
-    map_state *state;
+    map_interpreter *state;
     int last[VALUES];    /* step that reads a value last, AT_END, or -1 */
     int operand[VALUES]; /* slot or uniform of a value, or -1 */
     bool uniform[VALUES];
@@ -215,7 +215,7 @@ static by_status prepare_map(by__device_call *call, const by__device_context *co
                              by_error *error)
 {
     BY_UNUSED(context);
-    map_state *state;
+    map_interpreter *state;
     BY_TRY(by__alloc((void **)&state, 1, sizeof *state, "map", error));
     map_maker m = {.call = call, .map = call->attrs.map, .state = state};
     int tensor = 0;
@@ -264,7 +264,7 @@ static bool updates_randomly(const by_map_program *map)
 
 static by_status run_map(const by__device_call *call, const by__device_context *context)
 {
-    const map_state *state = call->state;
+    const map_interpreter *state = call->state;
     const by_map_program *map = call->attrs.map;
     by__cuda_map_args args = state->args;
     for (int i = 0; i < map->inputs; i++) {

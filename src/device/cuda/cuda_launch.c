@@ -1,15 +1,5 @@
 #include "device/cuda/launch.h"
 
-#define BY__CUDA_ROW(name) extern const by__device_kernel by__cuda_row_##name;
-#include "device/cuda/rows.inc"
-#undef BY__CUDA_ROW
-
-static const by__device_kernel *const rows[] = {
-#define BY__CUDA_ROW(name) &by__cuda_row_##name,
-#include "device/cuda/rows.inc"
-#undef BY__CUDA_ROW
-};
-
 static const struct {
     const char *symbol;
     size_t bytes;
@@ -29,18 +19,8 @@ size_t by__cuda_kernel_bytes(by__cuda_kernel kernel)
     return kernels[kernel].bytes;
 }
 
-const by__device_kernel *by__cuda_row(const by__device_call *call)
-{
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-        if (rows[i]->op == call->op && (rows[i]->supports == NULL || rows[i]->supports(call))) {
-            return rows[i];
-        }
-    }
-    return NULL;
-}
-
-static by_status launch(const by__device_context *context, by__cuda_kernel kernel, int64_t x,
-                        int64_t y, const void *args)
+static by_status over_grid(const by__device_context *context, by__cuda_kernel kernel, int64_t x,
+                           int64_t y, const void *args)
 {
     by__cuda_queue *queue = context->queue;
     by__cuda_grid grid = {{(unsigned)x, (unsigned)y, 1}, BY__CUDA_BLOCK, 0};
@@ -50,33 +30,33 @@ static by_status launch(const by__device_context *context, by__cuda_kernel kerne
 by_status by__cuda_over_elements(const by__device_context *context, by__cuda_kernel kernel,
                                  int64_t count, const void *args)
 {
-    return launch(context, kernel, by__cuda_pieces(count, (int64_t)BY__CUDA_BLOCK * 8), 1, args);
+    return over_grid(context, kernel, by__cuda_pieces(count, (int64_t)BY__CUDA_BLOCK * 8), 1, args);
 }
 
 by_status by__cuda_over_each(const by__device_context *context, by__cuda_kernel kernel,
                              int64_t count, const void *args)
 {
-    return launch(context, kernel, by__cuda_pieces(count, BY__CUDA_BLOCK), 1, args);
+    return over_grid(context, kernel, by__cuda_pieces(count, BY__CUDA_BLOCK), 1, args);
 }
 
 by_status by__cuda_over_rows(const by__device_context *context, by__cuda_kernel kernel,
                              int64_t count, bool wide, const void *args)
 {
-    return launch(context, kernel, wide ? count : by__cuda_pieces(count, BY__CUDA_BLOCK / 32), 1,
-                  args);
+    return over_grid(context, kernel, wide ? count : by__cuda_pieces(count, BY__CUDA_BLOCK / 32), 1,
+                     args);
 }
 
 by_status by__cuda_over_blocks(const by__device_context *context, by__cuda_kernel kernel,
                                int64_t blocks, const void *args)
 {
-    return launch(context, kernel, blocks, 1, args);
+    return over_grid(context, kernel, blocks, 1, args);
 }
 
 by_status by__cuda_over_columns(const by__device_context *context, by__cuda_kernel kernel,
                                 int64_t count, int64_t columns, const void *args)
 {
-    return launch(context, kernel, by__cuda_pieces(count, BY__CUDA_SUM_ROWS),
-                  by__cuda_pieces(columns, 256), args);
+    return over_grid(context, kernel, by__cuda_pieces(count, BY__CUDA_SUM_ROWS),
+                     by__cuda_pieces(columns, 256), args);
 }
 
 int64_t by__cuda_sum_work(int64_t count, int64_t columns)
