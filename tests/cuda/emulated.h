@@ -13,9 +13,10 @@ extern "C" {
 }
 
 #define __global__
-#define __device__   static
-#define __shared__   static __attribute__((section("by_shared")))
-#define __align__(n) __attribute__((aligned(n)))
+#define __device__      static
+#define __forceinline__ inline
+#define __shared__      static __attribute__((section("by_shared")))
+#define __align__(n)    __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __restrict__ __restrict

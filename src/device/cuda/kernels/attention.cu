@@ -8,6 +8,7 @@ __device__ void by__load_rows(float *to, int row, const void *x, int dtype, int6
                               int64_t stride, int64_t width, int64_t first, int count, int64_t low,
                               int64_t high)
 {
+#pragma unroll 1
     for (int i = (int)threadIdx.x; i < count * (int)width; i += (int)blockDim.x) {
         int r = i / (int)width;
         int d = i % (int)width;
@@ -16,9 +17,10 @@ __device__ void by__load_rows(float *to, int row, const void *x, int dtype, int6
     }
 }
 
-__device__ float by__dot(const float *x, const float *y, int width)
+__device__ __forceinline__ float by__dot(const float *x, const float *y, int width)
 {
     float sum = 0.0f;
+#pragma unroll 4
     for (int d = 0; d < width; d++) {
         sum = by__fma(x[d], y[d], sum);
     }
@@ -158,10 +160,11 @@ __device__ void by__load_queries(const by__gradient_tile &tile, int row,
 }
 
 /* The probability of key s for query i of the tile, and the gradient of its score times scale. */
-__device__ float by__score_gradient(const by__gradient_tile &tile, int row,
-                                    const by__cuda_attention_grad_args &a, const float *k,
-                                    const float *v, int64_t t0, int64_t key, int64_t rows, int i,
-                                    int s, float *probability)
+__device__ __forceinline__ float by__score_gradient(const by__gradient_tile &tile, int row,
+                                                    const by__cuda_attention_grad_args &a,
+                                                    const float *k, const float *v, int64_t t0,
+                                                    int64_t key, int64_t rows, int i, int s,
+                                                    float *probability)
 {
     int64_t t = t0 + i;
     int64_t at = key + s;
@@ -213,11 +216,13 @@ BY__KERNEL(attention_keys_grad, 256)
                 by__score_gradient(tile, row, a, k, v, t0, key, rows, i, s, &probability);
             p[i * (n + 1) + s] = probability;
             __syncthreads();
+#pragma unroll 1
             for (int e = (int)threadIdx.x; e < n * width; e += 256) {
                 int r = e / width;
                 int d = e % width;
                 float of_k = dk[r * row + d];
                 float of_v = dv[r * row + d];
+#pragma unroll 4
                 for (int t = 0; t < n; t++) {
                     of_k = by__fma(ds[t * (n + 1) + r], tile.q[t * row + d], of_k);
                     of_v = by__fma(p[t * (n + 1) + r], tile.dy[t * row + d], of_v);
@@ -228,6 +233,7 @@ BY__KERNEL(attention_keys_grad, 256)
             __syncthreads();
         }
     }
+#pragma unroll 1
     for (int e = (int)threadIdx.x; e < n * width; e += 256) {
         int64_t t = key + e / width;
         if (t < a.length) {
