@@ -40,6 +40,12 @@ typedef struct by_record_list {
  * object whatever kind is chosen. */
 typedef struct by_kind_values by_kind_values;
 
+/* A part of a model that families choose from a table of kinds. */
+typedef struct by_part_config {
+    char *kind;          /* a row of the table */
+    by_kind_values *own; /* keys of its kinds */
+} by_part_config;
+
 /* What is trained. Fields that the chosen family does not use keep their defaults. */
 typedef struct by_model_config {
     char *kind;          /* model family: "gpt2" (default), "llama", "mixtral", "vit", "mlp" */
@@ -59,6 +65,7 @@ typedef struct by_model_config {
     int64_t pad_vocab_to; /* the embedding is padded to a multiple of this; default 1: not padded */
     int64_t tied;         /* 1: the output head shares the token embedding; 0: not;
                              default -1: by family */
+    by_part_config norm;  /* section norm: "layer" (default) or "batch" */
     double norm_eps;      /* epsilon of layer norm or RMS norm, > 0; default by family */
     double dropout;       /* probability, on embeddings, attention output and MLP output;
                              [0, 1), default 0 */

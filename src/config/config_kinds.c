@@ -82,8 +82,11 @@ static by_status add_section(by__config *config, size_t *capacity, const char *s
         }
     }
     for (size_t t = 0; t < schema->table_count; t++) {
-        if (strcmp(schema->tables[t].section, section) == 0) {
-            by__config_entry_find(config, NULL, section, "kind")->key.choices = config->choices[t];
+        by__config_entry *kind = strcmp(schema->tables[t].section, section) != 0
+                                     ? NULL
+                                     : by__config_entry_find(config, NULL, section, "kind");
+        for (; kind != NULL; kind = by__config_entry_find(config, kind, section, "kind")) {
+            kind->key.choices = config->choices[t];
         }
         for (size_t k = 0; schema->tables[t].row(k) != NULL; k++) {
             BY_TRY(add_kind(config, capacity, section, t, schema->tables[t].row(k), error));
@@ -265,8 +268,9 @@ bool by__config_kind_open(const by__config *config, size_t table)
 {
     const char *section = config->schema->tables[table].section;
     const char *from = config->config.model.from;
-    return strcmp(section, "model") == 0 && from != NULL && from[0] != '\0' &&
-           by__config_entry_find(config, NULL, section, "kind")->origin == NULL;
+    const by__config_entry *kind = by__config_entry_find(config, NULL, section, "kind");
+    bool of_model = strcmp(section, "model") == 0 || kind->kind != NULL; /* or of a part of it */
+    return of_model && from != NULL && from[0] != '\0' && kind->origin == NULL;
 }
 
 bool by__config_entry_active(const by__config *config, const by__config_entry *entry)

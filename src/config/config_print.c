@@ -282,6 +282,16 @@ static void add_rows(by_string *text, const by__config *defaults, const char *se
     }
 }
 
+static bool has_keys_of_all(const by__config *config, const char *section)
+{
+    bool has = false;
+    for (size_t i = 0; i < config->count; i++) {
+        const by__config_entry *entry = &config->entries[i];
+        has = has || (entry->kind == NULL && strcmp(entry->key.section, section) == 0);
+    }
+    return has;
+}
+
 /* Appends one table for each kind that has keys in a section. */
 static void add_kinds(by_string *text, const by__config *defaults, const char *section)
 {
@@ -310,8 +320,9 @@ by_status by__config_reference(char **out, const by__config_schema *schema, cons
     for (size_t s = 0; s < schema->sections->count; s++) {
         const by__config_section *section = &schema->sections->rows[s];
         bool top = section->name[0] == '\0';
-        by_string_format(&text, "\n## %s\n\n%s\n\n%s", top ? "Top" : section->name, section->help,
-                         table_head);
+        bool any = has_keys_of_all(defaults, section->name); /* not only some kinds have keys */
+        by_string_format(&text, "\n## %s\n\n%s\n%s%s", top ? "Top" : section->name, section->help,
+                         any ? "\n" : "", any ? table_head : "");
         if (top) {
             by__string_append(
                 &text, "| `base` | | path of a YAML file | file to include; keys of this file "

@@ -7,6 +7,8 @@ static const by__config_section sections[] = {
     {"", "Keys at the top of the file.", 0},
     {"task", "What the model is trained to do.", offsetof(by_config, task.own)},
     {"model", "Family, size and initial weights of the model.", offsetof(by_config, model.own)},
+    {"norm", "The norm between layers, for models that let it be chosen.",
+     offsetof(by_config, model.norm.own)},
     {"data", "Training and evaluation data. Paths are relative to the working directory.", 0},
     {"train", "Length of the training, batch sizes, evaluation and logging.", 0},
     {"optimizer", "The update rule and the learning-rate schedule.",

@@ -23,7 +23,9 @@
 
 #include "config/kind.h"
 
-/* The kinds of a section. row(i) returns NULL past the last one. */
+/* The kinds of a section. row(i) returns NULL past the last one. The section's key `kind` is one of
+ * every config, or one that kinds of an earlier table have, in one place of by_config: the section
+ * is then of a part of these kinds, and foreign to others. */
 typedef struct by__config_kind_table {
     const char *section;
     const by__config_kind *(*row)(size_t index);

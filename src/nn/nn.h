@@ -233,19 +233,19 @@ by_status by__nn_llama_read_config(by_model_config *config, by__nn_llama_keys *k
                                    const by__nn_llama_defaults *defaults, const char *name,
                                    const json_t *in, by_error *error);
 
-/* ---- norms by name (norms.c) ---- */
+/* ---- norms.c: the kinds of the section `norm` ---- */
 
-typedef struct by__nn_norm_options {
-    const char *prefix; /* of the names of its parameters */
-    const char *axes;   /* logical name of the axis */
-    float eps;
-    float momentum; /* weight of new statistics in running ones */
-} by__nn_norm_options;
-
-bool by__nn_norm_is_known(const char *kind);
-/* Adds the norm of a kind ("layer", "batch") to rows x [N, width]. */
-by_value by__nn_norm(by__nn_build *b, const char *kind, by_value x, int64_t width,
-                     const by__nn_norm_options *options);
+/* The keys of families that let the norm be chosen. */
+extern const by__config_key_list by__nn_norm_keys;
+/* The kinds of the section, for by__config_kind_table. */
+const by__config_kind *by__nn_norm_kind(size_t index);
+/* Sets the kind, as a config.json names it. BY_EFORMAT lists those that there are. */
+by_status by__nn_norm_set(by_model_config *config, const char *kind, const char *name,
+                          by_error *error);
+/* Adds the norm that the config chooses to rows x [N, width]. Parameters are PREFIX.weight and so
+ * on. */
+by_value by__nn_norm(by__nn_build *b, by_value x, int64_t width, const char *prefix,
+                     const char *axes);
 
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 

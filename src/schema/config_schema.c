@@ -14,6 +14,7 @@ static const by__config_kind_table tables[] = {
     {"task", by__task_kind},
     {"model", by__nn_family_kind},
     {"optimizer", by__optim_kind},
+    {"norm", by__nn_norm_kind}, /* behind model, whose kinds have its key */
 };
 static const by__config_schema schema = {.tables = tables,
                                          .table_count = BY_ARRAY_LENGTH(tables),

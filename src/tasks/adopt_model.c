@@ -16,9 +16,8 @@ static by_status given_otherwise(const by_config *config, const char *key, const
                                  const char *theirs, by_error *error)
 {
     return by_error_set(error, BY_ECONFIG,
-                        "model.%s is %s, but the weights of model.from=%s have %s: leave model.%s "
-                        "out",
-                        key, given, config->model.from, theirs, key);
+                        "%s is %s, but the weights of model.from=%s have %s: leave %s out", key,
+                        given, config->model.from, theirs, key);
 }
 
 /* Sizes that a program may have written into the struct: `plain` has their defaults. */
@@ -30,18 +29,18 @@ static by_status check_written(const by_config *config, const by_model_config *p
         const char *key;
         int64_t given, plain, theirs;
     } numbers[] = {
-        {"layers", m->layers, plain->layers, theirs->layers},
-        {"heads", m->heads, plain->heads, theirs->heads},
-        {"width", m->width, plain->width, theirs->width},
-        {"vocab", m->vocab, plain->vocab, theirs->vocab},
+        {"model.layers", m->layers, plain->layers, theirs->layers},
+        {"model.heads", m->heads, plain->heads, theirs->heads},
+        {"model.width", m->width, plain->width, theirs->width},
+        {"model.vocab", m->vocab, plain->vocab, theirs->vocab},
         /* With rotary positions the context may be shorter than the checkpoint's. */
-        {"context",
+        {"model.context",
          by_model_is_rotary(theirs) && m->context < theirs->context ? theirs->context : m->context,
          plain->context, theirs->context},
     };
     bool is_given = by__config_is_given(config, "model.kind");
     if (strcmp(m->kind, theirs->kind) != 0 && (is_given || strcmp(m->kind, plain->kind) != 0)) {
-        return given_otherwise(config, "kind", m->kind, theirs->kind, error);
+        return given_otherwise(config, "model.kind", m->kind, theirs->kind, error);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(numbers); i++) {
         char text[2][24];
@@ -151,8 +150,8 @@ static by_status refuse(const by_config *config, const by_config *theirs, const 
     }
     if (status == BY_OK) {
         bool derived = strcmp(other.data, "-1") == 0;
-        status = given_otherwise(config, key + strlen("model."), given.data,
-                                 derived ? "the default" : other.data, error);
+        status =
+            given_otherwise(config, key, given.data, derived ? "the default" : other.data, error);
     }
     by_string_free(&given);
     by_string_free(&other);
@@ -164,16 +163,19 @@ static by_status refuse(const by_config *config, const by_config *theirs, const 
  * resolved. */
 static by_status check_keys(const by_config *config, const by_config *theirs, by_error *error)
 {
+    static const char *const sections[] = {"model", "norm"};
     char path[64];
-    size_t at = 0;
     const char *key;
-    while ((key = by__config_next_given(path, &at, config, theirs, "model")) != NULL) {
-        bool alike = may_set(config, theirs, key);
-        if (!alike) {
-            BY_TRY(is_alike(&alike, config, theirs, key, error));
-        }
-        if (!alike) {
-            return refuse(config, theirs, key, error);
+    for (size_t s = 0; s < BY_ARRAY_LENGTH(sections); s++) {
+        size_t at = 0;
+        while ((key = by__config_next_given(path, &at, config, theirs, sections[s])) != NULL) {
+            bool alike = may_set(config, theirs, key);
+            if (!alike) {
+                BY_TRY(is_alike(&alike, config, theirs, key, error));
+            }
+            if (!alike) {
+                return refuse(config, theirs, key, error);
+            }
         }
     }
     return BY_OK;

@@ -83,7 +83,8 @@ END
 predicts vit classify "kind: vit, layers: 2, heads: 2, width: 16, patch: 4" \
     "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
 predicts mlp regress "kind: mlp, hidden: [16, 24], activation: relu, norm: true" "table: table.csv, target: price" table.csv
-predicts classes classify "kind: mlp, hidden: [16], activation: gelu, norm: true, norm_kind: batch" "table: table.csv, target: kind" table.csv
+predicts classes classify "kind: mlp, hidden: [16], activation: gelu, norm: true}
+norm: {kind: batch" "table: table.csv, target: kind" table.csv
 
 say "what has no form in ONNX is an error"
 cat >mixtral.yaml <<END

@@ -13,8 +13,6 @@ typedef struct mlp_keys {
     by_string_list hidden;
     char *activation;
     int64_t norm;
-    char *norm_kind;
-    double norm_momentum;
     int64_t embedding;
 } mlp_keys;
 
@@ -24,13 +22,7 @@ static const by__config_key keys[] = {
     {"model", "activation", BY__KEY_TEXT, BY__OWN(mlp_keys, activation), "relu",
      .choices = "relu|gelu|silu|tanh", .help = "activation function of the hidden layers"},
     {"model", "norm", BY__KEY_SWITCH, BY__OWN(mlp_keys, norm), "false",
-     .help = "a norm before each activation"},
-    {"model", "norm_kind", BY__KEY_TEXT, BY__OWN(mlp_keys, norm_kind), "layer",
-     .choices = "layer|batch", .later = true,
-     .help = "layer norm, or batch norm over the rows of a micro-batch"},
-    {"model", "norm_momentum", BY__KEY_REAL, BY__OWN(mlp_keys, norm_momentum), "0.1", 0, 1,
-     BY__ABOVE_MIN, .later = true,
-     .help = "batch norm: weight of a step's statistics in the running ones"},
+     .help = "a norm before each activation, of the kind of section norm"},
     {"model", "norm_eps", BY__KEY_REAL, BY__FIELD(model.norm_eps), "1e-5", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon of the norm"},
     {"model", "embedding", BY__KEY_INT, BY__OWN(mlp_keys, embedding), "-1", 1, BY__MI20,
@@ -162,13 +154,7 @@ static void body(by__nn_build *b)
         x = linear(b, x, width, out, 2.0, name);
         if (own_keys(c)->norm) {
             (void)snprintf(name, sizeof name, "norms.%lld", (long long)layer);
-            x = by__nn_norm(b, own_keys(c)->norm_kind, x, out,
-                            &(by__nn_norm_options){
-                                .prefix = name,
-                                .axes = "mlp",
-                                .eps = (float)c->norm_eps,
-                                .momentum = (float)own_keys(c)->norm_momentum,
-                            });
+            x = by__nn_norm(b, x, out, name, "mlp");
         }
         x = by__nn_drop(b, by_unary(b->graph, x, activation(c)));
         width = out;
@@ -198,9 +184,9 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "hidden_sizes", hidden);
     (void)json_object_set_new(out, "hidden_act", json_string(m->activation));
     (void)json_object_set_new(out, "layer_norm",
-                              json_boolean(m->norm == 1 && strcmp(m->norm_kind, "layer") == 0));
-    if (m->norm == 1 && strcmp(m->norm_kind, "layer") != 0) {
-        (void)json_object_set_new(out, "norm_kind", json_string(m->norm_kind));
+                              json_boolean(m->norm == 1 && strcmp(c->norm.kind, "layer") == 0));
+    if (m->norm == 1 && strcmp(c->norm.kind, "layer") != 0) {
+        (void)json_object_set_new(out, "norm_kind", json_string(c->norm.kind));
     }
     (void)json_object_set_new(out, "layer_norm_eps", json_real(c->norm_eps));
     (void)json_object_set_new(out, "num_numbers", json_integer(c->numbers));
@@ -235,18 +221,17 @@ static by_status read_sizes(by_string_list *list, const char *name, const json_t
     return BY_OK;
 }
 
-static by_status read_norm(mlp_keys *m, const char *name, const json_t *in, by_error *error)
+static by_status read_norm(by_model_config *c, const char *name, const json_t *in, by_error *error)
 {
+    mlp_keys *m = own_keys(c);
     const json_t *kind = json_object_get(in, "norm_kind");
     BY_TRY(by__nn_json_switch(&m->norm, name, in, "layer_norm", false, error));
-    if (kind == NULL) {
-        return by__nn_set_string(&m->norm_kind, "layer", error);
-    }
-    m->norm = 1;
-    return json_is_string(kind) && by__nn_norm_is_known(json_string_value(kind))
-               ? by__nn_set_string(&m->norm_kind, json_string_value(kind), error)
-               : by_error_set(error, BY_EFORMAT, "%s: \"norm_kind\" is neither layer nor batch",
-                              name);
+    m->norm = kind == NULL ? m->norm : 1;
+    return by__nn_norm_set(c,
+                           kind == NULL            ? "layer"
+                           : !json_is_string(kind) ? ""
+                                                   : json_string_value(kind),
+                           name, error);
 }
 
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
@@ -261,7 +246,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "num_outputs", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&m->embedding, name, in, "embedding_size", -1, error));
     BY_TRY(by__nn_json_number(&c->norm_eps, name, in, "layer_norm_eps", 1e-5, error));
-    BY_TRY(read_norm(m, name, in, error));
+    BY_TRY(read_norm(c, name, in, error));
     c->numbers = json_integer_value(numbers);
     if (!json_is_integer(numbers) || c->numbers < 0 || c->numbers > BY__MI20 ||
         m->hidden.count == 0 || (c->numbers == 0 && c->categories.count == 0)) {
@@ -283,7 +268,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 const by__nn_family by__nn_family_mlp = {
     .kind = {.name = "mlp",
              .help = "MLP on table rows: numbers and embedded categories.",
-             .keys = {&by__nn_output_keys, &by__nn_table_keys, &key_list},
+             .keys = {&by__nn_output_keys, &by__nn_table_keys, &key_list, &by__nn_norm_keys},
              .size = sizeof(mlp_keys),
              .resolve = resolve},
     .reads = "table",

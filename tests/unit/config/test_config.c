@@ -139,7 +139,7 @@ static void test_names_of_others(void **state)
         {"wieght_decay=1", "did you mean \"optimizer.weight_decay\"?"},
         {"lerning_rate=1", "did you mean \"optimizer.lr\"?"},
         {"training=1", "did you mean \"train\"?"},
-        {"momentum=0.9", "did you mean \"optimizer.momentum\"?"},
+        {"momentum=0.9", "did you mean \"norm.momentum\" or \"optimizer.momentum\"?"},
     };
     by_error error = {0};
     by_config *config = config_good("");

@@ -25,7 +25,7 @@ static by_config *table_config(const char *const *settings)
 {
     static const char *const common[] = {
         "task.kind=regress",   "data.target=price", "model.kind=mlp",        "model.numbers=3",
-        "model.hidden=[8, 6]", "model.norm=true",   "model.norm_kind=batch", "model.outputs=1",
+        "model.hidden=[8, 6]", "model.norm=true",   "norm.kind=batch",       "model.outputs=1",
         "train.threads=1",     "train.steps=10",    "train.batch=8",         "train.micro_batch=2",
         "optimizer.warmup=0",  "optimizer.lr=0.05", "precision.compute=f32", NULL};
     return config_of(common, settings);
