@@ -4,10 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "device/cpu/cpu.h"
-#include "device/cpu/kernels/simd_math.h"
-#include "device/cpu/panel.h"
-#include "device/cpu/vocabulary_products.h"
+#include "device/cpu/kernels/vocabulary_rows.h"
 
 typedef enum mode { FORWARD, PART, GRAD, TRAIN } mode;
 
@@ -78,20 +75,6 @@ static cross_entropy_operands bind(const by__device_call *call)
     return o;
 }
 
-static float highest(const float *logits, int64_t n)
-{
-    by__vf top = by__splat(logits[0]);
-    int64_t i = 0;
-    for (; i + BY__LANES <= n; i += BY__LANES) {
-        top = by__larger(top, by__kernel_load(logits, i, BY_F32));
-    }
-    float result = by__max(top);
-    for (; i < n; i++) {
-        result = logits[i] > result ? logits[i] : result;
-    }
-    return result;
-}
-
 /* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Uses four sums in
  * rotation, because a single one would wait for each addition. */
 static inline __attribute__((always_inline)) float sum_exponentials(float *logits, int64_t n,
@@ -159,7 +142,7 @@ static void run_row(const cross_entropy_plan *p, const cross_entropy_operands *o
     bool counts = target >= 0 && target < p->all && weight != 0.0f;
     target = counts && target >= p->first && target < p->first + n ? target - p->first : -1;
     float own = target >= 0 ? row[target] : 0.0f;
-    float base = p->mode == GRAD ? o->lse[r] : highest(row, n);
+    float base = p->mode == GRAD ? o->lse[r] : by__kernel_highest(row, n);
     float total = 1.0f;
     if (p->mode <= PART) {
         total = sum_exponentials(row, n, base, false);
@@ -270,13 +253,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_PART ? PART
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD ? GRAD
                                                             : TRAIN;
-    p->v = (by__cpu_vocabulary){.rows = by__tensor_rows(&call->in[0]),
-                                .columns = by__tensor_columns(&call->in[0]),
-                                .vocabulary = by__tensor_rows(&call->in[1]),
-                                .dtype = call->in[0].dtype,
-                                .isa = BY__AT_LEVEL(BY__LEVEL),
-                                .threads = context->threads};
-    by__cpu_vocabulary_cut(&p->v, 1);
+    p->v = by__kernel_vocabulary(call, context, 1);
     p->first = call->attrs.begin;
     p->all = call->attrs.rows > 0 ? call->attrs.rows : p->v.vocabulary;
     p->outside = p->mode == PART
@@ -294,16 +271,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
     return BY_OK;
 }
 
-static bool supports(const by__device_call *call)
-{
-    return by__tensor_is_act(&call->in[0]) && call->in[1].dtype == call->in[0].dtype &&
-           by__tensor_count(&call->in[0]) > 0 && by__tensor_count(&call->in[1]) > 0;
-}
-
-#define LOSS_KERNEL(op, name)                                                                      \
-    BY__KERNEL(name) = {op, BY__KERNEL_NAME(#name), supports, prepare, release, run}
-
-LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy);
-LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part);
-LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad);
-LOSS_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train);
+BY__VOCABULARY_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy);
+BY__VOCABULARY_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part);
+BY__VOCABULARY_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad);
+BY__VOCABULARY_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train);

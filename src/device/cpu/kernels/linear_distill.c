@@ -4,10 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "device/cpu/cpu.h"
-#include "device/cpu/kernels/simd_math.h"
-#include "device/cpu/panel.h"
-#include "device/cpu/vocabulary_products.h"
+#include "device/cpu/kernels/vocabulary_rows.h"
 
 /* For a token that is not included in the sums; finite, and its exponential is 0. */
 #define LEAST_LOGIT (-1e30f)
@@ -42,23 +39,6 @@ typedef struct distill_row {
     double cross;  /* sum of q (log q - log of the student's part of `soft`) */
 } distill_row;
 
-static float highest(const float *values, int64_t n)
-{
-    float top = values[0];
-    int64_t i = 0;
-    if (n >= BY__LANES) {
-        by__vf tops = by__kernel_load(values, 0, BY_F32);
-        for (i = BY__LANES; i + BY__LANES <= n; i += BY__LANES) {
-            tops = by__larger(tops, by__kernel_load(values, i, BY_F32));
-        }
-        top = by__max(tops);
-    }
-    for (; i < n; i++) {
-        top = values[i] > top ? values[i] : top;
-    }
-    return top;
-}
-
 /* Adds the first `count` lanes in order. */
 static inline float add_lanes(by__vf v, int count)
 {
@@ -76,8 +56,8 @@ static void sum_row(distill_row *s, const float *z, const float *y, int64_t n, f
     by__vf soft = by__zero();
     by__vf teacher = by__zero();
     by__vf gap = by__zero();
-    s->top = highest(z, n);
-    s->top_teacher = y == NULL ? 0.0f : highest(y, n);
+    s->top = by__kernel_highest(z, n);
+    s->top_teacher = y == NULL ? 0.0f : by__kernel_highest(y, n);
     int64_t i = 0;
     for (; i + BY__LANES <= n; i += BY__LANES) {
         by__vf a = by__kernel_load(z, i, BY_F32);
@@ -122,7 +102,7 @@ static void sum_stored(distill_row *s, const float *z, const int32_t *ids, const
         /* A probability of 0 adds nothing, though its logarithm is -inf. */
         s->cross += q > 0.0 ? q * ((double)y[i] - (double)((z[ids[i]] - s->top) * inverse)) : 0.0;
     }
-    s->top_teacher = highest(rest, n);
+    s->top_teacher = by__kernel_highest(rest, n);
 #define STEP(i, count)                                                                             \
     do {                                                                                           \
         by__vf e = by__exp((by__load_n(rest, (i), BY_F32, (count)) - s->top_teacher) * inverse);   \
@@ -347,13 +327,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
     call->state = p;
     p->forward = call->op == BY_OP_LINEAR_DISTILL;
     p->has_loss = call->op != BY_OP_LINEAR_DISTILL_GRAD;
-    p->v = (by__cpu_vocabulary){.rows = by__tensor_rows(&call->in[X]),
-                                .columns = by__tensor_columns(&call->in[X]),
-                                .vocabulary = by__tensor_rows(&call->in[W]),
-                                .dtype = call->in[X].dtype,
-                                .isa = BY__AT_LEVEL(BY__LEVEL),
-                                .threads = context->threads};
-    by__cpu_vocabulary_cut(&p->v, 2);
+    p->v = by__kernel_vocabulary(call, context, 2);
     bool is_stored = call->in[HIDDEN].shape.rank < 1;
     p->width = is_stored ? 0 : by__tensor_columns(&call->in[HIDDEN]);
     p->stored = is_stored ? by__tensor_columns(&call->in[IDS]) : 0;
@@ -372,15 +346,6 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
     return BY_OK;
 }
 
-static bool supports(const by__device_call *call)
-{
-    return by__tensor_is_act(&call->in[X]) && call->in[W].dtype == call->in[X].dtype &&
-           by__tensor_count(&call->in[X]) > 0 && by__tensor_count(&call->in[W]) > 0;
-}
-
-#define LOSS_KERNEL(op, name)                                                                      \
-    BY__KERNEL(name) = {op, BY__KERNEL_NAME(#name), supports, prepare, release, run}
-
-LOSS_KERNEL(BY_OP_LINEAR_DISTILL, linear_distill);
-LOSS_KERNEL(BY_OP_LINEAR_DISTILL_GRAD, linear_distill_grad);
-LOSS_KERNEL(BY_OP_LINEAR_DISTILL_TRAIN, linear_distill_train);
+BY__VOCABULARY_KERNEL(BY_OP_LINEAR_DISTILL, linear_distill);
+BY__VOCABULARY_KERNEL(BY_OP_LINEAR_DISTILL_GRAD, linear_distill_grad);
+BY__VOCABULARY_KERNEL(BY_OP_LINEAR_DISTILL_TRAIN, linear_distill_train);
