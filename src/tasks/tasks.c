@@ -179,7 +179,7 @@ void by_task_metrics(const by_task_data *data, const double *const *sums, by_eva
     const by_task *task = evaluation->task;
     bool known = sums != NULL || task->sum_count == 0;
     for (size_t i = 0; i < BY_TASK_METRICS; i++) {
-        evaluation->metrics[i] = known && i < task->metric_count
+        evaluation->metrics[i] = known && i < task->metric_count && task->metrics[i].value != NULL
                                      ? task->metrics[i].value(data, sums, evaluation)
                                      : (double)NAN;
     }
