@@ -18,14 +18,9 @@
 
 typedef struct generate_session {
     const cli_generation *request;
-    by_tokenizer *tokenizer;
+    cli_prompted p;
     by_generator *generator;
-    char *file;       /* content of --file; NULL: none */
-    const char *text; /* the prompt */
-    size_t length;
-    by_token_buffer prompt;
     by_text_stream *stream;
-    cli_form form;
     by_logit_process *process; /* NULL: logits are not changed */
     int32_t *ids;              /* the prompt, then the generated tokens */
     by_string answer;          /* with --json: the generated text */
@@ -78,23 +73,38 @@ int64_t cli_context_of(const cli_generation *r, size_t prompt, int64_t tokens,
     return r->context > 0 ? r->context : need < 1 ? 1 : need;
 }
 
-static by_status read_prompt(generate_session *s, by_error *error)
+by_status cli_prompted_open(cli_prompted *p, const cli_generation *r, const char *path,
+                            by_error *error)
 {
-    const cli_generation *r = s->request;
-    by_status status = BY_OK;
-    s->length = strlen(r->prompt);
-    if (r->file != NULL) {
-        status = cli_read_prompt_file(&s->file, &s->length, r->file, MAX_PROMPT, error);
+    by_status status = cli_open_generation(&p->model, &p->tokenizer, &p->form, r, path, error);
+    p->length = strlen(r->prompt);
+    if (status == BY_OK && r->file != NULL) {
+        status = cli_read_prompt_file(&p->file, &p->length, r->file, MAX_PROMPT, error);
     }
-    s->text = s->file == NULL ? r->prompt : s->file;
-    return status == BY_OK ? cli_encode_prompt(&s->prompt, s->tokenizer, s->text, s->length, error)
-                           : status;
+    p->text = p->file == NULL ? r->prompt : p->file;
+    if (status == BY_OK) {
+        status = cli_encode_prompt(&p->prompt, p->tokenizer, p->text, p->length, error);
+    }
+    if (status == BY_OK) {
+        p->vocab = (int64_t)by_tokenizer_vocab(p->tokenizer);
+        p->context = cli_context_of(r, p->prompt.count, r->tokens, p->model);
+    }
+    return status;
+}
+
+void cli_prompted_close(cli_prompted *p)
+{
+    by_pretrained_close(&p->model);
+    by_tokenizer_close(&p->tokenizer);
+    by_token_buffer_free(&p->prompt);
+    cli_form_close(&p->form);
+    free(p->file);
 }
 
 static void show_prompt(generate_session *s)
 {
     if (!s->request->json && !s->request->no_prompt) {
-        fwrite(s->text, 1, s->length, stdout);
+        fwrite(s->p.text, 1, s->p.length, stdout);
         fflush(stdout);
         s->shown = true;
     }
@@ -131,29 +141,29 @@ static by_status open_stream(generate_session *s, by_error *error)
     by_text_stream_options options = {.stops = r->stops.items,
                                       .stop_count = r->stops.count,
                                       .continues = r->file != NULL || r->prompt[0] != '\0'};
-    return by_text_stream_open(&s->stream, s->tokenizer, &options, error);
+    return by_text_stream_open(&s->stream, s->p.tokenizer, &options, error);
 }
 
 static by_status feed_prompt(generate_session *s, by_error *error)
 {
     long long context = (long long)by_generator_context(s->generator);
     /* Only a logit processor needs the generated tokens. */
-    size_t room = s->prompt.count + (s->process != NULL ? (size_t)s->request->tokens : 0);
+    size_t room = s->p.prompt.count + (s->process != NULL ? (size_t)s->request->tokens : 0);
     s->ids = room <= SIZE_MAX / sizeof *s->ids ? malloc(room * sizeof *s->ids) : NULL;
     if (s->ids == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: the prompt");
     }
-    if (s->prompt.count > (size_t)context) {
+    if (s->p.prompt.count > (size_t)context) {
         fprintf(stderr,
                 "banyan generate: the prompt has %zu tokens, the context %lld: only the last %lld "
                 "are used\n",
-                s->prompt.count, context, context / 2 < 1 ? 1 : context / 2);
+                s->p.prompt.count, context, context / 2 < 1 ? 1 : context / 2);
     }
-    for (size_t i = 0; i < s->prompt.count; i++) {
-        s->ids[i] = (int32_t)s->prompt.ids[i];
+    for (size_t i = 0; i < s->p.prompt.count; i++) {
+        s->ids[i] = (int32_t)s->p.prompt.ids[i];
     }
     double begin = by_clock();
-    by_status status = by_generator_feed(s->generator, s->ids, s->prompt.count, error);
+    by_status status = by_generator_feed(s->generator, s->ids, s->p.prompt.count, error);
     s->prefill_seconds = by_clock() - begin;
     return status;
 }
@@ -162,11 +172,11 @@ static by_status feed_prompt(generate_session *s, by_error *error)
 static by_status choose(generate_session *s, int32_t *token, const char **stop, by_error *error)
 {
     const cli_generation *r = s->request;
-    int64_t prompt = (int64_t)s->prompt.count;
+    int64_t prompt = (int64_t)s->p.prompt.count;
     by_status status = by_generator_sample_with(
         s->generator, &r->sampling, s->process == NULL ? NULL : by_logit_process_run, s->process,
         s->ids, prompt + s->tokens, prompt, token, error);
-    if (status == BY_ESTOPPED || (status == BY_OK && cli_form_ends(&s->form, *token))) {
+    if (status == BY_ESTOPPED || (status == BY_OK && cli_form_ends(&s->p.form, *token))) {
         *stop = status == BY_OK ? "end_of_text" : "complete";
         return BY_OK;
     }
@@ -223,10 +233,10 @@ static double rate(double count, double seconds)
 static void report(const generate_session *s)
 {
     const by_generator_memory_report *memory = by_generator_memory(s->generator);
-    double prefill = rate((double)s->prompt.count, s->prefill_seconds);
+    double prefill = rate((double)s->p.prompt.count, s->prefill_seconds);
     double decode = rate((double)s->tokens, s->decode_seconds);
     if (s->request->json) {
-        printf("{\"prompt_tokens\":%zu,\"tokens\":%lld,\"text\":", s->prompt.count,
+        printf("{\"prompt_tokens\":%zu,\"tokens\":%lld,\"text\":", s->p.prompt.count,
                (long long)s->tokens);
         cli_print_json_text(s->answer.data, s->answer.length);
         printf(",\"stop\":\"%s\",\"seed\":%llu,\"prefill_tokens_per_s\":%.6g,"
@@ -240,7 +250,7 @@ static void report(const generate_session *s)
     if (s->request->verbose || isatty(STDERR_FILENO)) {
         char text[32];
         fprintf(stderr, "%zu + %lld tokens, prompt %.0f tokens/s, generation %.1f tokens/s, %s%s\n",
-                s->prompt.count, (long long)s->tokens, prefill, decode,
+                s->p.prompt.count, (long long)s->tokens, prefill, decode,
                 by_format_bytes(text, memory->total),
                 strcmp(s->stop, "interrupted") == 0 ? "; interrupted" : "");
     }
@@ -250,21 +260,17 @@ static void report(const generate_session *s)
 
 static by_status open_model(generate_session *s, const char *path, by_error *error)
 {
-    const cli_generation *r = s->request;
-    by_pretrained *pretrained = NULL;
-    by_generator_options options = {
-        .threads = (int)r->threads, .precision = r->precision, .slide = true};
-    by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
+    by_status status = cli_prompted_open(&s->p, s->request, path, error);
     if (status == BY_OK) {
-        status = read_prompt(s, error);
+        const by_generator_options options = {.threads = (int)s->request->threads,
+                                              .precision = s->request->precision,
+                                              .slide = true,
+                                              .vocab = s->p.vocab,
+                                              .context = s->p.context};
+        status = by_generator_open(&s->generator, by_pretrained_config(s->p.model),
+                                   by_pretrained_weights(s->p.model), &options, error);
     }
-    if (status == BY_OK) {
-        options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
-        options.context = cli_context_of(r, s->prompt.count, r->tokens, pretrained);
-        status = by_generator_open(&s->generator, by_pretrained_config(pretrained),
-                                   by_pretrained_weights(pretrained), &options, error);
-    }
-    by_pretrained_close(&pretrained);
+    by_pretrained_close(&s->p.model);
     return status;
 }
 
@@ -278,7 +284,7 @@ static int generate(const cli_generation *r, const char *path)
         status = open_stream(&s, &error);
     }
     if (status == BY_OK) {
-        status = cli_form_process(&s.process, &s.form, 1, &error);
+        status = cli_form_process(&s.process, &s.p.form, 1, &error);
     }
     if (status == BY_OK) {
         status = feed_prompt(&s, &error);
@@ -299,12 +305,9 @@ static int generate(const cli_generation *r, const char *path)
     }
     by_generator_close(&s.generator);
     by_text_stream_close(&s.stream);
-    by_tokenizer_close(&s.tokenizer);
-    by_token_buffer_free(&s.prompt);
     by_logit_process_close(&s.process);
-    cli_form_close(&s.form);
+    cli_prompted_close(&s.p);
     free(s.ids);
-    free(s.file);
     by_string_free(&s.answer);
     return code;
 }

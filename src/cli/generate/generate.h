@@ -82,6 +82,24 @@ void cli_form_close(cli_form *form);
 by_status cli_form_process(by_logit_process **out, const cli_form *form, int32_t n,
                            by_error *error);
 
+/* One prompt, and the model that continues it. */
+typedef struct cli_prompted {
+    by_pretrained *model;
+    by_tokenizer *tokenizer;
+    cli_form form;
+    char *file;       /* content of --file; NULL: none */
+    const char *text; /* the prompt */
+    size_t length;
+    by_token_buffer prompt;
+    int64_t vocab;
+    int64_t context; /* as cli_context_of says */
+} cli_prompted;
+
+/* Opens the model at `path`, and reads the prompt. cli_prompted_close must be called even if this
+ * fails; the caller may close the model before. */
+by_status cli_prompted_open(cli_prompted *p, const cli_generation *r, const char *path,
+                            by_error *error);
+void cli_prompted_close(cli_prompted *p);
 /* Returns the context for a prompt and its continuation: --context if it is given, else what they
  * need, at most the model's, since memory for keys and values is taken for all of it. */
 int64_t cli_context_of(const cli_generation *r, size_t prompt, int64_t tokens,

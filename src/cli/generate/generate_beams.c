@@ -9,58 +9,35 @@
 #include "generate/generate.h"
 
 /* Larger prompt files are refused as mistakes. */
-#define MAX_PROMPT ((size_t)16 << 20)
 
 typedef struct beam_session {
     const cli_generation *r;
-    by_tokenizer *tokenizer;
+    cli_prompted p; /* of its form, only the end tokens are used */
     by_beam *beam;
-    cli_form form; /* only its end tokens are used */
-    char *data;    /* contents of --file */
-    by_token_buffer prompt;
     by_text_stream *stream;
 } beam_session;
-
-static by_status read_prompt(beam_session *s, by_error *error)
-{
-    const cli_generation *r = s->r;
-    size_t length = strlen(r->prompt);
-    by_status status = BY_OK;
-    if (r->file != NULL) {
-        status = cli_read_prompt_file(&s->data, &length, r->file, MAX_PROMPT, error);
-    }
-    if (status != BY_OK) {
-        return status;
-    }
-    const char *text = s->data == NULL ? r->prompt : s->data;
-    by_text_stream_options options = {.continues = length > 0};
-    status = cli_encode_prompt(&s->prompt, s->tokenizer, text, length, error);
-    if (status == BY_OK) {
-        status = by_text_stream_open(&s->stream, s->tokenizer, &options, error);
-    }
-    if (status == BY_OK && !r->json && !r->no_prompt) {
-        fwrite(text, 1, length, stdout);
-    }
-    return status;
-}
 
 static by_status open_model(beam_session *s, const char *path, by_error *error)
 {
     const cli_generation *r = s->r;
-    by_pretrained *pretrained = NULL;
-    by_beam_options options = {
-        .beams = (int32_t)r->beams, .threads = (int)r->threads, .precision = r->precision};
-    by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
+    by_status status = cli_prompted_open(&s->p, r, path, error);
     if (status == BY_OK) {
-        status = read_prompt(s, error);
+        const by_text_stream_options options = {.continues = s->p.length > 0};
+        status = by_text_stream_open(&s->stream, s->p.tokenizer, &options, error);
     }
     if (status == BY_OK) {
-        options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
-        options.context = cli_context_of(r, s->prompt.count, r->tokens, pretrained);
-        status = by_beam_open(&s->beam, by_pretrained_config(pretrained),
-                              by_pretrained_weights(pretrained), &options, error);
+        const by_beam_options options = {.beams = (int32_t)r->beams,
+                                         .threads = (int)r->threads,
+                                         .precision = r->precision,
+                                         .vocab = s->p.vocab,
+                                         .context = s->p.context};
+        if (!r->json && !r->no_prompt) {
+            fwrite(s->p.text, 1, s->p.length, stdout);
+        }
+        status = by_beam_open(&s->beam, by_pretrained_config(s->p.model),
+                              by_pretrained_weights(s->p.model), &options, error);
     }
-    by_pretrained_close(&pretrained);
+    by_pretrained_close(&s->p.model);
     return status;
 }
 
@@ -90,7 +67,7 @@ static by_status print(beam_session *s, const by_hypothesis *found, int32_t coun
     const cli_generation *r = s->r;
     by_status status = BY_OK;
     if (r->json) {
-        printf("{\"prompt_tokens\":%zu,\"hypotheses\":[", s->prompt.count);
+        printf("{\"prompt_tokens\":%zu,\"hypotheses\":[", s->p.prompt.count);
     }
     for (int32_t i = 0; i < (r->json ? count : 1) && status == BY_OK; i++) {
         const by_hypothesis *h = &found[i];
@@ -117,13 +94,13 @@ static by_status search(beam_session *s, by_error *error)
     const by_hypothesis *found;
     int32_t count;
     by_beam_request request = {/* Ids are below 2^31, so they are the same as int32_t. */
-                               .prompt = (const int32_t *)(const void *)s->prompt.ids,
-                               .prompt_count = s->prompt.count,
+                               .prompt = (const int32_t *)(const void *)s->p.prompt.ids,
+                               .prompt_count = s->p.prompt.count,
                                .tokens = r->tokens,
                                .length_penalty = r->length_penalty,
                                .end = r->early_stopping ? BY_BEAM_END_FULL : BY_BEAM_END_UNLIKELY,
-                               .stop = s->form.ends,
-                               .stop_count = s->form.end_count};
+                               .stop = s->p.form.ends,
+                               .stop_count = s->p.form.end_count};
     by_status status = by_beam_run(s->beam, &request, &found, &count, error);
     return status == BY_OK ? print(s, found, count, error) : status;
 }
@@ -138,9 +115,6 @@ int cli_generate_beams(const cli_generation *r, const char *path)
     }
     by_beam_close(&s.beam);
     by_text_stream_close(&s.stream);
-    by_token_buffer_free(&s.prompt);
-    cli_form_close(&s.form);
-    by_tokenizer_close(&s.tokenizer);
-    free(s.data);
+    cli_prompted_close(&s.p);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_generate, &error);
 }
