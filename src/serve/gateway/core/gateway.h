@@ -226,9 +226,11 @@ by_status by__gateway_request_open(by__gateway_request **out, by__gateway *gatew
                                    const by__gateway_request_form *form, const char *key,
                                    by_error *error);
 /* Creates the only part of a request whose answer is not streamed from the request for a worker,
- * which is taken. cost: estimated tokens. */
-by_status by__gateway_request_one_part(by__gateway_request *request, json_t *wanted, int64_t cost,
-                                       int64_t priority, by_error *error);
+ * which is taken (NULL: memory was exhausted). length: of the body, by which its tokens are
+ * estimated. */
+by_status by__gateway_request_one_part(by__gateway_request *request, const char *model,
+                                       json_t *wanted, size_t length, int64_t priority,
+                                       by_error *error);
 /* Makes the text for a worker of a request whose body had `length` bytes, if that is large.
  * BY_EARG: it does not fit into a message: numbers and images take more bytes there than in the
  * body. */

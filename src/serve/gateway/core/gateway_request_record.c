@@ -32,12 +32,18 @@ const by__gateway_request_form *by__gateway_form_named(const by__gateway *g, con
 
 /* ---- records ---- */
 
-by_status by__gateway_request_one_part(by__gateway_request *request, json_t *wanted, int64_t cost,
-                                       int64_t priority, by_error *error)
+by_status by__gateway_request_one_part(by__gateway_request *request, const char *model,
+                                       json_t *wanted, size_t length, int64_t priority,
+                                       by_error *error)
 {
     char id[65];
+    int64_t cost = (int64_t)(length / 4) + 1;
+    request->model = by__strdup(model);
+    bool lacks =
+        request->model == NULL || wanted == NULL || (request->fetches && request->own == NULL);
     by_status status =
-        by__alloc((void **)&request->parts, 1, sizeof *request->parts, "a request", error);
+        lacks ? by_error_set(error, BY_EMEMORY, "out of memory: a request")
+              : by__alloc((void **)&request->parts, 1, sizeof *request->parts, "a request", error);
     if (status == BY_OK) {
         status = by__alloc((void **)&request->choices, request->n, sizeof *request->choices,
                            "a request", error);

@@ -65,16 +65,10 @@ static by_status read_fields(by__gateway_request *request, const embeddings_fiel
                             MAX_TEXTS);
     }
     *param = NULL;
-    request->model = by__strdup(a->model);
     request->own = json_boolean(base64);
     json_t *wanted = json_pack("{ss so sI ss}", "kind", "embed", "input", inputs_of(a->input),
                                "dimensions", (json_int_t)a->dimensions, "tenant", request->key);
-    if (request->model == NULL || wanted == NULL) {
-        json_decref(wanted);
-        return by_error_set(error, BY_EMEMORY, "out of memory: a request");
-    }
-    return by__gateway_request_one_part(request, wanted, (int64_t)(length / 4) + 1, a->priority,
-                                        error);
+    return by__gateway_request_one_part(request, a->model, wanted, length, a->priority, error);
 }
 
 static by_status read_body(by__gateway_request *request, const by__http_request *http,

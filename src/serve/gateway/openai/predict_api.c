@@ -129,19 +129,13 @@ static by_status read_fields(by__gateway_request *request, const predict_fields 
                             "one of 'rows', 'entities' and 'images' must be a list of examples");
     }
     *param = NULL;
-    request->model = by__strdup(a->model);
     json_t *wanted =
         json_pack("{ss sO}", "kind", "predict", a->images != NULL ? "images" : "rows", list);
     if (a->entities != NULL) {
         request->fetches = true;
         request->own = json_pack("{sO sO*}", "entities", list, "rows", a->rows);
     }
-    if (request->model == NULL || wanted == NULL || (request->fetches && request->own == NULL)) {
-        json_decref(wanted);
-        return by_error_set(error, BY_EMEMORY, "out of memory: a request");
-    }
-    return by__gateway_request_one_part(request, wanted, (int64_t)(length / 4) + 1, a->priority,
-                                        error);
+    return by__gateway_request_one_part(request, a->model, wanted, length, a->priority, error);
 }
 
 static by_status read_request(by__gateway_request *request, const by__http_request *http,
