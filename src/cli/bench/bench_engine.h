@@ -1,7 +1,7 @@
 /* bench engine: shared by its files. bench_engine_loop.c submits requests and runs steps,
- * bench_engine_beside.c times a request during a long prompt, bench_engine_report.c computes and
- * prints the figures, bench_engine_sweep.c repeats the measurement for several numbers of sessions
- * and plots the results. */
+ * bench_engine_background.c times a request during a long prompt, bench_engine_report.c computes
+ * and prints the figures, bench_engine_sweep.c repeats the measurement for several numbers of
+ * sessions and plots the results. */
 #ifndef BY_CLI_BENCH_BENCH_ENGINE_H
 #define BY_CLI_BENCH_BENCH_ENGINE_H
 

@@ -20,7 +20,7 @@ typedef struct variable {
 #define CLIENTS (WORKER | GATEWAY | PARENT)
 #define SENDS   (GATEWAY | PARENT)
 
-static const variable kept[] = {
+static const variable allowed_variables[] = {
     /* where things are, and how they are written */
     {"HOME", EVERY},
     {"LANG", EVERY},
@@ -73,10 +73,11 @@ static const variable kept[] = {
     {"BANYAN_FEATURES_PASSWORD", SENDS}};
 
 /* Passwords of a broker that is Redis (by__link_redis_broker_login). */
-static const variable kept_redis[] = {{"BANYAN_REDIS_PASSWORD", CLIENTS},
-                                      {"REDISCLI_AUTH", CLIENTS}};
+static const variable allowed_redis[] = {{"BANYAN_REDIS_PASSWORD", CLIENTS},
+                                         {"REDISCLI_AUTH", CLIENTS}};
 
-static bool is_kept(const char *entry, by_serve_process process, const variable *list, size_t count)
+static bool is_allowed(const char *entry, by_serve_process process, const variable *list,
+                       size_t count)
 {
     size_t length = strcspn(entry, "=");
     for (size_t i = 0; i < count; i++) {
@@ -108,8 +109,8 @@ void by_serve_clean_environment(by_serve_process process, bool redis)
 {
     size_t count = 0;
     for (char **at = environ; at != NULL && *at != NULL; at++) {
-        if (is_kept(*at, process, kept, BY_ARRAY_LENGTH(kept)) ||
-            (redis && is_kept(*at, process, kept_redis, BY_ARRAY_LENGTH(kept_redis)))) {
+        if (is_allowed(*at, process, allowed_variables, BY_ARRAY_LENGTH(allowed_variables)) ||
+            (redis && is_allowed(*at, process, allowed_redis, BY_ARRAY_LENGTH(allowed_redis)))) {
             environ[count++] = *at;
         } else {
             /* /proc shows the text, whatever environ points to. */

@@ -15,28 +15,28 @@
 /* Seconds after which the broker regards this process as the one that decides. */
 #define TAKEOVER_SECONDS 3.0
 
-typedef struct shifting {
+typedef struct shared_deploy {
     by__rollout_client client; /* first member */
     const by_shared_deploy_options *options;
     by__telemetry_log log;
     by__rollout_golden_run golden;
     by__rollout rollout;
-    char version[65]; /* the version to deploy; "": not known yet, of a roll-back */
-    char former[65];  /* the version that serves; "": not known yet */
-    json_t *earlier;  /* the "deployment" at the beginning */
-    char told[64];    /* last phase that was reported */
-    double since;     /* by__now at the beginning, and at the end of the rollout */
-    bool asked;       /* the deciding process was asked to roll back */
-    bool begun;       /* and has started */
+    char version[65];    /* the version to deploy; "": not known yet, of a roll-back */
+    char former[65];     /* the version that serves; "": not known yet */
+    json_t *earlier;     /* the "deployment" at the beginning */
+    char last_phase[64]; /* last phase that was reported */
+    double since;        /* by__now at the beginning, and at the end of the rollout */
+    bool roll_back_sent; /* the deciding process was asked to roll back */
+    bool begun;          /* and has started */
     bool ended;
-} shifting;
+} shared_deploy;
 
-static void report(shifting *s, const char *version, const char *phase, double share)
+static void report(shared_deploy *s, const char *version, const char *phase, double share)
 {
     char line[64];
     (void)snprintf(line, sizeof line, "%s %.4f", phase, share);
-    if (s->options->phase != NULL && strcmp(line, s->told) != 0) {
-        by__protocol_copy_text(s->told, sizeof s->told, line);
+    if (s->options->phase != NULL && strcmp(line, s->last_phase) != 0) {
+        by__protocol_copy_text(s->last_phase, sizeof s->last_phase, line);
         s->options->phase(s->options->user, version, phase, share);
     }
 }
@@ -48,7 +48,7 @@ static size_t workers_of(const json_t *model, const char *version)
 
 /* ---- start ---- */
 
-static void fail(shifting *s, const char *why)
+static void fail(shared_deploy *s, const char *why)
 {
     char text[400];
     (void)snprintf(text, sizeof text, "%s%sof model %s: %s", s->version,
@@ -57,7 +57,7 @@ static void fail(shifting *s, const char *why)
 }
 
 /* Workers may still come. */
-static void await_workers(shifting *s)
+static void await_workers(shared_deploy *s)
 {
     if (by__now() - s->since > PATIENCE) {
         fail(s, "the broker knows no worker of the model");
@@ -66,7 +66,7 @@ static void await_workers(shifting *s)
 
 /* For a roll-back: finds the process that does it, and the version. Returns false if there is
  * none. */
-static bool choose(shifting *s, const json_t *model)
+static bool choose(shared_deploy *s, const json_t *model)
 {
     const char *coming = by__rollout_state_deployment(model, "coming");
     const char *previous = by__rollout_state_deployment(model, "previous");
@@ -75,14 +75,14 @@ static bool choose(shifting *s, const json_t *model)
         fail(s, "there is no version before the one that serves: deploy one by its name");
         return false;
     }
-    s->asked = json_is_true(json_object_get(model, "decided"));
+    s->roll_back_sent = json_is_true(json_object_get(model, "decided"));
     by__protocol_copy_text(s->version, sizeof s->version,
-                           s->asked && coming[0] != '\0' ? coming : target);
-    if (!s->asked && workers_of(model, s->version) == 0) {
+                           s->roll_back_sent && coming[0] != '\0' ? coming : target);
+    if (!s->roll_back_sent && workers_of(model, s->version) == 0) {
         fail(s, "no worker of it runs: start one by `banyan worker --version`");
         return false;
     }
-    if (s->asked) {
+    if (s->roll_back_sent) {
         json_t *message = json_pack("{ss ss}", "t", "rollback", "model", s->options->model);
         (void)by__link_broker_send(&s->client.link, message);
         json_decref(message);
@@ -93,7 +93,7 @@ static bool choose(shifting *s, const json_t *model)
 }
 
 /* Returns false if the rollout cannot begin yet, or at all. */
-static bool begin(shifting *s, const json_t *model)
+static bool begin(shared_deploy *s, const json_t *model)
 {
     by__rollout_options options;
     const json_t *own = by__rollout_state_version(model, s->version);
@@ -121,7 +121,7 @@ static bool begin(shifting *s, const json_t *model)
 }
 
 /* Handles the first states; returns false until requests can be shifted. */
-static bool await_begin(shifting *s, const json_t *model)
+static bool await_begin(shared_deploy *s, const json_t *model)
 {
     if (by__rollout_state_serving(model, "") == NULL) {
         await_workers(s);
@@ -130,12 +130,12 @@ static bool await_begin(shifting *s, const json_t *model)
     if (s->version[0] == '\0' && !choose(s, model)) {
         return false;
     }
-    return s->asked || begin(s, model);
+    return s->roll_back_sent || begin(s, model);
 }
 
 /* ---- messages to Redis ---- */
 
-static const char *earlier(const shifting *s, const char *key)
+static const char *earlier(const shared_deploy *s, const char *key)
 {
     const char *text = by__protocol_get_text(s->earlier, key);
     return text == NULL ? "" : text;
@@ -144,7 +144,7 @@ static const char *earlier(const shifting *s, const char *key)
 /* What the next roll-back returns to, and the versions before it in `older` (up to
  * BY__FORMER_VERSIONS, with blanks between them): a roll-back forgets one, another deployment adds
  * the one it replaces. */
-static void former_of(const shifting *s, bool replaces, char previous[65], by_string *older)
+static void former_of(const shared_deploy *s, bool replaces, char previous[65], by_string *older)
 {
     const char *was = earlier(s, "previous");
     const char *rest = earlier(s, "older");
@@ -167,7 +167,7 @@ static void former_of(const shifting *s, bool replaces, char previous[65], by_st
     }
 }
 
-static json_t *deployment_of(const shifting *s)
+static json_t *deployment_of(const shared_deploy *s)
 {
     const by__rollout *r = &s->rollout;
     bool ended = by__rollout_ended(r);
@@ -188,7 +188,7 @@ static json_t *deployment_of(const shifting *s)
     return deployment;
 }
 
-static void send_route(shifting *s)
+static void send_route(shared_deploy *s)
 {
     const by__rollout *r = &s->rollout;
     bool done = r->phase == BY__ROLLOUT_DONE;
@@ -209,20 +209,20 @@ static void send_route(shifting *s)
 
 /* A process that shifted requests, and ended prematurely, remains the one that decides for a
  * while. */
-static bool decides(const shifting *s, const json_t *model)
+static bool decides(const shared_deploy *s, const json_t *model)
 {
     const char *who = by__protocol_get_text(model, "decides");
     double patience = json_is_true(json_object_get(model, "decided")) ? TAKEOVER_SECONDS : PATIENCE;
     return (who != NULL && strcmp(who, s->client.name) == 0) || by__now() - s->since < patience;
 }
 
-static by__rollout_golden_target golden_of(shifting *s)
+static by__rollout_golden_target golden_of(shared_deploy *s)
 {
     return (by__rollout_golden_target){&s->client.link, s->options->model, s->version, NULL,
                                        &s->log};
 }
 
-static void step(shifting *s, const json_t *model)
+static void step(shared_deploy *s, const json_t *model)
 {
     by__rollout *r = &s->rollout;
     char why[BY__INTERFACE_REASON];
@@ -256,7 +256,7 @@ static void step(shifting *s, const json_t *model)
 }
 
 /* Ends once the broker has accepted the last route, or another process decides. */
-static void await_end(shifting *s, const json_t *model)
+static void await_end(shared_deploy *s, const json_t *model)
 {
     const char *last = s->rollout.phase == BY__ROLLOUT_DONE ? s->version : s->former;
     bool taken =
@@ -267,7 +267,7 @@ static void await_end(shifting *s, const json_t *model)
 }
 
 /* Follows a roll-back done by another process until it has ended. */
-static void follow(shifting *s, const json_t *model)
+static void follow(shared_deploy *s, const json_t *model)
 {
     const char *coming = by__rollout_state_deployment(model, "coming");
     s->begun = s->begun || coming[0] != '\0';
@@ -289,13 +289,13 @@ static void follow(shifting *s, const json_t *model)
     }
 }
 
-static void on_state(shifting *s, const json_t *message)
+static void on_state(shared_deploy *s, const json_t *message)
 {
     const json_t *model = by__rollout_state_model(message, s->options->model);
     if (s->client.failure.status != BY_OK || (s->former[0] == '\0' && !await_begin(s, model))) {
         return;
     }
-    if (s->asked) {
+    if (s->roll_back_sent) {
         follow(s, model);
     } else if (!s->ended) {
         step(s, model);
@@ -309,7 +309,7 @@ static void on_state(shifting *s, const json_t *message)
 
 static void on_message(void *user, json_t *message)
 {
-    shifting *s = user;
+    shared_deploy *s = user;
     const char *kind = by__protocol_get_text(message, "t");
     if (kind != NULL && strcmp(kind, "state") == 0) {
         on_state(s, message);
@@ -320,7 +320,7 @@ static void on_message(void *user, json_t *message)
 
 static void on_events(void *user, const char *list, size_t length)
 {
-    shifting *s = user;
+    shared_deploy *s = user;
     by__rollout_golden_target target = golden_of(s);
     by__rollout_golden_events(&s->golden, &target, list, length);
 }
@@ -328,7 +328,7 @@ static void on_events(void *user, const char *list, size_t length)
 /* A broker that was never reached is probably misspelled; a lost one is waited for. */
 static void on_lost(void *user, const char *why)
 {
-    shifting *s = user;
+    shared_deploy *s = user;
     by__rollout_golden_reset(&s->golden);
     if (s->former[0] == '\0') {
         by__rollout_client_fail(&s->client, BY_EIO, why);
@@ -337,8 +337,8 @@ static void on_lost(void *user, const char *why)
 
 static void on_stop(void *user, bool again)
 {
-    shifting *s = user;
-    if (again || s->former[0] == '\0' || s->asked) {
+    shared_deploy *s = user;
+    if (again || s->former[0] == '\0' || s->roll_back_sent) {
         by__rollout_client_fail(&s->client, BY_ESTOPPED, "stopped");
     } else if (!s->ended) {
         by__rollout_fail(&s->rollout, "it was stopped");
@@ -347,7 +347,7 @@ static void on_stop(void *user, bool again)
 
 by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *error)
 {
-    shifting s = {.options = options, .since = by__now()};
+    shared_deploy s = {.options = options, .since = by__now()};
     const by__link_broker_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost};
     bool rollback = options->how.rollback;

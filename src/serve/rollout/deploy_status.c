@@ -10,14 +10,14 @@
 #define WINDOW   1.0
 #define PATIENCE 5.0
 
-typedef struct looking {
+typedef struct status_query {
     by__rollout_client client; /* first member */
     by_deploy_status *out;
     const char *model;
     by__telemetry_histogram before; /* histogram of times to first text at `since` */
     double began;
     double since; /* 0: the model has not been named yet */
-} looking;
+} status_query;
 
 static by__telemetry_histogram times_of(const json_t *model)
 {
@@ -31,7 +31,7 @@ static by__telemetry_histogram times_of(const json_t *model)
     return first;
 }
 
-static void read_status(const looking *l, const json_t *model)
+static void read_status(const status_query *l, const json_t *model)
 {
     by_deploy_status *out = l->out;
     const char *coming = by__rollout_state_deployment(model, "coming");
@@ -75,7 +75,7 @@ static void read_status(const looking *l, const json_t *model)
 
 static void on_message(void *user, json_t *message)
 {
-    looking *l = user;
+    status_query *l = user;
     const char *kind = by__protocol_get_text(message, "t");
     if (kind == NULL || strcmp(kind, "state") != 0) {
         return;
@@ -109,7 +109,7 @@ static void on_stop(void *user, bool again)
 by_status by_deploy_shared_status(by_deploy_status *out, const char *broker, const char *model,
                                   by_error *error)
 {
-    looking l = {.out = out, .model = model, .began = by__now()};
+    status_query l = {.out = out, .model = model, .began = by__now()};
     const by__link_broker_handler handler = {.message = on_message, .lost = on_lost};
     return by__rollout_client_run(&l.client, broker, &handler, on_stop, error);
 }

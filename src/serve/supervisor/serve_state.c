@@ -144,8 +144,8 @@ static void send_route(by__serve_model *m)
                   "elastic", (int)(m->least == 0), "info", m->info, "deployment", deployment_of(m),
                   "restarts", by__serve_model_restarts(m));
     char *text = by__json_dump(route, JSON_COMPACT | JSON_SORT_KEYS);
-    bool news = text != NULL && (m->routed == NULL || strcmp(text, m->routed) != 0);
-    if (news && by__link_broker_send(&m->all->link, route)) {
+    bool changed = text != NULL && (m->routed == NULL || strcmp(text, m->routed) != 0);
+    if (changed && by__link_broker_send(&m->all->link, route)) {
         free(m->routed);
         m->routed = text;
         text = NULL;

@@ -13,7 +13,7 @@ struct by__worker_preparer {
     uv_async_t *wake;
     by__serve_thread thread;
     /* Under its lock: */
-    by__worker_job *first; /* queued requests, oldest first */
+    by__worker_job *queued; /* queued requests, oldest first */
     by__worker_job *current;
     by__worker_job *done; /* oldest first */
     size_t count;         /* number of all of them */
@@ -29,11 +29,11 @@ static size_t size_of(const by__worker_job *job)
 
 /* The link to the next request: in turn the oldest and the smallest, so that a few large ones do
  * not hold up all others. */
-static by__worker_job **choose(by__worker_preparer *p)
+static by__worker_job **choose_next(by__worker_preparer *p)
 {
-    by__worker_job **best = &p->first;
+    by__worker_job **best = &p->queued;
     p->smallest = !p->smallest;
-    for (by__worker_job **at = &p->first; *at != NULL && p->smallest; at = &(*at)->next) {
+    for (by__worker_job **at = &p->queued; *at != NULL && p->smallest; at = &(*at)->next) {
         best = size_of(*at) < size_of(*best) ? at : best;
     }
     return best;
@@ -46,20 +46,20 @@ static void prepare_jobs(void *user)
     by__worker_preparer *p = user;
     uv_mutex_lock(&p->thread.lock);
     for (;;) {
-        while (!p->thread.closing && p->first == NULL) {
+        while (!p->thread.closing && p->queued == NULL) {
             uv_cond_wait(&p->thread.changed, &p->thread.lock);
         }
         if (p->thread.closing) {
             break;
         }
-        by__worker_job *job = p->current = by__worker_jobs_remove(choose(p));
+        by__worker_job *job = p->current = by__worker_jobs_remove(choose_next(p));
         uv_mutex_unlock(&p->thread.lock);
         job->status = p->prepare(p->user, job, &job->error);
         uv_mutex_lock(&p->thread.lock);
         p->current = NULL;
         p->ended++;
         bool more = job->status == BY_OK && job->more && !job->cancelled;
-        by__worker_jobs_append(more ? &p->first : &p->done, job);
+        by__worker_jobs_append(more ? &p->queued : &p->done, job);
         (void)uv_async_send(p->wake);
     }
     uv_mutex_unlock(&p->thread.lock);
@@ -96,7 +96,7 @@ void by__worker_preparer_close(by__worker_preparer **preparer)
     }
     *preparer = NULL;
     by__serve_thread_end(&p->thread);
-    by__worker_jobs_free(p->first);
+    by__worker_jobs_free(p->queued);
     by__worker_jobs_free(p->done);
     free(p);
 }
@@ -106,7 +106,7 @@ by_status by__worker_preparer_submit(by__worker_preparer *p, by__worker_job *job
     uv_mutex_lock(&p->thread.lock);
     bool full = p->count >= p->most;
     if (!full) {
-        by__worker_jobs_append(&p->first, job);
+        by__worker_jobs_append(&p->queued, job);
         p->count++;
         uv_cond_signal(&p->thread.changed);
     }
@@ -125,7 +125,7 @@ void by__worker_preparer_cancel(by__worker_preparer *p, const char *id)
 {
     by__worker_job *dropped = NULL;
     uv_mutex_lock(&p->thread.lock);
-    for (by__worker_job **at = &p->first; *at != NULL;) {
+    for (by__worker_job **at = &p->queued; *at != NULL;) {
         if (matches(*at, id)) {
             by__worker_jobs_append(&dropped, by__worker_jobs_remove(at));
             p->count--;

@@ -174,8 +174,8 @@ static void on_reply(redisAsyncContext *context, void *reply, void *user)
     free(q);
 }
 
-void by__redis_run(by__redis *redis, by__redis_call *call, bool grows, by__redis_answer *answer,
-                   void *user, const char *about)
+void by__redis_execute(by__redis *redis, by__redis_call *call, bool grows, by__redis_answer *answer,
+                       void *user, const char *about)
 {
     by__redis *r = redis;
     by_string text = {0};

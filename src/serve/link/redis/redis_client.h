@@ -62,13 +62,13 @@ void by__redis_add_json(by__redis_call *call, const json_t *value);
 #define BY__REDIS_ABOUT 336
 
 /* Receives the reply of a call; NULL: the connection was lost before. `about` is the text given to
- * by__redis_run.
+ * by__redis_execute.
  */
 typedef void by__redis_answer(void *user, const char *about, const redisReply *reply);
 
 /* Calls the script; allowed from `ready` on. `grows`: Redis may refuse the call if its memory is
  * full. about: copied. Takes what the call holds. */
-void by__redis_run(by__redis *redis, by__redis_call *call, bool grows, by__redis_answer *answer,
-                   void *user, const char *about);
+void by__redis_execute(by__redis *redis, by__redis_call *call, bool grows, by__redis_answer *answer,
+                       void *user, const char *about);
 
 #endif

@@ -19,6 +19,6 @@ void by__redis_feedback(by__redis_link *link, const json_t *message)
     by__redis_add_text(&call, "feedback");
     by__redis_add_text(&call, tag == NULL ? "" : tag);
     by__redis_add_json(&call, message);
-    by__redis_run(link->redis, &call, false, on_feedback, link,
-                  json_object_get(message, "label") == NULL ? "" : "label");
+    by__redis_execute(link->redis, &call, false, on_feedback, link,
+                      json_object_get(message, "label") == NULL ? "" : "label");
 }

@@ -148,7 +148,7 @@ static void submit(by__redis_link *l, const json_t *m)
     by__redis_add_text(&call, json_is_true(json_object_get(m, "whole")) ? "1" : "0");
     by__redis_add_text(&call, request_of(m));
     (void)snprintf(about, sizeof about, "%s %s", id, model);
-    by__redis_run(l->redis, &call, !again, on_submitted, l, about);
+    by__redis_execute(l->redis, &call, !again, on_submitted, l, about);
 }
 
 static void cancel(by__redis_link *l, const json_t *m)
@@ -158,7 +158,7 @@ static void cancel(by__redis_link *l, const json_t *m)
     by__redis_add_text(&call, "cancel");
     by__redis_add_text(&call, id == NULL ? "" : id);
     by__redis_add_text(&call, l->name);
-    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+    by__redis_execute(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 /* ---- tasks ---- */
@@ -265,7 +265,7 @@ static void ask_task(by__redis_link *l, const char *kind, const json_t *m)
     }
     (void)snprintf(about, sizeof about, "%lld %s", (long long)by__protocol_get_integer(m, "ref"),
                    model == NULL ? "" : model);
-    by__redis_run(l->redis, &call, adds, on_task, l, about);
+    by__redis_execute(l->redis, &call, adds, on_task, l, about);
 }
 
 /* ---- webhooks ---- */
@@ -300,7 +300,7 @@ static void ask_hooks(by__redis_link *l, const json_t *m)
     by__redis_add_text(&call, "task_hooks");
     by__redis_add_integer(&call, (int64_t)(by__protocol_get_number(m, "lease", 10.0) * 1e3));
     by__redis_add_integer(&call, by__protocol_get_integer(m, "most"));
-    by__redis_run(l->redis, &call, false, on_hooks, l, "");
+    by__redis_execute(l->redis, &call, false, on_hooks, l, "");
 }
 
 static void send_outcome(by__redis_link *l, const json_t *m)
@@ -313,7 +313,7 @@ static void send_outcome(by__redis_link *l, const json_t *m)
     by__redis_add_integer(&call, by__protocol_get_integer(m, "try"));
     by__redis_add_text(&call, state == NULL ? "failed" : state);
     by__redis_add_integer(&call, (int64_t)(by__protocol_get_number(m, "delay", 0.0) * 1e3));
-    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+    by__redis_execute(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 /* ---- the state ---- */
@@ -469,7 +469,7 @@ static void request_state(by__redis_link *l)
     by__redis_add_text(&call, "state");
     by__redis_add_text(&call, l->name);
     by__redis_add_integer(&call, (int64_t)(l->address.silence * 1000.0));
-    by__redis_run(l->redis, &call, false, on_state, l, "");
+    by__redis_execute(l->redis, &call, false, on_state, l, "");
 }
 
 /* ---- routes of a supervisor ---- */
@@ -500,7 +500,7 @@ static void send_route(by__redis_link *l, const char *model, const json_t *m)
         by__redis_add_text(&call, "");
     }
     json_decref(route);
-    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+    by__redis_execute(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 static void set_route(by__redis_link *l, const json_t *m)
@@ -520,7 +520,7 @@ static void ask_rollback(by__redis_link *l, const json_t *m)
     const char *model = by__protocol_get_text(m, "model");
     by__redis_add_text(&call, "rollback");
     by__redis_add_text(&call, model == NULL ? "" : model);
-    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+    by__redis_execute(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 static void supervise(by__redis_link *l)

@@ -111,7 +111,7 @@ static void on_ready(void *user)
     by__redis_call call = {0};
     by__redis_add_text(&call, "enter");
     by__redis_add_integer(&call, l->address.database);
-    by__redis_run(l->redis, &call, false, on_entered, l, "");
+    by__redis_execute(l->redis, &call, false, on_entered, l, "");
 }
 
 static void on_message(void *user, const char *text, size_t length)

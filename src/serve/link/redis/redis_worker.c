@@ -166,7 +166,7 @@ static void request_jobs(by__redis_link *l, bool claims)
     by__redis_add_integer(&call, l->address.attempts);
     by__redis_add_integer(&call, w->sessions - w->sequences);
     (void)snprintf(about, sizeof about, "%lld", (long long)most);
-    by__redis_run(l->redis, &call, false, on_jobs, l, about);
+    by__redis_execute(l->redis, &call, false, on_jobs, l, about);
 }
 
 /* ---- events ---- */
@@ -174,7 +174,7 @@ static void request_jobs(by__redis_link *l, bool claims)
 static void send_events(by__redis_link *l, by__redis_call *call)
 {
     if (call->count > 1) {
-        by__redis_run(l->redis, call, false, on_stale, l, "");
+        by__redis_execute(l->redis, call, false, on_stale, l, "");
     } else {
         by_string_free(&call->text);
     }
@@ -234,7 +234,7 @@ static void end_task(by__redis_link *l, const redis_job *h, const char *counts, 
         by__redis_add_text(&call, "");
     }
     json_decref(value);
-    by__redis_run(l->redis, &call, false, on_stale, l, "");
+    by__redis_execute(l->redis, &call, false, on_stale, l, "");
 }
 
 static void gather_event(by__redis_link *l, const redis_job *h, const by__serve_event *event)
@@ -329,7 +329,7 @@ static void beat(by__redis_link *l, const json_t *m)
     for (size_t i = 0; claims && i < w->jobs.bucket_count; i++) {
         for (const by__serve_id_entry *e = w->jobs.buckets[i]; e != NULL; e = e->next) {
             if (call.count >= MAX_ARGUMENTS) {
-                by__redis_run(l->redis, &call, false, on_stale, l, "");
+                by__redis_execute(l->redis, &call, false, on_stale, l, "");
                 call = (by__redis_call){0};
                 begin_beat(l, &call);
             }
@@ -337,7 +337,7 @@ static void beat(by__redis_link *l, const json_t *m)
             by__redis_add_integer(&call, ((const redis_job *)(const void *)e)->attempt);
         }
     }
-    by__redis_run(l->redis, &call, false, on_stale, l, "");
+    by__redis_execute(l->redis, &call, false, on_stale, l, "");
     if (claims) {
         request_jobs(l, true);
     }
@@ -377,7 +377,7 @@ static void on_ready(by__redis_link *l)
     by__redis_add_text(&call, l->model);
     by__redis_add_text(&call, w->version);
     by__redis_add_json(&call, w->info);
-    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+    by__redis_execute(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 static void send_message(by__redis_link *l, const char *kind, const json_t *m)
@@ -410,7 +410,7 @@ static void on_close(by__redis_link *l)
     by__redis_call call = {0};
     by__redis_add_text(&call, "bye");
     by__redis_add_text(&call, l->name);
-    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+    by__redis_execute(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 static void free_worker(by__redis_link *l)
