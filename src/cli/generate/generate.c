@@ -442,8 +442,7 @@ static int run(int argc, char **argv)
          "sample from tokens with at least P times the probability of the best one; 0: from all "
          "(default 0)"},
         {"typical-p", CLI_NUMBER, &r.sampling.typical_p, "P",
-         "locally typical sampling: the most typical tokens whose probabilities add up to P; 1: "
-         "off (default 1)"},
+         "locally typical sampling: the most typical tokens that add up to P; 1: off"},
         {"repetition-penalty", CLI_NUMBER, &r.rules.repetition, "X",
          "divide the logits of tokens that occurred already by X; 1: off (default 1)"},
         {"presence-penalty", CLI_NUMBER, &r.rules.presence, "X",
@@ -473,8 +472,7 @@ static int run(int argc, char **argv)
         {"verbose", CLI_SWITCH, &r.verbose, NULL,
          "print the speed even when standard error is not a terminal"},
         {"logprobs", CLI_INTEGER_IN(0, BY_TOP_TOKENS), &r.logprobs, "K",
-         "with --json or --batch: report the log-probability of each token and of the K most "
-         "probable alternatives"},
+         "with --json or --batch: log-probabilities of each token and the K most probable ones"},
         {"json", CLI_SWITCH, &r.json, NULL, "print one JSON line at the end instead of the text"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

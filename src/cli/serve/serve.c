@@ -537,11 +537,9 @@ static int run(int argc, char **argv)
         {"target-p95", CLI_KEY("scaling.target_p95"), &c.settings, "TIME",
          "autoscaling: wanted 95th percentile of the time to the first text (default 200ms)"},
         {"calm", CLI_KEY("scaling.calm"), &c.settings, "TIME",
-         "autoscaling: cool-down, the time an idle worker is kept before it is stopped (default "
-         "15)"},
+         "autoscaling: cool-down, the time an idle worker is kept (default 15)"},
         {"idle", CLI_KEY("scaling.idle"), &c.settings, "TIME",
-         "autoscaling from 0: time without requests before the last worker is stopped (default "
-         "60)"},
+         "autoscaling from 0: idle time before the last worker is stopped (default 60)"},
         {"grace", CLI_KEY("worker.grace"), &c.settings, "TIME",
          "time a worker may take to finish its requests after SIGTERM (default 60)"},
         {"max-rate", CLI_KEY("worker.max_rate"), &c.settings, "N",

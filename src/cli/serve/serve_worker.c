@@ -35,6 +35,16 @@ static by_status work(by_worker_options *options, const char *address, const cha
     return status;
 }
 
+/* Leaves the reason for the end in a file, from which the server reads it; path may be NULL. */
+static void write_failure(const char *path, const by_error *error)
+{
+    FILE *file = path == NULL ? NULL : fopen(path, "w");
+    if (file != NULL) {
+        fprintf(file, "%s\n", error->message);
+        fclose(file);
+    }
+}
+
 static int run(int argc, char **argv)
 {
     cli_log log = {0};
@@ -111,12 +121,11 @@ static int run(int argc, char **argv)
     options.nice = (int)niceness;
     options.drift_requests = (size_t)window;
     by_status status = work(&options, address, directory, &error);
-    FILE *file = status == BY_OK || failure == NULL ? NULL : fopen(failure, "w");
-    if (file != NULL) {
-        fprintf(file, "%s\n", error.message);
-        fclose(file);
+    if (status == BY_OK) {
+        return CLI_DONE;
     }
-    return status == BY_OK ? CLI_DONE : cli_serve_fail(&cli_worker, &log, &error);
+    write_failure(failure, &error);
+    return cli_serve_fail(&cli_worker, &log, &error);
 }
 
 const cli_command cli_worker = {

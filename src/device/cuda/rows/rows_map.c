@@ -130,7 +130,7 @@ static void compute(map_maker *m, int k)
 {
     const by_map_instruction *step = &m->map->step[k];
     int count = operand_count(step->kind);
-    int operand[3];
+    int operand[3] = {0};
     for (int i = 0; i < count; i++) {
         operand[i] = operand_of(m, step->operand[i]);
     }
