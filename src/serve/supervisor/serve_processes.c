@@ -565,7 +565,7 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     uv_close((uv_handle_t *)&s.child, NULL);
     uv_close((uv_handle_t *)&s.due, NULL);
     while (s.workers != NULL) {
-        remove_worker(s.workers);
+        remove_worker(s.workers); /* NOLINT(clang-analyzer-unix.Malloc): it leaves the list */
     }
     (void)uv_run(&s.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&s.loop);
