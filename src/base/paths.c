@@ -27,6 +27,23 @@ by_status by__path_make(char **out, const char *a, const char *b, by_error *erro
     return BY_OK;
 }
 
+by_status by__cache_path(char **out, const char *name, by_error *error)
+{
+    by_string text = {0};
+    const char *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    /* The XDG base directory specification requires that a relative path be ignored. */
+    if (cache != NULL && cache[0] == '/') {
+        by_string_format(&text, "%s/banyan/%s", cache, name);
+    } else if (home != NULL && home[0] == '/') {
+        by_string_format(&text, "%s/.cache/banyan/%s", home, name);
+    } else {
+        return by_error_set(error, BY_EIO,
+                            "no place for a cache: set XDG_CACHE_HOME or HOME to an absolute path");
+    }
+    return by__string_take(&text, out, error);
+}
+
 const char *by__temporary_dir(void)
 {
     const char *directory = getenv("TMPDIR");

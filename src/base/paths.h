@@ -14,6 +14,9 @@ by_status by__path_make(char **out, const char *a, const char *b, by_error *erro
  * is BY_EIO, and never waits, as opening a FIFO would. Whatever reads a path of a user opens it so,
  * except for streams, which may be FIFOs. */
 by_status by__open_regular(int *out, size_t *size, const char *path, by_error *error);
+/* Returns the path of a file of the user's cache: $XDG_CACHE_HOME/banyan/NAME or
+ * ~/.cache/banyan/NAME; BY_EIO if neither is known. Freed with free(). */
+by_status by__cache_path(char **out, const char *name, by_error *error);
 /* Returns the directory of temporary files: TMPDIR of the environment, else /tmp. */
 const char *by__temporary_dir(void);
 /* Opens a new unnamed file in a directory for reading and writing, close-on-exec. Its space is

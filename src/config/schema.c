@@ -78,7 +78,8 @@ static const by__config_key common[] = {
     {"", "seed", BY__KEY_SEED, BY__FIELD(seed), "1337",
      .help = "source of all randomness: initial weights, data order, dropout"},
     {"", "device", BY__KEY_TEXT, BY__FIELD(device), "auto", .min = 1, .later = true,
-     .help = "what computes: `cpu`, or `auto` for the best device of this machine; `KIND:N` is "
+     .help = "what computes: `cpu`, `cuda` (NVIDIA GPUs), or `auto` for the best device of this "
+             "machine; `KIND:N` is "
              "device N of several of a kind, from 0"},
 
     {"task", "kind", BY__KEY_TEXT, BY__FIELD(task.kind), "language",

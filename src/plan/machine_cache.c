@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/paths.h"
 #include "plan/plan.h"
 
 /* {"version": 2, "machines": [{"device": ..., "cpu": ..., "key": ..., "isa": ..., "threads": ...,
@@ -30,19 +31,7 @@ static const cached_figure figures[] = {
 
 by_status by_machine_cache_path(char **out, by_error *error)
 {
-    by_string text = {0};
-    const char *cache = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-    /* The XDG base directory specification requires that a relative path be ignored. */
-    if (cache != NULL && cache[0] == '/') {
-        by_string_format(&text, "%s/banyan/machine.json", cache);
-    } else if (home != NULL && home[0] == '/') {
-        by_string_format(&text, "%s/.cache/banyan/machine.json", home);
-    } else {
-        return by_error_set(error, BY_EIO,
-                            "no place for a cache: set XDG_CACHE_HOME or HOME to an absolute path");
-    }
-    return by__string_take(&text, out, error);
+    return by__cache_path(out, "machine.json", error);
 }
 
 /* Returns the array of machines in the file as a new reference, or NULL if the file is not a cache

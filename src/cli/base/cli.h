@@ -227,7 +227,7 @@ double cli_trained_percent(const by_model_size *size);
     "precision of the weights: " CLI_PRECISIONS                                                    \
     " (default: that of the run or of its codes; for other directories and files bf16 if all "     \
     "matrices are stored so, otherwise f32)"
-#define CLI_DEVICE_HELP "what computes: cpu, or auto for the best device of this machine (default)"
+#define CLI_DEVICE_HELP "what computes: cpu, cuda, or auto for the best device (default)"
 #define CLI_BEST_HELP   "use the checkpoint with the lowest validation loss, not the newest one"
 #define CLI_EMA_HELP    "use the moving average of the weights (optimizer.ema)"
 #define CLI_KV_HELP     "KV cache with 8-bit integers (default: in the precision of the model)"

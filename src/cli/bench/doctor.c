@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "banyan/build.h"
+#include "banyan/device.h"
+#include "banyan/text.h"
 #include "banyan/track.h"
 #include "bench/doctor.h"
 
@@ -172,8 +174,32 @@ static void print_missing(void)
     }
 }
 
+#define GPU_TEXT 540
+
+/* The GPU of this process, "X, sm_90, 3.9 GiB of 4.0 GiB free", or why none can be used. */
+static void describe_gpu(char out[GPU_TEXT])
+{
+    by_device *device = NULL;
+    by_device_info info = {0};
+    by_error error = {0};
+    char text[2][32];
+    by_status status = by_device_open(&device, "cuda", 1, &error);
+    if (status == BY_OK) {
+        status = by_device_describe(&info, device, &error);
+    }
+    if (status == BY_OK) {
+        (void)snprintf(out, GPU_TEXT, "%s, %s, %s of %s free", info.name, info.level,
+                       by_format_bytes(text[0], info.memory_free),
+                       by_format_bytes(text[1], info.memory_total));
+    } else {
+        (void)snprintf(out, GPU_TEXT, "none: %s", error.message);
+    }
+    by_device_close(&device);
+}
+
 static void print_text(const doctor_report *r)
 {
+    char gpu[GPU_TEXT];
     const doctor_host *h = &r->hosts[0];
     printf("build        banyan %s, kernels for %s, executable %s\n", h->version, h->level,
            h->build);
@@ -183,6 +209,8 @@ static void print_text(const doctor_report *r)
     printf("host         %s, %s\n", h->host, h->cpu);
     printf("cores        %d%s, this process may use cpus %s\n", h->cores,
            h->quota ? " (the control group's quota)" : "", h->cpus);
+    describe_gpu(gpu);
+    printf("GPU          %s\n", gpu);
     printf("interfaces   %s\n", h->interfaces);
     printf("MPI          %s\n", h->mpi[0] == '\0'
                                     ? "none in this build: for several ranks, install "
@@ -224,10 +252,13 @@ static void print_json_matrix(const char *name, const doctor_report *r, const do
 static void print_json(const doctor_report *r)
 {
     char text[2][32];
+    char gpu[GPU_TEXT];
     printf("{\"ranks\":%d,\"backend\":\"%s\",\"thread_level\":\"%s\",\"same\":%s,\"same_bits\":%s",
            r->ranks, r->backend, r->thread_level, r->same ? "true" : "false",
            r->same_bits ? "true" : "false");
     print_text_field("mpi", r->hosts[0].mpi);
+    describe_gpu(gpu);
+    print_text_field("gpu", gpu);
     printf(",\"parts\":{");
     for (by_build_part part = 0; part < BY_BUILD_PARTS; part++) {
         printf("%s\"%s\":%s", part == 0 ? "" : ",", by_build_part_name(part),

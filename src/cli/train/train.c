@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "banyan/comm.h"
+#include "banyan/device.h"
 #include "banyan/exit.h"
 #include "banyan/machine.h"
 #include "banyan/runs.h"
@@ -327,6 +328,17 @@ static void show_next(const by_config *config, const char *run)
            run, run);
 }
 
+/* Where the run computes, unless that is the CPU. */
+static void show_device(const by_config *config)
+{
+    by_machine machine;
+    char name[BY_DEVICE_NAME];
+    if (by_device_resolve(name, config->device, NULL) == BY_OK && strcmp(name, "cpu") != 0 &&
+        by_machine_describe(&machine, name, (int)config->train.threads, NULL) == BY_OK) {
+        printf("device     %s: %s, %s\n", name, machine.cpu, machine.isa);
+    }
+}
+
 static int train(const by_config *config, const char *resume, bool from_start, by_comm *comm,
                  progress_screen *s)
 {
@@ -334,6 +346,9 @@ static int train(const by_config *config, const char *resume, bool from_start, b
     char *run = NULL;
     bool leads = by_comm_rank(comm) == 0;
     by_dtype dtype = cli_compute_dtype(config);
+    if (leads && !s->json) {
+        show_device(config);
+    }
     /* Only needed for the share-of-peak figure, so training goes on without it. */
     if (!leads || by_machine_peak(&s->peak_gflops, dtype, config->device,
                                   (int)config->train.threads, NULL) != BY_OK) {

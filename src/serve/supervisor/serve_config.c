@@ -197,7 +197,8 @@ static const by__config_key keys[] = {
     {"worker", "context", BY__KEY_INT, OWN(worker.context), "0", 0, BY__MI24,
      .help = "longest sequence in tokens, prompt and answer together; 0: the model's context"},
     {"worker", "device", BY__KEY_TEXT, OWN(worker.device), "auto", .min = 1,
-     .help = "what computes: `cpu`, or `auto` for the best device of the machine; `KIND:N` is "
+     .help = "what computes: `cpu`, `cuda` (NVIDIA GPUs), or `auto` for the best device of the "
+             "machine; `KIND:N` is "
              "device N of several of a kind, from 0"},
     {"worker", "threads", BY__KEY_INT, OWN(worker.threads), "0", 0, 4096,
      .help = "compute threads per worker; 0: one per core"},

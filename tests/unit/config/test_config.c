@@ -417,9 +417,9 @@ static void test_schedule_of_file(void)
 static void test_cross_checks(void **state)
 {
     BY_UNUSED(state);
-    unresolved("device: cuda:1\n",
-               "train.yaml:1: there is no device 'cuda:1' in this build, which has: cpu (auto: the "
-               "best of them)");
+    unresolved("device: abacus:1\n",
+               "train.yaml:1: there is no device 'abacus:1' in this build, which has: cpu, cuda "
+               "(auto: the best of them)");
     unresolved("seed: 1\ndevice: cpu:3\n",
                "train.yaml:2: device 'cpu:3': this machine has 1 of the kind cpu, numbered from 0");
     unresolved("train:\n  batch: 100\n  micro_batch: 12\n",

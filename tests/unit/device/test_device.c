@@ -56,7 +56,7 @@ static void test_names(void **state)
         {"cpu:0", NULL},
         {"auto", NULL},
         {"cpu:1", "has 1 of the kind cpu, numbered from 0"},
-        {"cuda:1", "no device 'cuda:1' in this build, which has: cpu"},
+        {"abacus:1", "no device 'abacus:1' in this build, which has: cpu, cuda"},
         {"cpu:", "a number must follow the colon, as in cpu:0"},
         {"cpu:-1", "a number must follow"},
         {"cpu:0x", "a number must follow"},

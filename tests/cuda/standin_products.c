@@ -1,0 +1,315 @@
+/* In place of libcublasLt: products in order, with the checks that the library makes and those that
+ * it leaves to its user. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "standin.h"
+
+enum { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
+enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68 };
+enum { TRANS_A = 3, TRANS_B = 4, EPILOGUE = 7, BIAS = 8, EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4 };
+
+/* What algorithms may assume of addresses, unless the preference says less. */
+#define ALIGNMENT  256
+#define WORK_BYTES ((size_t)4096)
+
+typedef struct description {
+    int trans_a, trans_b;
+    int epilogue;
+    const float *bias;
+} description;
+
+typedef struct layout {
+    int type;
+    uint64_t rows, columns;
+    int64_t stride;
+} layout;
+
+typedef struct preference {
+    size_t work;
+    uint32_t reductions;
+} preference;
+
+typedef struct algorithm {
+    uint64_t data[8];
+} algorithm;
+
+typedef struct choice {
+    algorithm algorithm;
+    size_t work;
+    int status;
+    float waves;
+    int reserved[4];
+} choice;
+
+STANDIN_API int cublasLtCreate(void **handle);
+STANDIN_API int cublasLtDestroy(void *handle);
+STANDIN_API size_t cublasLtGetVersion(void);
+STANDIN_API int cublasLtMatmulDescCreate(description **desc, int compute, int scale);
+STANDIN_API int cublasLtMatmulDescDestroy(description *desc);
+STANDIN_API int cublasLtMatmulDescSetAttribute(description *desc, int attribute, const void *value,
+                                               size_t bytes);
+STANDIN_API int cublasLtMatrixLayoutCreate(layout **out, int type, uint64_t rows, uint64_t columns,
+                                           int64_t stride);
+STANDIN_API int cublasLtMatrixLayoutDestroy(layout *l);
+STANDIN_API int cublasLtMatmulPreferenceCreate(preference **out);
+STANDIN_API int cublasLtMatmulPreferenceDestroy(preference *p);
+STANDIN_API int cublasLtMatmulPreferenceSetAttribute(preference *p, int attribute,
+                                                     const void *value, size_t bytes);
+STANDIN_API int cublasLtMatmulAlgoGetHeuristic(void *handle, const description *desc,
+                                               const layout *a, const layout *b, const layout *c,
+                                               const layout *d, const preference *p, int most,
+                                               choice *choices, int *found);
+STANDIN_API int cublasLtMatmul(void *handle, const description *desc, const void *alpha,
+                               const void *a, const layout *a_layout, const void *b,
+                               const layout *b_layout, const void *beta, const void *c,
+                               const layout *c_layout, void *d, const layout *d_layout,
+                               const algorithm *algo, void *work, size_t work_bytes, void *stream);
+
+#define BEGIN(name)                                                                                \
+    do {                                                                                           \
+        int failure;                                                                               \
+        if (standin_fails(#name, &failure)) {                                                      \
+            return failure;                                                                        \
+        }                                                                                          \
+    } while (0)
+
+static int handle_of_all;
+
+int cublasLtCreate(void **handle)
+{
+    BEGIN(cublasLtCreate);
+    *handle = &handle_of_all;
+    return OK;
+}
+
+int cublasLtDestroy(void *handle)
+{
+    return handle == &handle_of_all ? OK : NOT_INITIALIZED;
+}
+
+size_t cublasLtGetVersion(void)
+{
+    return 120901;
+}
+
+int cublasLtMatmulDescCreate(description **desc, int compute, int scale)
+{
+    if (compute != COMPUTE_32F || scale != R_32F) {
+        return NOT_SUPPORTED;
+    }
+    *desc = calloc(1, sizeof **desc);
+    (*desc)->epilogue = EPILOGUE_DEFAULT;
+    return OK;
+}
+
+int cublasLtMatmulDescDestroy(description *desc)
+{
+    free(desc);
+    return OK;
+}
+
+int cublasLtMatmulDescSetAttribute(description *desc, int attribute, const void *value,
+                                   size_t bytes)
+{
+    int number = 0;
+    if (attribute == BIAS) {
+        memcpy(&desc->bias, value, sizeof desc->bias);
+        return bytes == sizeof desc->bias ? OK : INVALID_VALUE;
+    }
+    if (bytes != sizeof number) {
+        return INVALID_VALUE;
+    }
+    memcpy(&number, value, sizeof number);
+    switch (attribute) {
+    case TRANS_A:
+        desc->trans_a = number;
+        return OK;
+    case TRANS_B:
+        desc->trans_b = number;
+        return OK;
+    case EPILOGUE:
+        desc->epilogue = number;
+        return number == EPILOGUE_DEFAULT || number == EPILOGUE_BIAS ? OK : NOT_SUPPORTED;
+    default:
+        return NOT_SUPPORTED;
+    }
+}
+
+int cublasLtMatrixLayoutCreate(layout **out, int type, uint64_t rows, uint64_t columns,
+                               int64_t stride)
+{
+    if (rows == 0 || columns == 0 || stride < (int64_t)rows) {
+        return INVALID_VALUE;
+    }
+    *out = calloc(1, sizeof **out);
+    **out = (layout){type, rows, columns, stride};
+    return OK;
+}
+
+int cublasLtMatrixLayoutDestroy(layout *l)
+{
+    free(l);
+    return OK;
+}
+
+int cublasLtMatmulPreferenceCreate(preference **out)
+{
+    *out = calloc(1, sizeof **out);
+    (*out)->reductions = 7;
+    return OK;
+}
+
+int cublasLtMatmulPreferenceDestroy(preference *p)
+{
+    free(p);
+    return OK;
+}
+
+int cublasLtMatmulPreferenceSetAttribute(preference *p, int attribute, const void *value,
+                                         size_t bytes)
+{
+    if (attribute == 1 && bytes == sizeof p->work) {
+        memcpy(&p->work, value, bytes);
+        return OK;
+    }
+    if (attribute == 3 && bytes == sizeof p->reductions) {
+        memcpy(&p->reductions, value, bytes);
+        return OK;
+    }
+    return INVALID_VALUE;
+}
+
+static uint64_t op_rows(const layout *l, int transposed)
+{
+    return transposed ? l->columns : l->rows;
+}
+
+static uint64_t op_columns(const layout *l, int transposed)
+{
+    return transposed ? l->rows : l->columns;
+}
+
+static bool shapes_agree(const description *desc, const layout *a, const layout *b, const layout *c,
+                         const layout *d)
+{
+    return op_rows(a, desc->trans_a) == d->rows && op_columns(b, desc->trans_b) == d->columns &&
+           op_columns(a, desc->trans_a) == op_rows(b, desc->trans_b) && c->rows == d->rows &&
+           c->columns == d->columns && a->type == b->type && c->type == d->type;
+}
+
+int cublasLtMatmulAlgoGetHeuristic(void *handle, const description *desc, const layout *a,
+                                   const layout *b, const layout *c, const layout *d,
+                                   const preference *p, int most, choice *choices, int *found)
+{
+    BEGIN(cublasLtMatmulAlgoGetHeuristic);
+    *found = 0;
+    if (handle != &handle_of_all || most < 1 || !shapes_agree(desc, a, b, c, d)) {
+        return INVALID_VALUE;
+    }
+    if (p->reductions != 0) {
+        standin_fault("a product's order of sums is left to the library");
+    }
+    if (a->type != R_32F || d->type != R_32F || p->work < WORK_BYTES) {
+        return NOT_SUPPORTED;
+    }
+    choices[0] = (choice){.algorithm = {{d->rows, d->columns, a->rows, 1}}, .work = WORK_BYTES};
+    *found = 1;
+    return OK;
+}
+
+typedef struct product {
+    description desc;
+    layout a_layout, b_layout, c_layout, d_layout;
+    const float *a, *b, *c;
+    float *d;
+    float alpha, beta;
+    unsigned char *work;
+} product;
+
+static double element(const float *m, const layout *l, int transposed, uint64_t i, uint64_t k)
+{
+    return (double)(transposed ? m[k + i * (uint64_t)l->stride] : m[i + k * (uint64_t)l->stride]);
+}
+
+static bool run_product(void *data)
+{
+    const product *p = data;
+    const description *s = &p->desc;
+    uint64_t inner = op_columns(&p->a_layout, s->trans_a);
+    memset(p->work, 0xff, WORK_BYTES); /* what others keep there is lost */
+    for (uint64_t column = 0; column < p->d_layout.columns; column++) {
+        for (uint64_t row = 0; row < p->d_layout.rows; row++) {
+            double sum = 0.0;
+            for (uint64_t k = 0; k < inner; k++) {
+                sum += element(p->a, &p->a_layout, s->trans_a, row, k) *
+                       element(p->b, &p->b_layout, s->trans_b, k, column);
+            }
+            float y = p->alpha * (float)sum;
+            y += p->beta != 0.0f ? p->beta * p->c[row + column * (uint64_t)p->c_layout.stride]
+                                 : 0.0f;
+            y += s->epilogue == EPILOGUE_BIAS ? s->bias[row] : 0.0f;
+            p->d[row + column * (uint64_t)p->d_layout.stride] = y;
+        }
+    }
+    for (uint64_t column = 0; column < p->d_layout.columns; column++) {
+        standin_written(p->d + column * (uint64_t)p->d_layout.stride,
+                        p->d_layout.rows * sizeof *p->d);
+    }
+    return true;
+}
+
+static size_t bytes_of(const layout *l)
+{
+    return ((size_t)(l->columns - 1) * (size_t)l->stride + l->rows) * sizeof(float);
+}
+
+static bool is_aligned(const void *address)
+{
+    return ((uintptr_t)address & (ALIGNMENT - 1)) == 0;
+}
+
+int cublasLtMatmul(void *handle, const description *desc, const void *alpha, const void *a,
+                   const layout *a_layout, const void *b, const layout *b_layout, const void *beta,
+                   const void *c, const layout *c_layout, void *d, const layout *d_layout,
+                   const algorithm *algo, void *work, size_t work_bytes, void *stream)
+{
+    BEGIN(cublasLtMatmul);
+    if (handle != &handle_of_all || algo == NULL || work == NULL || work_bytes < WORK_BYTES ||
+        !shapes_agree(desc, a_layout, b_layout, c_layout, d_layout)) {
+        return INVALID_VALUE;
+    }
+    if (algo->data[0] != d_layout->rows || algo->data[1] != d_layout->columns ||
+        algo->data[2] != a_layout->rows) {
+        return INVALID_VALUE; /* chosen for another shape */
+    }
+    if (!is_aligned(a) || !is_aligned(b) || !is_aligned(c) || !is_aligned(d) || !is_aligned(work)) {
+        standin_fault("a product has operands that are not aligned to %d bytes: %p %p %p %p %p",
+                      ALIGNMENT, a, b, c, d, work);
+    }
+    product *p = calloc(1, sizeof *p);
+    *p = (product){.desc = *desc,
+                   .a_layout = *a_layout,
+                   .b_layout = *b_layout,
+                   .c_layout = *c_layout,
+                   .d_layout = *d_layout,
+                   .a = a,
+                   .b = b,
+                   .c = c,
+                   .d = d,
+                   .work = work};
+    memcpy(&p->alpha, alpha, sizeof p->alpha);
+    memcpy(&p->beta, beta, sizeof p->beta);
+    const standin_range ranges[] = {
+        {a, bytes_of(a_layout), false},
+        {b, bytes_of(b_layout), false},
+        {p->beta != 0.0f ? c : NULL, bytes_of(c_layout), false},
+        {d, bytes_of(d_layout), true},
+        {work, work_bytes, true},
+        {desc->epilogue == EPILOGUE_BIAS ? desc->bias : NULL, d_layout->rows * sizeof(float),
+         false},
+    };
+    return standin_submit(stream, "a product", ranges, sizeof ranges / sizeof *ranges, run_product,
+                          p);
+}

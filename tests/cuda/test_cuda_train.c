@@ -1,0 +1,248 @@
+/* Training on a GPU's stand-in, which runs everything as late and in as odd an order as streams and
+ * events allow: the losses of the CPU within rounding, one result for every seed, no fault. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runner.h"
+#include "temporary.h"
+#include "trainer/state/trainer.h"
+
+#ifdef BY_STANDINS
+enum {
+    STEPS = 12,
+    SEEDS = 8,
+    NUMBERS = 3,
+    ROWS = 8,
+    CONTEXT = 8,
+    VOCAB = 31,
+    MOST_VALUES = 1 << 14
+};
+
+/* A step's batch. */
+typedef struct train_data {
+    float numbers[ROWS * NUMBERS];
+    float targets[ROWS];
+    float weight[ROWS];
+    int32_t tokens[ROWS * CONTEXT];
+    int32_t labels[ROWS * CONTEXT];
+    by_array arrays[3];
+} train_data;
+
+typedef by_batch make_batch_fn(train_data *d, uint64_t step);
+
+/* What a run has in the end. */
+typedef struct train_result {
+    double losses[STEPS];
+    float values[MOST_VALUES];
+    size_t count;
+} train_result;
+
+static by_batch make_rows(train_data *d, uint64_t step)
+{
+    for (size_t k = 0; k < ROWS; k++) {
+        for (size_t i = 0; i < NUMBERS; i++) {
+            d->numbers[k * NUMBERS + i] = (float)random_unit(5, step, k * NUMBERS + i);
+        }
+        d->weight[k] = 1.0f;
+        d->targets[k] = d->numbers[k * NUMBERS] - d->numbers[k * NUMBERS + 1];
+    }
+    d->arrays[0] = (by_array){"numbers", BY_F32, BY_SHAPE(ROWS, NUMBERS), d->numbers};
+    d->arrays[1] = (by_array){"targets", BY_F32, BY_SHAPE(ROWS), d->targets};
+    d->arrays[2] = (by_array){"weight", BY_F32, BY_SHAPE(ROWS), d->weight};
+    return (by_batch){.arrays = d->arrays,
+                      .array_count = 3,
+                      .batch = ROWS,
+                      .valid_targets = ROWS,
+                      .global_targets = ROWS};
+}
+
+static by_batch make_text(train_data *d, uint64_t step)
+{
+    for (size_t i = 0; i < ROWS * CONTEXT; i++) {
+        d->tokens[i] = (int32_t)((random_unit(step, 1, i) + 1.0) / 2.0 * VOCAB);
+        d->labels[i] = i % 11 == 3 ? -1 : (d->tokens[i] + 1) % VOCAB;
+    }
+    return by_batch_of_tokens(d->arrays, d->tokens, d->labels, ROWS, CONTEXT);
+}
+
+static void keep_values(train_result *r, const by_trainer *t)
+{
+    by_error error = {0};
+    for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
+        size_t count;
+        by_tensor_view view = by_trainer_parameter(t, i);
+        check_ok(by_tensor_size(&view, &count, NULL, &error), &error);
+        assert_true(r->count + count <= MOST_VALUES);
+        check_ok(by_trainer_read(t, BY_TRAINER_PARAMETER, -1, i, r->values + r->count, &error),
+                 &error);
+        r->count += count;
+    }
+}
+
+static train_result *train(const by_config *config, by_device *device, make_batch_fn *make)
+{
+    by_error error = {0};
+    by_trainer *t;
+    train_data d;
+    train_result *r = calloc(1, sizeof *r);
+    const by_trainer_options options = {.device = device};
+    assert_non_null(r);
+    check_ok(by_trainer_open(&t, config, &options, &error), &error);
+    check_ok(by_trainer_allocate(t, &error), &error);
+    check_ok(by_trainer_initialize(t, &error), &error);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        by_step_result result;
+        by_batch batch = make(&d, step);
+        check_ok(by_trainer_step(t, &batch, &result, &error), &error);
+        r->losses[step] = result.loss;
+    }
+    keep_values(r, t);
+    by_trainer_close(&t);
+    return r;
+}
+
+static void compare(const by_config *config, make_batch_fn *make)
+{
+    by_error error = {0};
+    by_device *device;
+    train_result *first = NULL;
+    train_result *cpu = train(config, NULL, make);
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        char text[16];
+        (void)snprintf(text, sizeof text, "%d", seed);
+        assert_int_equal(setenv("BANYAN_STANDIN_SEED", text, 1), 0);
+        check_ok(by_device_open(&device, "cuda", 1, &error), &error);
+        train_result *r = train(config, device, make);
+        by_device_close(&device);
+        for (int i = 0; i < STEPS; i++) {
+            if (fabs(r->losses[i] - cpu->losses[i]) > 1e-5) {
+                fail_msg("step %d: loss %.8f, on the CPU %.8f", i, r->losses[i], cpu->losses[i]);
+            }
+        }
+        if (first == NULL) {
+            first = r;
+            continue;
+        }
+        assert_memory_equal(r, first, sizeof *r);
+        free(r);
+    }
+    free(first);
+    free(cpu);
+}
+
+static by_config *table_config(void)
+{
+    static const char *const settings[] = {"task.kind=regress",     "data.target=price",
+                                           "model.kind=mlp",        "model.numbers=3",
+                                           "model.hidden=[8, 6]",   "model.outputs=1",
+                                           "train.threads=1",       "train.steps=20",
+                                           "train.batch=8",         "train.micro_batch=4",
+                                           "optimizer.warmup=0",    "optimizer.lr=0.01",
+                                           "precision.compute=f32", NULL};
+    static const char *const none[] = {NULL};
+    return config_of(settings, none);
+}
+
+static void test_table(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = table_config();
+    compare(config, make_rows);
+    by_config_close(&config);
+}
+
+/* Fails one call of the driver, and returns what the trainer says. */
+static by_error train_failing(const char *failure)
+{
+    by_error error = {0};
+    by_device *device;
+    by_trainer *t;
+    train_data d;
+    by_config *config = table_config();
+    assert_int_equal(setenv("BANYAN_STANDIN_FAIL", failure, 1), 0);
+    check_ok(by_device_open(&device, "cuda", 1, &error), &error);
+    const by_trainer_options options = {.device = device};
+    check_ok(by_trainer_open(&t, config, &options, &error), &error);
+    by_status status = by_trainer_allocate(t, &error);
+    status = status == BY_OK ? by_trainer_initialize(t, &error) : status;
+    for (uint64_t step = 0; step < 3 && status == BY_OK; step++) {
+        by_step_result result;
+        by_batch batch = make_rows(&d, step);
+        status = by_trainer_step(t, &batch, &result, &error);
+    }
+    assert_int_equal(status, BY_EDEVICE);
+    by_trainer_close(&t);
+    by_device_close(&device);
+    by_config_close(&config);
+    (void)unsetenv("BANYAN_STANDIN_FAIL");
+    return error;
+}
+
+/* A launch that fails at once names node and kernel; work that fails later, the programs that it
+ * may be in, and with CUDA_LAUNCH_BLOCKING=1 the node as well. */
+static void test_errors(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = train_failing("cuLaunchKernel:4=701");
+    assert_non_null(strstr(error.message, ": node "));
+    assert_non_null(strstr(error.message, " cuda: cuda: by_cuda_"));
+    error = train_failing("cublasLtMatmul:3=13");
+    assert_non_null(strstr(error.message, "kernel matmul cublasLt: cublasLtMatmul: status 13"));
+    error = train_failing("cuEventSynchronize:2=700");
+    assert_non_null(strstr(error.message, "CUDA_LAUNCH_BLOCKING=1 finds the node"));
+    assert_int_equal(setenv("CUDA_LAUNCH_BLOCKING", "1", 1), 0);
+    error = train_failing("cuStreamSynchronize:60=700");
+    assert_non_null(strstr(error.message, ": node "));
+    (void)unsetenv("CUDA_LAUNCH_BLOCKING");
+}
+
+static void test_text(void **state)
+{
+    static const char *const settings[] = {"model.kind=gpt2",       "model.layers=2",
+                                           "model.heads=2",         "model.width=16",
+                                           "model.context=8",       "model.vocab=31",
+                                           "model.dropout=0.1",     "train.batch=8",
+                                           "train.micro_batch=4",   "train.steps=20",
+                                           "optimizer.warmup=0",    "train.threads=1",
+                                           "precision.compute=f32", NULL};
+    static const char *const none[] = {NULL};
+    BY_UNUSED(state);
+    by_config *config = config_of(settings, none);
+    compare(config, make_text);
+    by_config_close(&config);
+}
+
+static int use_standins(void **state)
+{
+    *state = temporary_make();
+    return *state == NULL || setenv("XDG_CACHE_HOME", *state, 1) != 0 ||
+           setenv("BANYAN_CUDA_PATH", BY_STANDINS "/all", 1) != 0;
+}
+
+static int remove_cache(void **state)
+{
+    temporary_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_errors),
+    };
+    return cmocka_run_group_tests(tests, use_standins, remove_cache);
+}
+#else
+int main(void)
+{
+    printf("no stand-ins: they need clang++ on x86-64, and no sanitizer\n");
+    return 0;
+}
+#endif

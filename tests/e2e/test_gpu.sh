@@ -1,0 +1,57 @@
+#!/bin/sh
+# GPUs: our declarations of NVIDIA's libraries beside the real headers and libraries, where those are installed; what is
+# said of a machine without a GPU; and commands on a GPU, on stand-ins for the libraries (tests/cuda/standin.h).
+. "$(dirname "$0")/../support/shell.sh"
+
+toolkit=${CUDA_HOME:-/usr/local/cuda}
+if [ -e "$toolkit/include/cublasLt.h" ]; then
+    say "declarations are those of $toolkit"
+    run 0 c++ -std=c++17 -fsyntax-only -I"$toolkit/include" -I"$root/src" -I"$root/include" "$root/tests/cuda/check_headers.cc"
+    for pair in stubs/libcuda.so:cuda_driver.h libcublasLt.so:cuda_products_api.h; do
+        library=$toolkit/lib64/${pair%%:*}
+        [ -e "$library" ] || continue
+        nm -D --defined-only "$library" | sed 's/.* //; s/@.*//' | sort -u >has
+        sed -n 's/^    X([a-z_]*, \(cu[A-Za-z0-9_]*\),.*/\1/p' "$root/src/device/cuda/${pair##*:}" | sort -u >wants
+        [ -s wants ] || fail "no functions in ${pair##*:}"
+        run 0 comm -13 has wants
+        [ ! -s out ] || fail "$library lacks: $(cat out)"
+    done
+fi
+
+say "a machine without a GPU"
+mkdir none
+BANYAN_CUDA_PATH=$work/none
+export BANYAN_CUDA_PATH
+run 0 "$banyan" doctor
+holds out "GPU          none: cuda: libcuda.so.1 was not found in BANYAN_CUDA_PATH=$work/none"
+run 0 "$banyan" doctor --json
+holds out '"gpu":"none: cuda: libcuda.so.1 was not found'
+tiny gpt2 >c.yaml
+run 2 "$banyan" train c.yaml --set device=cuda
+holds err "libcuda.so.1 was not found"
+
+standins=$(dirname "$banyan")/tests/standins/all
+if [ ! -e "$standins/libcuda.so.1" ]; then
+    echo "skipped: there are no stand-ins for NVIDIA's libraries (they need clang++)"
+    exit 77
+fi
+BANYAN_CUDA_PATH=$standins
+say "doctor on a GPU"
+run 0 "$banyan" doctor
+holds out "GPU          stand-in 0, sm_90, "
+
+say "a run goes from the GPU to the CPU and back, and its text is that of the CPU"
+small="--set model.layers=1 --set model.width=32 --set model.context=16 --set train.batch=4 --set train.eval_batches=1"
+small="$small --set train.eval_every=4 --set optimizer.warmup=1 --set checkpoint.every=4"
+# shellcheck disable=SC2086
+run 0 "$banyan" train c.yaml $small --set device=auto --set train.steps=4
+holds out "device     cuda: stand-in 0, sm_90"
+run 0 "$banyan" train --resume runs/tiny --set train.steps=8 --set device=cpu
+run 0 "$banyan" train --resume runs/tiny --set train.steps=12 --set device=cuda
+for device in cuda cpu; do
+    run 0 "$banyan" generate runs/tiny --prompt 'the ' --tokens 8 --temperature 0 --device $device
+    mv out $device.text
+    run 0 "$banyan" eval runs/tiny --device $device
+    grep valid_loss out | cut -c1-20 >>$device.text
+done
+cmp cuda.text cpu.text || fail "other text, or another loss"
