@@ -3,7 +3,9 @@
 # whether: `auto` with the NVRTC of scripts/nvrtc-env, whose code every driver from 525 on accepts; `on` with that of
 # /usr/local/cuda, too, whose code may need a newer one; `off`: the program compiles sources when it first uses a GPU.
 set(BY_CUDA_IMAGES auto CACHE STRING "Machine code of the kernels for GPUs: auto (with scripts/nvrtc-env), on or off")
-set(cuda_architectures sm_80 sm_89 sm_90a sm_100 sm_120 compute_90)
+# Code for 8.0 runs on 8.6 and 8.9, that for 10.0 on 10.3. Later GPUs get the sources; PTX (compute_90), which drivers
+# compile, would be as large as two of these.
+set(cuda_architectures sm_80 sm_90a sm_100 sm_120)
 set(cuda_folder ${PROJECT_SOURCE_DIR}/src/device/cuda)
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${cuda_folder}/kernels/*.cu)
 set(cuda_headers prelude.cuh=${cuda_folder}/kernels/prelude.cuh functions.cuh=${cuda_folder}/kernels/functions.cuh

@@ -109,51 +109,51 @@ BY__KERNEL(scale, 256)
 
 BY__KERNEL(unary, 256)
 {
-    int64_t i = by__first_element();
-    float v[BY__EACH];
-    if (i >= a.count) {
-        return;
-    }
-    by__get_some(v, a.x, a.dtype, i, a.count);
-    if (a.dy == nullptr) {
-        for (int k = 0; k < BY__EACH; k++) {
-            v[k] = by__function(a.function, v[k]);
+    int64_t first = by__first_element();
+#pragma unroll 1
+    for (int64_t i = first; i < first + BY__EACH && i < a.count; i += BY__FEW) {
+        float v[BY__FEW];
+        by__get_few(v, a.x, a.dtype, i, a.count);
+        if (a.dy == nullptr) {
+            for (int k = 0; k < BY__FEW; k++) {
+                v[k] = by__function(a.function, v[k]);
+            }
+        } else {
+            float d[BY__FEW];
+            by__get_few(d, a.dy, a.dtype, i, a.count);
+            for (int k = 0; k < BY__FEW; k++) {
+                v[k] = d[k] * by__derivative(a.function, v[k]);
+            }
         }
-    } else {
-        float d[BY__EACH];
-        by__get_some(d, a.dy, a.dtype, i, a.count);
-        for (int k = 0; k < BY__EACH; k++) {
-            v[k] = d[k] * by__derivative(a.function, v[k]);
-        }
+        by__put_few(a.y, a.dtype, i, a.count, v);
     }
-    by__put_some(a.y, a.dtype, i, a.count, v);
 }
 
 BY__KERNEL(swiglu, 256)
 {
-    int64_t i = by__first_element();
-    float gate[BY__EACH];
-    float up[BY__EACH];
-    if (i >= a.count) {
-        return;
-    }
-    by__get_some(gate, a.gate, a.dtype, i, a.count);
-    by__get_some(up, a.up, a.dtype, i, a.count);
-    if (a.dy == nullptr) {
-        for (int k = 0; k < BY__EACH; k++) {
-            gate[k] = by__function(BY__SILU, gate[k]) * up[k];
+    int64_t first = by__first_element();
+#pragma unroll 1
+    for (int64_t i = first; i < first + BY__EACH && i < a.count; i += BY__FEW) {
+        float gate[BY__FEW];
+        float up[BY__FEW];
+        by__get_few(gate, a.gate, a.dtype, i, a.count);
+        by__get_few(up, a.up, a.dtype, i, a.count);
+        if (a.dy == nullptr) {
+            for (int k = 0; k < BY__FEW; k++) {
+                gate[k] = by__function(BY__SILU, gate[k]) * up[k];
+            }
+            by__put_few(a.y, a.dtype, i, a.count, gate);
+            continue;
         }
-        by__put_some(a.y, a.dtype, i, a.count, gate);
-        return;
+        float dy[BY__FEW];
+        by__get_few(dy, a.dy, a.dtype, i, a.count);
+        for (int k = 0; k < BY__FEW; k++) {
+            up[k] = dy[k] * up[k] * by__derivative(BY__SILU, gate[k]);
+            gate[k] = dy[k] * by__function(BY__SILU, gate[k]);
+        }
+        by__put_few(a.dgate, a.dtype, i, a.count, up);
+        by__put_few(a.dup, a.dtype, i, a.count, gate);
     }
-    float dy[BY__EACH];
-    by__get_some(dy, a.dy, a.dtype, i, a.count);
-    for (int k = 0; k < BY__EACH; k++) {
-        up[k] = dy[k] * up[k] * by__derivative(BY__SILU, gate[k]);
-        gate[k] = dy[k] * by__function(BY__SILU, gate[k]);
-    }
-    by__put_some(a.dgate, a.dtype, i, a.count, up);
-    by__put_some(a.dup, a.dtype, i, a.count, gate);
 }
 
 /* The key of a stream of random bits, as by__philox_key makes it. */

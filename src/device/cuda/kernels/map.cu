@@ -122,41 +122,6 @@ __device__ uint32_t by__map_random(const by__cuda_map_args &a, uint32_t count, i
     return u >> (word / 4 * 16) & 0xffffu;
 }
 
-__device__ by__four by__map_load(const void *p, int dtype, int64_t i, int64_t count)
-{
-    by__four r;
-    if (dtype == BY__F32 && i + BY__CUDA_MAP_EACH <= count) {
-        by__words w = by__load16((const float *)p + i);
-        for (int k = 0; k < BY__CUDA_MAP_EACH; k++) {
-            r.v[k] = by__float(w.w[k]);
-        }
-        return r;
-    }
-#pragma unroll
-    for (int k = 0; k < BY__CUDA_MAP_EACH; k++) {
-        r.v[k] = i + k < count ? by__get(p, dtype, i + k) : 0.0f;
-    }
-    return r;
-}
-
-__device__ void by__map_store(void *p, int dtype, int64_t i, int64_t count, const by__four &value)
-{
-    if (dtype == BY__F32 && i + BY__CUDA_MAP_EACH <= count) {
-        by__words w;
-        for (int k = 0; k < BY__CUDA_MAP_EACH; k++) {
-            w.w[k] = by__bits(value.v[k]);
-        }
-        by__store16((float *)p + i, w);
-        return;
-    }
-#pragma unroll
-    for (int k = 0; k < BY__CUDA_MAP_EACH; k++) {
-        if (i + k < count) {
-            by__put(p, dtype, i + k, value.v[k]);
-        }
-    }
-}
-
 /* Instruction n, which is read as a whole. */
 __device__ by__cuda_map_code by__map_code(const by__cuda_map_args &a, int n)
 {
@@ -192,13 +157,14 @@ BY__KERNEL(map, 256)
         }
         by__cuda_map_code code = by__map_code(a, n);
         if (code.op == BY__CUDA_MAP_LOAD) {
-            by__map_keep(slots, code.to,
-                         by__map_load(a.tensor[code.a], a.dtype[code.a], i, a.count));
+            by__four loaded;
+            by__get_few(loaded.v, a.tensor[code.a], a.dtype[code.a], i, a.count);
+            by__map_keep(slots, code.to, loaded);
             continue;
         }
         by__four x = by__map_value(slots, uniforms, code.a);
         if (code.op == BY__CUDA_MAP_STORE) {
-            by__map_store(a.tensor[code.to], a.dtype[code.to], i, a.count, x);
+            by__put_few(a.tensor[code.to], a.dtype[code.to], i, a.count, x.v);
             continue;
         }
         if (code.op == BY__CUDA_MAP_STORE_RANDOM) {

@@ -292,6 +292,60 @@ __device__ inline void by__put_some(void *p, int dtype, int64_t i, int64_t n,
     }
 }
 
+/* Four elements, of which those from n on are 0 and not written: for kernels whose code for one
+ * element is long. i is a multiple of 4. */
+#define BY__FEW 4
+
+__device__ inline void by__get_few(float v[BY__FEW], const void *p, int dtype, int64_t i, int64_t n)
+{
+    if (i + BY__FEW <= n && dtype == BY__F32) {
+        by__words w = by__load16((const float *)p + i);
+#pragma unroll
+        for (int k = 0; k < BY__FEW; k++) {
+            v[k] = by__float(w.w[k]);
+        }
+    } else if (i + BY__FEW <= n) {
+        uint64_t w = *(const uint64_t *)(const void *)((const uint16_t *)p + i);
+#pragma unroll
+        for (int k = 0; k < BY__FEW; k++) {
+            uint16_t h = (uint16_t)(w >> (16 * k));
+            v[k] = dtype == BY__BF16 ? by__from_bf16(h) : by__from_f16(h);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < BY__FEW; k++) {
+            v[k] = i + k < n ? by__get(p, dtype, i + k) : 0.0f;
+        }
+    }
+}
+
+__device__ inline void by__put_few(void *p, int dtype, int64_t i, int64_t n, const float v[BY__FEW])
+{
+    if (i + BY__FEW <= n && dtype == BY__F32) {
+        by__words w;
+#pragma unroll
+        for (int k = 0; k < BY__FEW; k++) {
+            w.w[k] = by__bits(v[k]);
+        }
+        by__store16((float *)p + i, w);
+    } else if (i + BY__FEW <= n) {
+        uint64_t w = 0;
+#pragma unroll
+        for (int k = 0; k < BY__FEW; k++) {
+            uint16_t h = dtype == BY__BF16 ? by__to_bf16(v[k]) : by__to_f16(v[k]);
+            w |= (uint64_t)h << (16 * k);
+        }
+        *(uint64_t *)(void *)((uint16_t *)p + i) = w;
+    } else {
+#pragma unroll
+        for (int k = 0; k < BY__FEW; k++) {
+            if (i + k < n) {
+                by__put(p, dtype, i + k, v[k]);
+            }
+        }
+    }
+}
+
 /* The first of the thread's elements, where block after block has 8 a thread. */
 __device__ inline int64_t by__first_element()
 {
