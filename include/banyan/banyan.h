@@ -10,6 +10,7 @@
 #include "banyan/exit.h"
 #include "banyan/formats.h"
 #include "banyan/json.h"
+#include "banyan/path_hint.h"
 #include "banyan/shape.h"
 #include "banyan/status.h"
 #include "banyan/text.h"

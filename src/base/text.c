@@ -1,6 +1,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/utf8.h"
 
@@ -226,6 +227,9 @@ const char *by_nearest_name(const char *name, const char *const *names, size_t c
     const char *best = NULL;
     size_t best_distance = limit + 1;
     for (size_t i = 0; i < count; i++) {
+        if (length < 64 && strcasecmp(name, names[i]) == 0 && strcmp(name, names[i]) != 0) {
+            return names[i]; /* another case of letters is the least difference */
+        }
         size_t distance = by__edit_distance(name, names[i]);
         size_t other = strlen(names[i]);
         /* Names of which nothing is the same are not near, however short they are. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "banyan/adapter.h"
+#include "banyan/path_hint.h"
 #include "export/export.h"
 #include "export/gguf_model.h"
 #include "formats/gguf_file.h"
@@ -51,6 +52,22 @@ static by_status take_directory(by_pretrained *p, const char *path, bool best, b
     return p->directory == NULL ? out_of_memory(error) : by_config_default(&p->config, error);
 }
 
+static by_status refuse_path(const char *path, by_error *error)
+{
+    static const char give[] = "; give a run (with checkpoints/ and config.yaml), a directory with "
+                               "config.json and weights, or a GGUF file";
+    char near[BY_PATH_HINT] = "";
+    bool there = by__path_exists(path);
+    if (!there) {
+        (void)by_path_hint(near, path);
+    }
+    return by_error_set(error, BY_ECONFIG, "%s: %s%s", path,
+                        by__path_is_dir(path) ? "no model is here"
+                        : there               ? "it is neither a directory nor a GGUF file"
+                                              : "there is no such directory",
+                        near[0] != '\0' ? near : give);
+}
+
 static by_status find_directory(by_pretrained *p, const char *path, bool best, by_error *error)
 {
     char *root = by__path_join(path, "checkpoints");
@@ -63,13 +80,7 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
     } else if (by__path_exists(file)) {
         status = take_directory(p, path, best, error);
     } else {
-        status = by_error_set(error, BY_ECONFIG,
-                              "%s: %s; give a run (with checkpoints/ and config.yaml), a directory "
-                              "with config.json and weights, or a GGUF file",
-                              path,
-                              by__path_is_dir(path)   ? "no model is here"
-                              : by__path_exists(path) ? "it is neither a directory nor a GGUF file"
-                                                      : "there is no such directory");
+        status = refuse_path(path, error);
     }
     free(root);
     free(file);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "banyan/path_hint.h"
 #include "base/paths.h"
 #include "job/job.h"
 #include "schema/config_history.h"
@@ -352,6 +353,24 @@ static by_status name_path(char **out, const char *path, by_error *error)
     return BY_OK;
 }
 
+/* Says what a path that is no directory is. */
+static by_status refuse_file(const char *path, by_error *error)
+{
+    char near[BY_PATH_HINT];
+    if (!by__path_exists(path)) {
+        return by_error_set(error, BY_ECONFIG, "%s is not a run directory: it does not exist%s",
+                            path, by_path_hint(near, path));
+    }
+    const char *slash = strrchr(path, '/');
+    int length = slash == NULL ? 1 : (int)(slash - path);
+    const char *directory = slash == NULL ? "." : path;
+    bool is_config = strcmp(slash == NULL ? path : slash + 1, "config.yaml") == 0 && length > 0;
+    return by_error_set(error, BY_ECONFIG,
+                        "%s is not a run directory: it is a file; name the directory of a run, "
+                        "such as %.*s",
+                        path, is_config ? length : 9, is_config ? directory : "runs/NAME");
+}
+
 by_status by_run_find(char **out, const char *path, by_error *error)
 {
     char **names = NULL;
@@ -362,8 +381,7 @@ by_status by_run_find(char **out, const char *path, by_error *error)
         return name_path(out, path, error);
     }
     if (!by__path_is_dir(path)) {
-        return by_error_set(error, BY_ECONFIG, "%s is not a run directory: it does not exist",
-                            path);
+        return refuse_file(path, error);
     }
     BY_TRY(by__list_dir(&names, &count, path, error));
     for (size_t i = 0; i < count; i++) {

@@ -2,6 +2,7 @@
  * a wrong name is never worth a retry. */
 #include <string.h>
 
+#include "banyan/path_hint.h"
 #include "config/schema.h"
 #include "tasks/tasks.h"
 
@@ -45,6 +46,7 @@ static by_status check_path(const by__config_entry *entry, shape form, const cha
 {
     char key[64];
     char path[4096];
+    char near[BY_PATH_HINT];
     const char *equals = form == PATH_IS_WEIGHT ? strrchr(value, '=') : strchr(value, '=');
     const char *begin = form == NAME_IS_PATH && equals != NULL ? equals + 1 : value;
     size_t length =
@@ -58,9 +60,9 @@ static by_status check_path(const by__config_entry *entry, shape form, const cha
     if (by__path_exists(path)) {
         return BY_OK;
     }
-    return by_error_set(error, BY_ECONFIG, "%s: %s: there is no file or directory %s",
+    return by_error_set(error, BY_ECONFIG, "%s: %s: there is no file or directory %s%s",
                         entry->origin == NULL ? "config" : entry->origin,
-                        by__config_key_path(key, &entry->key), path);
+                        by__config_key_path(key, &entry->key), path, by_path_hint(near, path));
 }
 
 by_status by__task_named_files_exist(const by_config *config, bool resumed, by_error *error)

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "banyan/path_hint.h"
 #include "base/paths.h"
 
 /* Bytes per sample of a file, and number of evenly spaced samples. Training changes nearly every
@@ -199,6 +200,7 @@ by_status by__protocol_served_version_find(by__protocol_served_version *out, con
                                            const char *adapter, const char *settings,
                                            by_error *error)
 {
+    char near[BY_PATH_HINT];
     by__protocol_served_version v = {.path = by__strdup(path)};
     char *root = by__path_join(path, "checkpoints");
     char hash[33];
@@ -207,7 +209,8 @@ by_status by__protocol_served_version_find(by__protocol_served_version *out, con
                            : BY_OK;
     if (status == BY_OK && !by__path_exists(path)) {
         /* A restart would not help. */
-        status = by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory", path);
+        status = by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory%s", path,
+                              by_path_hint(near, path));
     }
     v.is_run = status == BY_OK && by__path_is_dir(root);
     if (status == BY_OK) {

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "banyan/exit.h"
+#include "banyan/path_hint.h"
 #include "base/base.h"
 #include "base/half.h"
 #include "base/hash_table.h"
@@ -196,6 +197,8 @@ static void test_nearest_names(void **state)
     static const char *const letters[] = {"a", " b", "c"};
     assert_string_equal(by_nearest_name("b", letters, 3), " b");
     assert_null(by_nearest_name("d", letters, 3));
+    assert_string_equal(by_nearest_name("C", letters, 3), "c");
+    assert_string_equal(by_nearest_name("KV_HEADS", names, 4), "kv_heads");
 }
 
 static void test_json_text(void **state)
@@ -570,6 +573,49 @@ static void test_authorities(void **state)
     assert_true(usual == NULL || access(usual, R_OK) == 0);
 }
 
+/* A path that does not exist, and what is beside it. */
+static void test_path_hint(void **state)
+{
+    static const struct {
+        const char *asked;
+        const char *hint; /* "": none */
+    } rows[] = {{"book.yml", "book.yaml"},
+                {"book", "book.yaml"},
+                {"bok.yaml", "book.yaml"},
+                {"runs/", ""},
+                {"x", ""},
+                {"nowhere/book.yaml", ""},
+                {"run/", "ruin"},
+                {"loop", ""},
+                {".", ""}};
+    char *directory = temporary_make();
+    char path[300];
+    BY_UNUSED(state);
+    static const char *const made[] = {"book.yaml", "ruin", "other.txt", ".bok.yaml"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(made); i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", directory, made[i]);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        (void)fclose(file);
+    }
+    (void)snprintf(path, sizeof path, "%s/loop", directory);
+    assert_int_equal(symlink("loop", path), 0);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        char hint[BY_PATH_HINT];
+        char expected[400] = "";
+        (void)snprintf(path, sizeof path, "%s/%s", directory, rows[i].asked);
+        if (rows[i].hint[0] != '\0') {
+            (void)snprintf(expected, sizeof expected, "; did you mean '%s/%s'?", directory,
+                           rows[i].hint);
+        }
+        assert_string_equal(by_path_hint(hint, path), expected);
+    }
+    char hint[BY_PATH_HINT];
+    assert_string_equal(by_path_hint(hint, ""), "");
+    assert_string_equal(by_path_hint(hint, "/"), "");
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -594,6 +640,7 @@ int main(void)
         cmocka_unit_test(test_endings),
         cmocka_unit_test(test_nameless_file),
         cmocka_unit_test(test_temporary_dir),
+        cmocka_unit_test(test_path_hint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
