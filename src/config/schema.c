@@ -112,8 +112,8 @@ static const by__config_key common[] = {
              "and damaged rows of tables and images of CIFAR files are left out"},
     {"data", "corrupt_budget", BY__KEY_REAL, BY__FIELD(data.corrupt_budget), "0.01", 0, 1e15,
      .later = true,
-     .help = "damaged tokens, rows or images that skip may leave out; below 1: a share of all; "
-             "from 1 on: their number"},
+     .help = "damaged tokens, rows or images that skip may leave out; below 1: a share of all, "
+             "and at least one unless it is 0; from 1 on: their number"},
     {"data", "threads", BY__KEY_INT, BY__FIELD(data.threads), "-1", 1, 256,
      .derived = "one for each core that train.threads leaves, from 1 to 16", .later = true,
      .help = "threads per rank that make batches; batches are the same for any number"},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/host/file_kind.h"
 #include "formats/gzip.h"
 #include "formats/idx.h"
 #include "formats/npy.h"
@@ -168,6 +169,11 @@ by_status by__format_array_file_read(uint8_t **out, size_t *size, const char *pa
     return status;
 }
 
+bool by__format_array_is_file(const uint8_t *data, size_t size)
+{
+    return (size >= 6 && memcmp(data, "\x93NUMPY", 6) == 0) || by__format_idx_is(data, size);
+}
+
 by_status by__format_array_file_parse(by__format_array_view *out, const char *name,
                                       const uint8_t *data, size_t size, by_error *error)
 {
@@ -177,8 +183,9 @@ by_status by__format_array_file_parse(by__format_array_view *out, const char *na
     if (by__format_idx_is(data, size)) {
         return by__format_idx_parse(out, name, data, size, error);
     }
+    const char *kind = by__file_kind(data, size);
     return by_error_set(error, BY_EFORMAT,
                         "%s: neither an npy file (which begins with \\x93NUMPY) nor IDX (two zero "
-                        "bytes, type, number of axes)",
-                        name);
+                        "bytes, type, number of axes)%s%s",
+                        name, kind != NULL ? ": it is " : "", kind != NULL ? kind : "");
 }

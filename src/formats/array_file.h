@@ -48,6 +48,8 @@ by_status by__format_array_convert(void *out, by_dtype dtype, const by__format_a
  * or damaged. */
 by_status by__format_array_file_read(uint8_t **out, size_t *size, const char *path, size_t max,
                                      by_error *error);
+/* Returns true if the data begin as npy or IDX does. */
+bool by__format_array_is_file(const uint8_t *data, size_t size);
 /* Parses npy or IDX, detected by the first bytes. */
 by_status by__format_array_file_parse(by__format_array_view *out, const char *name,
                                       const uint8_t *data, size_t size, by_error *error);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/host/file_kind.h"
 #include "formats/image_parts.h"
 
 /* ---- pixels ---- */
@@ -127,28 +128,24 @@ static by_status fit_decoded(by__format_image_decoding *d, by_error *error)
     return status;
 }
 
+static bool begins(const uint8_t *data, size_t size, const char *text)
+{
+    size_t n = strlen(text);
+    return size >= n && memcmp(data, text, n) == 0;
+}
+
 /* The error for what is neither a JPEG nor a PNG: says what it is, whatever its name. */
 static by_status refuse_format(const uint8_t *data, size_t size, by_error *error)
 {
-    static const struct {
-        size_t at;
-        const char *bytes;
-        const char *name;
-    } formats[] = {
-        {0, "GIF8", "a GIF"},        {8, "WEBP", "a WebP"},      {0, "BM", "a BMP"},
-        {0, "II*", "a TIFF"},        {0, "MM", "a TIFF"},        {4, "ftypavif", "an AVIF"},
-        {4, "ftyphei", "a HEIF"},    {4, "ftypmif", "a HEIF"},   {0, "\xff\x0a", "a JPEG XL"},
-        {4, "JXL ", "a JPEG XL"},    {4, "jP  ", "a JPEG 2000"}, {0, "<svg", "an SVG"},
-        {0, "<?xml", "an XML file"}, {0, "%PDF", "a PDF"}};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(formats); i++) {
-        size_t n = strlen(formats[i].bytes);
-        if (size >= formats[i].at + n && memcmp(data + formats[i].at, formats[i].bytes, n) == 0) {
-            return by_error_set(error, BY_EFORMAT,
-                                "the image is %s, and neither a JPEG nor a PNG: convert it",
-                                formats[i].name);
-        }
-    }
-    return by_error_set(error, BY_EFORMAT, "the image is neither a JPEG nor a PNG");
+    const char *kind = begins(data, size, "<svg")    ? "an SVG"
+                       : begins(data, size, "<?xml") ? "an XML file"
+                                                     : by__file_kind(data, size);
+    return kind == NULL
+               ? by_error_set(error, BY_EFORMAT,
+                              size == 0 ? "the image is an empty file"
+                                        : "the image is neither a JPEG nor a PNG")
+               : by_error_set(error, BY_EFORMAT,
+                              "the image is %s, and neither a JPEG nor a PNG: convert it", kind);
 }
 
 by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,

@@ -9,6 +9,7 @@
 
 #include "banyan/train_events.h"
 #include "base/threads.h"
+#include "data/loader/damage.h"
 
 /* The most that is chosen for data.threads: more would mostly sleep. */
 #define LOADER_THREADS 16
@@ -100,7 +101,7 @@ static by_status judge_damage(const by_task_data *data, const by_task_request *r
 {
     const char *examples = data->task->examples;
     double budget = request->config->data.corrupt_budget;
-    double most = budget < 1.0 ? budget * (double)data->all : budget;
+    double most = by__loader_damage_allowed(budget, data->all);
     uint64_t count;
     const by_damage *worst = find_worst(data, &count);
     /* What is predicted teaches nothing, however much of it is left out. */
@@ -108,7 +109,8 @@ static by_status judge_damage(const by_task_data *data, const by_task_request *r
         return by_error_set(
             error, BY_EFORMAT,
             "%llu of %llu %s are damaged, and data.corrupt_budget %g allows %.0f; the most, %llu, "
-            "are in %s, first at %llu: %s",
+            "are in %s, first at %llu: %s (mend them, or raise the budget: below 1 it is a share, "
+            "from 1 on their number)",
             (unsigned long long)data->damaged, (unsigned long long)data->all, examples, budget,
             floor(most), (unsigned long long)count, worst->path, (unsigned long long)worst->place,
             worst->reason);

@@ -8,6 +8,7 @@
 #include "data/corpus/pack.h"
 #include "data/corpus/shard_writer.h"
 #include "data/corpus/unit_run.h"
+#include "data/loader/damage.h"
 #include "text/tokenizer/vocabulary.h"
 
 #define UNIT_BYTES ((uint64_t)1 << 20)
@@ -210,7 +211,8 @@ static by_status refuse_lines(const pack_encoder *p, by_error *error)
     return by_error_set(error, BY_EFORMAT,
                         "%" PRIu64 " of %" PRIu64
                         " lines of JSON so far hold no text, and a budget of %g was given for "
-                        "them (data.corrupt_budget): mend them, or raise it",
+                        "them (data.corrupt_budget): mend them, or raise it; below 1 it is a "
+                        "share, from 1 on their number",
                         p->result.corrupt_lines, p->texts + p->result.corrupt_lines,
                         p->pack->options.corrupt_budget);
 }
@@ -245,9 +247,9 @@ static by_status note_lines(pack_encoder *p, const by__data_format_unit *unit, c
 static by_status check_share(const pack_encoder *p, by_error *error)
 {
     const by_pack_options *o = &p->pack->options;
-    double all = (double)(p->texts + p->result.corrupt_lines);
-    bool fits = !o->skip_corrupt || o->corrupt_budget >= 1.0 ||
-                (double)p->result.corrupt_lines <= o->corrupt_budget * all;
+    uint64_t all = p->texts + p->result.corrupt_lines;
+    bool fits = !o->skip_corrupt || (double)p->result.corrupt_lines <=
+                                        by__loader_damage_allowed(o->corrupt_budget, all);
     return fits ? BY_OK : refuse_lines(p, error);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 
+#include "base/paths.h"
 #include "base/threads.h"
 
 #define SHARD_TOKENS ((uint64_t)1 << 27)
@@ -25,6 +26,42 @@ void by__data_pack_note(const by__data_pack *pack, const char *format, ...)
         va_end(arguments);
         pack->options.note(pack->options.user, text);
     }
+}
+
+/* Files whose names say that they hold more than text, which a model learns, too. */
+static void note_markup(const by__data_pack *pack)
+{
+    static const char *const forms[][2] = {{".json", "brackets and names of fields"},
+                                           {".csv", "row of names and separators"},
+                                           {".tsv", "row of names and separators"},
+                                           {".html", "tags"},
+                                           {".xml", "tags"}};
+    const by__data_source *s = &pack->source;
+    for (size_t i = 0; i < s->count; i++) {
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(forms); k++) {
+            if (by__ends_with(s->files[i].path, forms[k][0])) {
+                by__data_pack_note(pack,
+                                   "%s is packed as it stands, with its %s; of JSON lines (.jsonl) "
+                                   "and Parquet files one field is the text (data.field)",
+                                   s->files[i].path, forms[k][1]);
+                return;
+            }
+        }
+    }
+}
+
+/* A tokenizer cannot be made of nothing. */
+static by_status check_empty(const by__data_pack *pack, by_error *error)
+{
+    const by__data_source *s = &pack->source;
+    uint64_t characters = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        characters += s->files[i].characters;
+    }
+    return characters > 0 || pack->options.tokenizer != NULL
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s holds no text: it is empty%s",
+                              s->files[0].path, s->count > 1 ? ", and so are the others" : "");
 }
 
 /* Skipped inputs are always reported. */
@@ -74,6 +111,9 @@ by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options
     BY_TRY(by__data_source_open(&p.source, o->inputs, o->input_count, o->field, error));
     by_status status = by__data_source_scan(&p.source, o->threads, report_scan, &p, error);
     if (status == BY_OK) {
+        status = check_empty(&p, error);
+    }
+    if (status == BY_OK) {
         status = by__data_source_hold_out(&p.source, o->valid_fraction, error);
     }
     if (status != BY_OK) {
@@ -82,6 +122,7 @@ by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options
     }
     *pack = p;
     note_omissions(pack);
+    note_markup(pack);
     return BY_OK;
 }
 

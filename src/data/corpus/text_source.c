@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/host/file_kind.h"
 #include "base/paths.h"
 #include "base/threads.h"
 #include "formats/json_lines.h"
@@ -235,6 +236,9 @@ static by_status scan_file(text_scan *s, by__data_source_file *file, char *block
     for (uint64_t at = 0; at < file->bytes && status == BY_OK && go_on;) {
         size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
         status = by__read_at(fd, file->path, at, block, n, error);
+        if (status == BY_OK && at == 0 && file->content == NULL) {
+            status = by__file_check_text(file->path, (const uint8_t *)block, n, "text", error);
+        }
         if (status == BY_OK) {
             by__hasher_add(hasher, block, n);
             if (at == 0 && n >= MARK_BYTES && memcmp(block, BY__BYTE_ORDER_MARK, MARK_BYTES) == 0) {

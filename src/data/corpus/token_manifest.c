@@ -263,6 +263,11 @@ by_status by__data_token_manifest_read(by__data_token_manifest *out, const char 
     if (status == BY_OK) {
         status = by__data_token_manifest_parse(out, path, text, length, error);
         free(text);
+    } else if (status == BY_EIO && !by__path_exists(path)) {
+        status = by_error_set(error, status,
+                              "%s holds no packed text: it has no manifest.json; `banyan pack` "
+                              "makes one of text",
+                              directory);
     }
     free(path);
     return status;

@@ -8,7 +8,7 @@
 
 #define MAX_DEPTH 64 /* of nested folders */
 
-static bool is_picture(const char *name)
+bool by__image_is_picture_name(const char *name)
 {
     static const char *const ends[] = {".png", ".jpg", ".jpeg"};
     size_t n = strlen(name);
@@ -58,7 +58,7 @@ static by_status list_kind(const listing *l, const char *path, char **names, siz
         by_status status = BY_OK;
         if (is_folder && folders) {
             status = list(l, child, depth + 1, error);
-        } else if (!is_folder && !folders && !hidden && is_picture(names[i])) {
+        } else if (!is_folder && !folders && !hidden && by__image_is_picture_name(names[i])) {
             BY_TRY(add_file(l, child, error));
             continue;
         }
@@ -150,10 +150,18 @@ static by_status add_one(by__image_folder *f, const char *root, const char *name
 {
     listing l = {.out = f, .root = strlen(root)};
     size_t before = f->count;
+    size_t others = f->ignored;
     BY_TRY(class_of(&l.label, f, root, name, error));
     BY_TRY(list(&l, path, 1, error));
-    return f->count > before
-               ? BY_OK
+    if (f->count > before) {
+        return BY_OK;
+    }
+    return f->ignored > others
+               ? by_error_set(
+                     error, BY_EFORMAT,
+                     "%s: the class '%s' has no picture (.png, .jpg, .jpeg), but %zu other "
+                     "files: convert them, or remove the folder",
+                     path, name, f->ignored - others)
                : by_error_set(error, BY_EFORMAT,
                               "%s: the class '%s' has no picture (.png, .jpg, .jpeg): add some, or "
                               "remove its folder",

@@ -22,6 +22,8 @@ typedef struct by__image_folder {
     size_t ignored; /* files that are hidden, or neither PNG nor JPEG by their names */
 } by__image_folder;
 
+/* Whether a name ends as those of pictures do. */
+bool by__image_is_picture_name(const char *name);
 /* Adds the pictures of a folder and the folders in it, files before folders, each by name. */
 by_status by__image_folder_add(by__image_folder *out, const char *path, by_error *error);
 /* Adds those of a folder that has one of each class, whose name is the class; the first folder

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/host/file_kind.h"
 #include "base/paths.h"
+#include "data/image/image_folder.h"
 #include "data/image/picture_set.h"
 #include "data/loader/array_set.h"
 #include "formats/array_file.h"
@@ -137,6 +139,26 @@ static by_status add_picture(images *s, const char *path, const uint8_t *data, s
     return status;
 }
 
+/* Says what a file is that is neither a picture nor an array. */
+static by_status refuse_file(const char *path, const uint8_t *data, size_t size, by_error *error)
+{
+    const char *kind = size == 0 ? "empty" : by__file_kind(data, size);
+    if (kind != NULL) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s is %s: images are JPEG or PNG files, or arrays as npy or IDX files",
+                            path, kind);
+    }
+    return by__image_is_picture_name(path)
+               ? by_error_set(error, BY_EFORMAT,
+                              "%s does not begin as a JPEG or PNG does: it is damaged, or no "
+                              "picture",
+                              path)
+               : by_error_set(error, BY_EFORMAT,
+                              "%s is none of the files that images are read from: JPEG, PNG, or "
+                              "arrays as npy or IDX",
+                              path);
+}
+
 static by_status add_images(images *s, const char *path, bool labels, bool *decoded,
                             by_error *error)
 {
@@ -145,7 +167,9 @@ static by_status add_images(images *s, const char *path, bool labels, bool *deco
     BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     *decoded = by__format_image_is_file(data, size);
     by_status status = *decoded ? add_picture(s, path, data, size, labels, error)
-                                : add_arrays(s, path, data, size, labels, error);
+                       : by__format_array_is_file(data, size)
+                           ? add_arrays(s, path, data, size, labels, error)
+                           : refuse_file(path, data, size, error);
     free(data);
     return status;
 }
@@ -296,7 +320,7 @@ static by_status read_cifar(images *s, const by_image_files *files, int classes,
 
 /* ---- files of one picture each, without label files ---- */
 
-/* Whether the first of the files is a picture; one that cannot be opened is an error. */
+/* One that cannot be opened is an error. */
 static by_status begins_as_picture(bool *out, const char *path, by_error *error)
 {
     uint8_t head[16];
@@ -308,6 +332,17 @@ static by_status begins_as_picture(bool *out, const char *path, by_error *error)
     return BY_OK;
 }
 
+/* Whether the files are pictures: the first one is, or where some may be left out any. */
+static by_status has_picture(bool *out, const by_image_files *files, by_error *error)
+{
+    size_t count = files->skip ? files->image_count : 1;
+    *out = false;
+    for (size_t i = 0; i < count && !*out; i++) {
+        BY_TRY(begins_as_picture(out, files->images[i], error));
+    }
+    return BY_OK;
+}
+
 static by_status read_pictures(images *s, const by_image_files *files, by_error *error)
 {
     by__image_pictures all;
@@ -316,6 +351,17 @@ static by_status read_pictures(images *s, const by_image_files *files, by_error 
     s->labels = all.labels;
     s->shape = all.shape;
     return BY_OK;
+}
+
+/* The first file that has not been left out names the set. */
+static const char *first_kept(const images *s, const by_image_files *files)
+{
+    size_t i = 0;
+    while (i < s->damage.count && i + 1 < files->image_count &&
+           strcmp(s->damage.items[i].path, files->images[i]) == 0) {
+        i++;
+    }
+    return files->images[i];
 }
 
 by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_error *error)
@@ -330,7 +376,7 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
     }
     bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0;
     if (pictures && files->classes == NULL) {
-        BY_TRY(begins_as_picture(&pictures, files->images[0], error));
+        BY_TRY(has_picture(&pictures, files, error));
     }
     if (pictures) {
         status = read_pictures(&s, files, error);
@@ -360,7 +406,7 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
         by__loader_damage_free(&s.damage);
         return status;
     }
-    status = by__loader_array_set_take(out, files->images[0], arrays, count, error);
+    status = by__loader_array_set_take(out, first_kept(&s, files), arrays, count, error);
     if (status == BY_OK) {
         by__loader_array_set_take_damage(*out, &s.damage);
     }

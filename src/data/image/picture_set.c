@@ -63,29 +63,45 @@ static by_status work(void *context, size_t thread, by_error *error)
     }
 }
 
+static by_status refuse_all(const picture_reader *r, const char *reason, by_error *error)
+{
+    return by_error_set(error, BY_EFORMAT, "none of the pictures (%zu) can be read: %s",
+                        r->files->image_count, reason);
+}
+
+/* Refuses for a picture, which could be left out of a training set. */
+static by_status refuse_one(const picture_reader *r, const by_error *why, bool whole,
+                            by_error *error)
+{
+    bool may_skip = r->files->classes != NULL && !r->files->skip && !whole;
+    return why->status != BY_EFORMAT || !may_skip
+               ? by_error_set(error, why->status, "%s", why->message)
+               : by_error_set(error, why->status,
+                              "%s (data.corrupt=skip leaves out pictures that cannot be read)",
+                              why->message);
+}
+
 /* Takes the size of the first picture that can be read, if the fit has none. */
 static by_status take_size(picture_reader *r, by_error *error)
 {
-    by_status status = BY_OK;
     for (size_t i = 0; i < r->files->image_count && r->fit.height == 0; i++) {
         uint8_t *pixels;
         by_error why = {0};
-        status = read_file(&pixels, &r->fit.height, &r->fit.width, r, i, &why);
+        by_status status = read_file(&pixels, &r->fit.height, &r->fit.width, r, i, &why);
         if (status == BY_OK) {
             free(pixels);
         } else if (!r->files->skip || status == BY_EMEMORY) {
-            *error = why;
-            return status;
+            return refuse_one(r, &why, false, error);
+        } else if (i + 1 == r->files->image_count) {
+            return refuse_all(r, why.message, error);
         }
     }
-    return r->fit.height > 0 ? BY_OK
-                             : by_error_set(error, BY_EFORMAT,
-                                            "%s: none of the %zu files of pictures can be read",
-                                            r->files->images[0], r->files->image_count);
+    return BY_OK;
 }
 
-/* Tells what is wrong with a file: another size than the first one has, or itself. */
-static by_status explain(const picture_reader *r, size_t i, by_error *error)
+/* Tells what is wrong with a file: another size than the first one has (*whole: which damages
+ * nothing, so that it cannot be skipped), or itself. */
+static by_status explain(const picture_reader *r, size_t i, bool *whole, by_error *error)
 {
     uint8_t *pixels;
     int64_t height;
@@ -94,6 +110,7 @@ static by_status explain(const picture_reader *r, size_t i, by_error *error)
     picture_reader own = {.files = r->files, .fit = any, .channels = r->channels};
     if (r->files->fit == NULL && read_file(&pixels, &height, &width, &own, i, error) == BY_OK) {
         free(pixels);
+        *whole = true;
         return by_error_set(
             error, BY_EFORMAT,
             "%s has %lld x %lld pixels, and %s %lld x %lld: set data.resize to crop "
@@ -116,11 +133,11 @@ static by_status leave_out(size_t *kept, picture_reader *r, int32_t *labels,
     *kept = 0;
     for (size_t i = 0; i < r->files->image_count; i++) {
         if (r->bad[i] != 0) {
+            bool whole = false;
             by_error why = {0};
-            by_status status = explain(r, i, &why);
-            if (!r->files->skip || status == BY_EMEMORY) {
-                *error = why;
-                return status;
+            by_status status = explain(r, i, &whole, &why);
+            if (!r->files->skip || whole || status == BY_EMEMORY) {
+                return refuse_one(r, &why, whole, error);
             }
             const by_damage item = {.path = r->files->images[i], .count = 1, .reason = why.message};
             BY_TRY(by__loader_damage_add(damage, &item, error));
@@ -162,6 +179,9 @@ static by_status read_all(by__image_pictures *out, picture_reader *r, by__loader
     }
     BY_TRY(by__threads_run(threads < f->image_count ? threads : f->image_count, work, r, error));
     BY_TRY(leave_out(&kept, r, out->labels, damage, error));
+    if (kept == 0) {
+        return refuse_all(r, damage->items[damage->count - 1].reason, error);
+    }
     out->shape.dim[0] = (int64_t)kept;
     return BY_OK;
 }

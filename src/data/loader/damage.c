@@ -69,3 +69,9 @@ bool by__loader_damage_touches(const by__loader_damage *d, uint64_t begin, uint6
     }
     return low < d->count && d->items[low].begin < end;
 }
+
+double by__loader_damage_allowed(double budget, uint64_t all)
+{
+    double share = budget * (double)all;
+    return budget >= 1.0 || budget <= 0.0 ? budget : share < 1.0 ? 1.0 : share;
+}

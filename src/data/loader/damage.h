@@ -20,5 +20,8 @@ by_status by__loader_damage_add(by__loader_damage *damage, const by_damage *item
 void by__loader_damage_free(by__loader_damage *damage);
 /* Returns true if any of the examples [begin, end) is damaged. */
 bool by__loader_damage_touches(const by__loader_damage *damage, uint64_t begin, uint64_t end);
+/* Examples that data.corrupt_budget lets `all` lose: below 1 it is a share of them, which allows at
+ * least one unless it is 0, since a share of a small set is none; from 1 on their number. */
+double by__loader_damage_allowed(double budget, uint64_t all);
 
 #endif

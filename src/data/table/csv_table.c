@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/host/file_kind.h"
 #include "base/paths.h"
 #include "data/table/table_parts.h"
 #include "formats/array_file.h"
@@ -313,23 +314,21 @@ static by_status read_csv(by_table *t, const char *text, size_t length, const by
     return read_rows(t, csv, o, error);
 }
 
-/* Wide characters would be read as cells with NUL bytes. */
-static by_status check_characters(const char *name, const char *text, size_t length,
-                                  by_error *error)
+/* JSON that is not one object a line would be read as cells with quotes in them. */
+static by_status check_json(const char *name, const char *text, size_t length, by_error *error)
 {
-    const uint8_t *b = (const uint8_t *)text;
-    bool little = length >= 4 && b[0] != 0 && b[1] == 0 && b[2] != 0 && b[3] == 0;
-    bool big = length >= 4 && b[0] == 0 && b[1] != 0 && b[2] == 0 && b[3] != 0;
-    bool marked = length >= 2 && ((b[0] == 0xff && b[1] == 0xfe) || (b[0] == 0xfe && b[1] == 0xff));
-    bool four = marked && length >= 4 && b[2] == 0 && b[3] == 0;
-    if (!little && !big && !marked) {
+    size_t at = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < length && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0') {
+        at++;
+    }
+    bool named = by__ends_with(name, ".json") || by__ends_with(name, ".json.gz");
+    if (!named || at == length || (text[at] != '[' && text[at] != '{')) {
         return BY_OK;
     }
-    const char *kind = four ? "UTF-32" : "UTF-16";
     return by_error_set(error, BY_EFORMAT,
-                        "%s: its characters are %s; tables are UTF-8: iconv -f %s -t UTF-8 "
-                        "converts it",
-                        name, kind, kind);
+                        "%s: a table is read from JSON lines (.jsonl), an object in each: %s", name,
+                        text[at] == '[' ? "jq -c '.[]' makes them of this list"
+                                        : "jq -c makes them of these objects");
 }
 
 by_status by_table_parse(by_table **out, const char *name, const char *text, size_t length,
@@ -346,7 +345,10 @@ by_status by_table_parse(by_table **out, const char *name, const char *text, siz
         (by__format_parquet_is((const uint8_t *)text, length) || by__ends_with(name, ".parquet"))) {
         status = by__table_read_parquet(t, (const uint8_t *)text, length, &o, error);
     } else if (status == BY_OK) {
-        status = check_characters(name, text, length, error);
+        status = by__file_check_text(name, (const uint8_t *)text, length, "table", error);
+        if (status == BY_OK) {
+            status = check_json(name, text, length, error);
+        }
         if (status == BY_OK && by__is_json_lines(name)) {
             const by__table_text part = {name, text, length};
             status = by__table_read_json(t, &part, 1, &o, error);

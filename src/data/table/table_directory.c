@@ -63,10 +63,14 @@ static by_status read_parts(parts *p, const char *path, char *const *names, size
         free(part);
     }
     if (status == BY_OK && p->count == 0) {
+        bool csv = false;
+        for (size_t i = 0; i < count; i++) {
+            csv = csv || by__ends_with(names[i], ".csv") || by__ends_with(names[i], ".csv.gz");
+        }
         status = by_error_set(error, BY_EFORMAT,
                               "%s: the directory holds no file that ends in .parquet, .jsonl or "
-                              ".ndjson and has rows",
-                              path);
+                              ".ndjson and has rows%s",
+                              path, csv ? "; of its CSV files name one, or join them" : "");
     }
     return status;
 }

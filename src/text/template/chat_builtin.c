@@ -21,6 +21,8 @@ static const struct {
               "{% if add_generation_prompt %}Assistant:{% endif %}"},
 };
 
+const char by__template_chat_builtin_names[] = "chatml, llama3, zephyr, plain";
+
 const char *by__template_chat_builtin(const char *name)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(templates); i++) {

@@ -146,6 +146,12 @@ static by_status open_template(by_chat *c, const by_chat_source *s, const json_t
 {
     if (s->file != NULL) {
         const char *own = by__path_exists(s->file) ? NULL : by__template_chat_builtin(s->file);
+        if (own == NULL && !by__path_exists(s->file)) {
+            return by_error_set(error, BY_ECONFIG,
+                                "there is no chat template '%s': it is neither a file nor one of "
+                                "%s",
+                                s->file, by__template_chat_builtin_names);
+        }
         return own != NULL ? by__template_parse(&c->tpl, own, strlen(own), s->file, error)
                            : parse_file(c, s->file, error);
     }

@@ -70,8 +70,14 @@ by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_error *erro
     if (by__format_gguf_is_file(path)) {
         return by__tokenizer_open_gguf(out, path, error);
     }
-    return n > e && strcmp(path + n - e, ending) == 0 ? open_tiktoken(out, path, error)
-                                                      : open_json(out, path, error);
+    if (n > e && strcmp(path + n - e, ending) == 0) {
+        return open_tiktoken(out, path, error);
+    }
+    by_status status = open_json(out, path, error);
+    return status != BY_EFORMAT || by__ends_with(path, ".json")
+               ? status
+               : by_error_prefix(error, status,
+                                 "a tokenizer is a tokenizer.json, a .tiktoken or GGUF file");
 }
 
 by_status by__tokenizer_model_has(bool *out, const char *model, by_error *error)

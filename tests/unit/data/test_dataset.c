@@ -90,7 +90,8 @@ static void not_opened(void **state, bool verify, by_status status, const char *
 static void test_damaged_files(void **state)
 {
     char path[128];
-    not_opened(state, false, BY_EIO, "cannot open @/manifest.json: No such file or directory");
+    not_opened(state, false, BY_EIO,
+               "@ holds no packed text: it has no manifest.json; `banyan pack` makes one of text");
     /* Truncated, as by a full disk. */
     packed_folder_write(*state, 250, "u16");
     damage(*state, "tokens-00002.npy", 128 + 198, NULL, 0);

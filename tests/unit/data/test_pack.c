@@ -603,6 +603,8 @@ static void test_damaged_lines(void **state)
     check_fails(&o, BY_EFORMAT, "3 of ");
     o.corrupt_budget = 2.9 / LINES;
     check_fails(&o, BY_EFORMAT, "3 of 40000 lines of JSON");
+    o.corrupt_budget = 0.0;
+    check_fails(&o, BY_EFORMAT, "3 of 40000 lines of JSON");
     o.skip_corrupt = false;
     check_fails(&o, BY_EFORMAT, "a.jsonl:2:");
     o.skip_corrupt = true;
@@ -635,6 +637,60 @@ static void test_damaged_lines(void **state)
     temporary_remove(directory);
 }
 
+/* A share of few lines is less than one of them; one is left out all the same, and no second. */
+static void test_damage_of_few_lines(void **state)
+{
+    BY_UNUSED(state);
+    char notes[1000] = "";
+    by_pack_result result;
+    char *directory = temporary_make();
+    const char *input = pack_put(directory, "a.jsonl",
+                                 "{\"text\": \"one\"}\n{\"text\": 2}\n{\"text\": \"three\"}\n");
+    const char *worse =
+        pack_put(directory, "b.jsonl", "{\"text\": \"one\"}\n{\"text\": 2}\n{\"text\": 3}\n");
+    char *output = pack_join(directory, "out");
+    by_pack_options o = {.inputs = &input,
+                         .input_count = 1,
+                         .output = output,
+                         .tokenizer_kind = "char",
+                         .skip_corrupt = true,
+                         .corrupt_budget = 0.01,
+                         .note = pack_keep_note,
+                         .user = notes};
+    pack_run(&o, &result);
+    assert_int_equal(result.corrupt_lines, 1);
+    o.inputs = &worse;
+    char *other = pack_join(directory, "other");
+    o.output = other;
+    check_fails(&o, BY_EFORMAT, "2 of 3 lines of JSON");
+    o.inputs = &input;
+    o.corrupt_budget = 0.0;
+    check_fails(&o, BY_EFORMAT, "1 of 3 lines of JSON");
+    free((void *)(uintptr_t)input);
+    free((void *)(uintptr_t)worse);
+    free(output);
+    free(other);
+    temporary_remove(directory);
+}
+
+/* Files that are no text are refused under any name. */
+static void test_no_text(void **state)
+{
+    BY_UNUSED(state);
+    char *directory = temporary_make();
+    const char *input = pack_put(directory, "book.txt", "%PDF-1.4 and more");
+    char *output = pack_join(directory, "out");
+    const by_pack_options o = {
+        .inputs = &input, .input_count = 1, .output = output, .tokenizer_kind = "char"};
+    check_fails(&o, BY_EFORMAT, "book.txt is no text: it is a PDF");
+    free((void *)(uintptr_t)input);
+    input = pack_put(directory, "nothing.txt", "");
+    check_fails(&o, BY_EFORMAT, "nothing.txt holds no text: it is empty");
+    free((void *)(uintptr_t)input);
+    free(output);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -649,6 +705,8 @@ int main(void)
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_byte_order_mark),
         cmocka_unit_test(test_damaged_lines),
+        cmocka_unit_test(test_damage_of_few_lines),
+        cmocka_unit_test(test_no_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,6 +122,12 @@ static void test_csv_errors(void **state)
     by_error error = {0};
     assert_int_equal(by_table_parse(&table, "t.csv", "a\n1\0\n", 5, NULL, &error), BY_EFORMAT);
     assert_string_equal(error.message, "t.csv:2: column 1: a NUL byte");
+    static const char *const json[] = {"[{\"a\": 1}]", " \n{\"a\": 1}"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(json); i++) {
+        assert_int_equal(by_table_parse(&table, "t.json", json[i], strlen(json[i]), NULL, &error),
+                         BY_EFORMAT);
+        assert_non_null(strstr(error.message, "t.json: a table is read from JSON lines (.jsonl)"));
+    }
     assert_int_equal(by_table_parse(&table, "t.parquet", "a\n1\n", 4, NULL, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "t.parquet: no Parquet file"));
 }

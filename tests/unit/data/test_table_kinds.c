@@ -168,7 +168,8 @@ static void test_wide_characters(void **state)
                   6, "UTF-16"},
                  {"\xfe\xff\0a\0\n", 6, "UTF-16"},
                  {"\xff\xfe\0\0a\0\0\0", 8, "UTF-32"},
-                 {"a\0,\0b\0", 6, "iconv -f UTF-16"}};
+                 {"a\0,\0b\0", 6, "iconv -f UTF-16"},
+                 {"PK\3\4....", 8, "is no table: it is a zip archive"}};
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(files); i++) {
         static const char *const names[] = {"t.csv", "t.jsonl"};

@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "banyan/array_set.h"
+#include "base/host/file_kind.h"
 #include "formats/array_file.h"
 #include "formats/cifar.h"
 #include "formats/gzip.h"
@@ -158,6 +159,62 @@ static void test_npy_arrays(void **state)
         by__format_array_file_parse(&view, "f.csv", (const uint8_t *)"a,b\n", 4, &error),
         BY_EFORMAT);
     assert_non_null(strstr(error.message, "f.csv: neither an npy file"));
+}
+
+/* ---- what a file is ---- */
+
+/* Files of other formats are named, and texts, in which the names begin, too, are none. */
+static void test_file_kind(void **state)
+{
+    static const struct {
+        const char *head;
+        size_t size;
+        const char *message; /* NULL: it is text */
+    } rows[] = {
+        {"\x1f\x8b\x08\0", 4, "f is no text: it is compressed by gzip: decompress it with gunzip"},
+        {"PK\3\4....", 8, "f is no text: it is a zip archive"},
+        {"\x7f"
+         "ELF\2\1\1",
+         7, "f is no text: it is a program or library (ELF)"},
+        {"\xff\xd8\xff\xe0", 4, "f is no text: it is a JPEG picture"},
+        {"%PDF-1.7\n", 9, "f is no text: it is a PDF: save or export it as text"},
+        {"RIFF....WEBPVP8 ", 16, "it is a WebP picture"},
+        {"\x28\xb5\x2f\xfd....", 8, "decompress it with zstd -d"},
+        {"\x80\4\x95....", 7, "a Python pickle"},
+        {"\xff\xfe"
+         "a\0b\0",
+         6, "its characters are UTF-16; texts are UTF-8: iconv -f UTF-16"},
+        {"GGUF is a format", 16, NULL},
+        {"PK is a name", 12, NULL},
+        {"BM of the ship", 14, NULL},
+        {"II. of Henry IV", 15, NULL},
+        {"RIFF of a guitar", 16, NULL},
+        {"gr\xfc\xdf"
+         "e, latin-1",
+         15, NULL},
+        {"a\fb\x1b[1m\x01", 8, NULL},
+        {"", 0, NULL},
+    };
+    uint8_t random[4096];
+    uint32_t bits = 1;
+    by_error error = {0};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        error.message[0] = '\0';
+        by_status status =
+            by__file_check_text("f", (const uint8_t *)rows[i].head, rows[i].size, "text", &error);
+        if ((status == BY_OK) != (rows[i].message == NULL) ||
+            (rows[i].message != NULL && strstr(error.message, rows[i].message) == NULL)) {
+            fail_msg("row %zu: %s", i, error.message);
+        }
+    }
+    for (size_t i = 0; i < sizeof random; i++) {
+        bits = bits * 1664525u + 1013904223u;
+        random[i] = (uint8_t)(bits >> 24);
+    }
+    random[0] = 'a';
+    assert_int_equal(by__file_check_text("f", random, sizeof random, "text", &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "bytes are control characters"));
 }
 
 /* ---- CIFAR ---- */
@@ -311,11 +368,9 @@ static void test_gzip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idx),
-        cmocka_unit_test(test_idx_damaged),
-        cmocka_unit_test(test_npy_arrays),
-        cmocka_unit_test(test_cifar),
-        cmocka_unit_test(test_damaged_records),
+        cmocka_unit_test(test_idx),        cmocka_unit_test(test_idx_damaged),
+        cmocka_unit_test(test_npy_arrays), cmocka_unit_test(test_file_kind),
+        cmocka_unit_test(test_cifar),      cmocka_unit_test(test_damaged_records),
         cmocka_unit_test(test_gzip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
