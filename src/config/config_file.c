@@ -13,6 +13,8 @@ typedef struct yaml_reader {
     yaml_event_t event; /* the current one */
     bool has_event;
     const char *file;
+    const char *text;
+    size_t length;
     bool has_lines;  /* false for the value of an override */
     char where[300]; /* "FILE:LINE" of the current event */
     by_error *error;
@@ -52,23 +54,56 @@ static size_t line_of(const yaml_reader *r)
     return r->event.start_mark.line + 1;
 }
 
+/* Sets `out` to the probable cause of what libyaml refuses: "" if it is not known. */
+static void explain_syntax(char out[160], const yaml_reader *r)
+{
+    const yaml_parser_t *p = &r->parser;
+    const char *context = p->context == NULL ? "" : p->context;
+    char line[40] = "";
+    size_t at = p->problem_mark.index;
+    out[0] = '\0';
+    if (r->has_lines) {
+        (void)snprintf(line, sizeof line, " of line %zu", p->context_mark.line + 1);
+    }
+    if (strstr(context, "a flow ") != NULL) {
+        bool list = strstr(context, "sequence") != NULL;
+        (void)snprintf(out, 160, ": is the '%c'%s not closed, or a ',' missing?", list ? '[' : '{',
+                       line);
+    } else if (strstr(context, "quoted") != NULL) {
+        (void)snprintf(out, 160, ": is the quote%s not closed?", line);
+    } else if (strstr(context, "a block ") != NULL) {
+        (void)snprintf(out, 160,
+                       ": is a line indented otherwise than those around it, or a bracket closed "
+                       "twice?");
+    } else if (at < r->length && r->text[at] == '\t') {
+        (void)snprintf(out, 160, ": indent with spaces, not tabs");
+    }
+}
+
+static by_status refuse_syntax(yaml_reader *r)
+{
+    const yaml_parser_t *p = &r->parser;
+    char cause[160];
+    if (p->error == YAML_MEMORY_ERROR) {
+        return by_error_set(r->error, BY_EMEMORY, "out of memory: reading %s", r->file);
+    }
+    if (p->error == YAML_READER_ERROR) {
+        return by_error_set(r->error, BY_ECONFIG, "%s: not YAML text: %s at byte %zu", r->file,
+                            p->problem == NULL ? "bad byte" : p->problem, p->problem_offset);
+    }
+    set_where(r, p->problem_mark.line + 1);
+    explain_syntax(cause, r);
+    return by_error_set(r->error, BY_ECONFIG, "%s: not valid YAML: %s%s%s%s", r->where,
+                        p->problem == NULL ? "syntax error" : p->problem,
+                        p->context == NULL ? "" : " ", p->context == NULL ? "" : p->context, cause);
+}
+
 /* Moves to the next event; refuses YAML features that configs do not use. */
 static by_status next(yaml_reader *r)
 {
     drop_event(r);
     if (yaml_parser_parse(&r->parser, &r->event) == 0) {
-        const yaml_parser_t *p = &r->parser;
-        if (p->error == YAML_MEMORY_ERROR) {
-            return by_error_set(r->error, BY_EMEMORY, "out of memory: reading %s", r->file);
-        }
-        if (p->error == YAML_READER_ERROR) {
-            return by_error_set(r->error, BY_ECONFIG, "%s: not YAML text: %s at byte %zu", r->file,
-                                p->problem == NULL ? "bad byte" : p->problem, p->problem_offset);
-        }
-        set_where(r, p->problem_mark.line + 1);
-        return by_error_set(r->error, BY_ECONFIG, "%s: not valid YAML: %s%s%s", r->where,
-                            p->problem == NULL ? "syntax error" : p->problem,
-                            p->context == NULL ? "" : " ", p->context == NULL ? "" : p->context);
+        return refuse_syntax(r);
     }
     r->has_event = true;
     set_where(r, line_of(r));
@@ -112,8 +147,12 @@ static by_status add_scalar(yaml_reader *r, by__config_node *node)
     if (strlen(text) != length) {
         return fail(r, "a value holds a NUL byte");
     }
-    return by__config_node_add(node, text, length,
-                               r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE, r->error);
+    bool plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    BY_TRY(by__config_node_add(node, text, length, !plain, r->error));
+    by__config_scalar *item = &node->items[node->count - 1];
+    item->line = r->has_lines ? line_of(r) : 0;
+    item->wraps = plain && r->event.end_mark.line > r->event.start_mark.line;
+    return BY_OK;
 }
 
 /* Reads a mapping of words to scalars; its start is the current event. */
@@ -201,13 +240,49 @@ static by_status read_value(yaml_reader *r, by__config *config, by__config_entry
     by__config_node node = {0};
     memcpy(where, r->where, sizeof where); /* the line of the key, not of the value's end */
     by_status status = next(r);
-    if (status == BY_OK) {
+    if (status == BY_OK && r->event.type == YAML_MAPPING_START_EVENT) {
+        status = by__config_value_refuse(&entry->key, "a mapping", where, r->error);
+    } else if (status == BY_OK) {
         status = read_node(r, &node);
     }
     if (status == BY_OK) {
         status = by__config_assign(config, entry, &node, where, entry->origin == NULL, r->error);
     }
     by__config_node_free(&node);
+    return status;
+}
+
+/* The key of a section whose value is a list of mappings; NULL: none. */
+static const char *list_of(const by__config *config, const char *section)
+{
+    for (size_t i = 0; i < config->count; i++) {
+        const by__config_key *key = &config->entries[i].key;
+        if (key->type == BY__KEY_RECORDS && strcmp(key->section, section) == 0) {
+            return key->name;
+        }
+    }
+    return NULL;
+}
+
+/* Refuses a key that there is not; one that is a mapping may be meant as one of a list. */
+static by_status refuse_key(yaml_reader *r, const by__config *config, const char *section)
+{
+    char where[sizeof r->where];
+    const char *list = section[0] == '\0' ? NULL : list_of(config, section);
+    char *name = by__strdup(scalar_text(r));
+    if (name == NULL) {
+        return by_error_set(r->error, BY_EMEMORY, "out of memory: reading %s", r->file);
+    }
+    memcpy(where, r->where, sizeof where);
+    by_status status = next(r);
+    bool mapping = status == BY_OK && r->event.type == YAML_MAPPING_START_EVENT;
+    status = list != NULL && mapping
+                 ? by_error_set(r->error, BY_ECONFIG,
+                                "%s: unknown key \"%.60s\" in section %s; is it one of the list "
+                                "\"%s\", as %s: [{name: %.60s, ...}]?",
+                                where, name, section, list, list, name)
+                 : by__config_key_unknown(config, where, section, name, r->error);
+    free(name);
     return status;
 }
 
@@ -219,10 +294,20 @@ static by_status read_key(yaml_reader *r, by__config *config, const char *sectio
     }
     by__config_entry *entry = by__config_entry_find(config, NULL, section, scalar_text(r));
     if (entry == NULL) {
-        return by__config_key_unknown(config, r->where, section, scalar_text(r), r->error);
+        return refuse_key(r, config, section);
     }
     BY_TRY(once(r, &seen->keys[entry - config->entries], section, entry->key.name));
     return read_value(r, config, entry);
+}
+
+/* Refuses a section that is a value or a list. A list is meant for the key that takes such ones. */
+static by_status refuse_section(const yaml_reader *r, const by__config *config, const char *section)
+{
+    const char *list = r->event.type == YAML_SEQUENCE_START_EVENT ? list_of(config, section) : NULL;
+    return by_error_set(r->error, BY_ECONFIG,
+                        "%s: \"%s\" is a section; its keys follow below it, indented%s%s%s",
+                        r->where, section, list != NULL ? ": the list is that of \"" : "",
+                        list != NULL ? list : "", list != NULL ? ":\"" : "");
 }
 
 /* Reads the keys of a section. The current event is the section's name. */
@@ -235,9 +320,7 @@ static by_status read_section(yaml_reader *r, by__config *config, const by__conf
         return BY_OK;
     }
     if (r->event.type != YAML_MAPPING_START_EVENT) {
-        return by_error_set(r->error, BY_ECONFIG,
-                            "%s: \"%s\" is a section; its keys follow below it, indented", r->where,
-                            section->name);
+        return refuse_section(r, config, section->name);
     }
     for (;;) {
         BY_TRY(next(r));
@@ -308,7 +391,8 @@ static by_status read_document(yaml_reader *r, by__config *config, seen_lines *s
 static by_status open_reader(yaml_reader *r, const char *file, bool has_lines, const char *text,
                              size_t length, by_error *error)
 {
-    *r = (yaml_reader){.file = file, .has_lines = has_lines, .error = error};
+    *r = (yaml_reader){
+        .file = file, .text = text, .length = length, .has_lines = has_lines, .error = error};
     if (yaml_parser_initialize(&r->parser) == 0) {
         return by_error_set(error, BY_EMEMORY, "out of memory: reading %s", file);
     }

@@ -390,12 +390,15 @@ static by_status refuse_unknown(const by__config *config, const char **names, co
                                 const char *section, const char *name, by_error *error)
 {
     by_string text = {0};
+    bool glued = strchr(name, ':') != NULL;
     by_string_format(&text, "%s: unknown key \"%.60s\"%s%s; ", where, name,
                      section[0] == '\0' ? "" : " in section ", section);
-    if (!suggest_kind(&text, config, section, name) &&
-        !by__config_key_suggest(&text, config, name) &&
-        !suggest_near(&text, config, names, section, name) &&
-        !by__config_key_suggest_near(&text, config, name)) {
+    if (glued) {
+        by__string_append(&text, "a colon is followed by a blank: KEY: VALUE");
+    } else if (!suggest_kind(&text, config, section, name) &&
+               !by__config_key_suggest(&text, config, name) &&
+               !suggest_near(&text, config, names, section, name) &&
+               !by__config_key_suggest_near(&text, config, name)) {
         size_t count = names_in(config, section, names);
         by__string_append(&text, "keys here are ");
         for (size_t i = 0; i < count; i++) {
@@ -505,6 +508,10 @@ static by_status refuse_foreign(const by__config *config, const by__config_entry
                      chosen == NULL ? "unknown" : chosen->name);
     if (strcmp(section, "model") == 0 && kind_is_found(config)) {
         by_string_format(&text, ", that of model.from=%s", from);
+    }
+    if (!near && strcmp(section, "task") == 0 && owners.length > 0) {
+        bool several = strchr(owners.data, ',') != NULL;
+        by_string_format(&text, ": set task.kind to %s", several ? "one of these" : owners.data);
     }
     by_status status = by_error_set(error, BY_ECONFIG, "%s", text.failed ? path : text.data);
     by_string_free(&text);

@@ -110,23 +110,26 @@ static by_status fill_record(const by__config_key *key, void *record, size_t r,
                              by_error *error)
 {
     uint32_t given = 0;
+    char line[BY__CONFIG_WHERE];
+    const char *own = where;
     for (; *next < node->count && node->items[*next].record == r; ++*next) {
         by__config_scalar *item = &node->items[*next];
         size_t i = 0;
-        BY_TRY(find_field(&i, key, item, where, error));
+        own = by__config_item_where(line, where, item);
+        BY_TRY(find_field(&i, key, item, own, error));
         if ((given >> i & 1u) != 0) {
-            return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is given twice in one mapping",
-                                where, item->field);
+            return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is given twice in one mapping", own,
+                                item->field);
         }
         given |= 1u << i;
         by__config_entry field = field_of(key, i, record);
         const by__config_node value = {.items = item, .count = 1};
-        BY_TRY(by__config_value_set(&field, &value, where, error));
+        BY_TRY(by__config_value_set(&field, &value, own, error));
     }
     for (size_t i = 0; i < key->fields->count; i++) {
         by__config_entry field = field_of(key, i, record);
         if ((given >> i & 1u) == 0) {
-            BY_TRY(set_default(&field, where, error));
+            BY_TRY(set_default(&field, own, error));
         }
     }
     return BY_OK;

@@ -29,6 +29,17 @@ by_status by__config_node_add(by__config_node *node, const char *text, size_t le
     return BY_OK;
 }
 
+const char *by__config_item_where(char buffer[BY__CONFIG_WHERE], const char *where,
+                                  const by__config_scalar *item)
+{
+    const char *colon = strrchr(where, ':');
+    if (item->line == 0 || colon == NULL || colon[1 + strspn(colon + 1, "0123456789")] != '\0') {
+        return where;
+    }
+    (void)snprintf(buffer, BY__CONFIG_WHERE, "%.*s:%zu", (int)(colon - where), where, item->line);
+    return buffer;
+}
+
 void by__config_node_free(by__config_node *node)
 {
     for (size_t i = 0; i < node->count; i++) {
@@ -338,7 +349,7 @@ static const char *nearest_choice(char buffer[512], const by__config_key *key, c
 
 /* Reports "train.yaml:4: model.layers: "four" is not a whole number from 1 to 10000". */
 static by_status refuse(const by__config_key *key, const char *shown, const char *where,
-                        by_error *error)
+                        const char *note, by_error *error)
 {
     char path[64];
     char choices[512];
@@ -350,11 +361,11 @@ static by_status refuse(const by__config_key *key, const char *shown, const char
     bool rounds_out = is_real && parse_real(&value, shown) && above_and_below(key, value) &&
                       !above_and_below(key, (double)(float)value);
     by_status status = by_error_set(
-        error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s%s", where,
+        error, BY_ECONFIG, "%s: %s: \"%.60s%s\" is not %s%s%s%s%s%s", where,
         by__config_key_path(path, key), shown, strlen(shown) > 60 ? "..." : "",
         accepts.failed ? "accepted" : accepts.data, rounds_out ? " when it is rounded to f32" : "",
         near == NULL ? "" : "; did you mean \"", near == NULL ? "" : near,
-        near == NULL ? "" : "\"?");
+        near == NULL ? "" : "\"?", note);
     by_string_free(&accepts);
     return status;
 }
@@ -432,6 +443,26 @@ static bool convert(checked_number *out, size_t index, const by__config_key *key
     return false;
 }
 
+/* Refuses a scalar that is none of the key's values: for what was probably meant. */
+static by_status refuse_item(const by__config_key *key, size_t index, const by__config_scalar *item,
+                             const char *where, by_error *error)
+{
+    char path[64];
+    char line[BY__CONFIG_WHERE];
+    checked_number ignored = {0};
+    by__config_scalar plain = *item;
+    where = by__config_item_where(line, where, item);
+    plain.quoted = false;
+    if (item->quoted && convert(&ignored, index, key, &plain)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: %s: \"%s\" in quotes is a text: write it without them", where,
+                            by__config_key_path(path, key), item->text);
+    }
+    return refuse(key, item->text, where,
+                  item->wraps ? " (it goes on in the next line: is a '}' or ']' missing?)" : "",
+                  error);
+}
+
 static by_status check(checked_number *out, const by__config_key *key, const by__config_node *node,
                        const char *where, by_error *error)
 {
@@ -458,7 +489,7 @@ static by_status check(checked_number *out, const by__config_key *key, const by_
             return by__config_value_refuse(key, "no value", where, error);
         }
         if (!convert(out, i, key, &node->items[i])) {
-            return refuse(key, node->items[i].text, where, error);
+            return refuse_item(key, i, &node->items[i], where, error);
         }
     }
     return BY_OK;
@@ -631,7 +662,7 @@ by_status by__config_value_verify(const by__config_entry *entry, const char *whe
     } else {
         by__config_value_print(&shown, entry);
     }
-    by_status status = refuse(key, shown.failed ? "?" : shown.data, where, error);
+    by_status status = refuse(key, shown.failed ? "?" : shown.data, where, "", error);
     by_string_free(&shown);
     return status;
 }

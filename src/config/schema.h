@@ -95,6 +95,8 @@ typedef struct by__config_scalar {
     bool quoted;
     char *field;   /* key within a record; NULL for plain values */
     size_t record; /* index of the record in the list */
+    size_t line;   /* where it begins in its file; 0: not of a file */
+    bool wraps;    /* it goes on in the next line without quotes */
 } by__config_scalar;
 
 typedef struct by__config_node {
@@ -199,6 +201,10 @@ void by__config_value_free(by__config_entry *entry);
 by_status by__config_node_add(by__config_node *node, const char *text, size_t length, bool quoted,
                               by_error *error);
 void by__config_node_free(by__config_node *node);
+#define BY__CONFIG_WHERE 320
+/* "FILE:LINE" of an item of a value whose key is at `where`: `where` itself, or in `buffer`. */
+const char *by__config_item_where(char buffer[BY__CONFIG_WHERE], const char *where,
+                                  const by__config_scalar *item);
 
 /* ---- config_records.c: the same for by_record_list ---- */
 

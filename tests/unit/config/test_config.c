@@ -208,14 +208,24 @@ static void test_types(void **state)
     }
     config_refused("model: {layers: [1, 2]}",
                    "train.yaml:1: model.layers: a list; it takes a whole number from 1 to 10000");
-    config_refused("model: {layers: {a: 1}}", "train.yaml:1: a mapping where a value is expected");
+    config_refused(
+        "model: {layers: {a: 1}}",
+        "train.yaml:1: model.layers: a mapping; it takes a whole number from 1 to 10000");
+    config_refused("model: {layers: \"4\"}",
+                   "train.yaml:1: model.layers: \"4\" in quotes is a text: write it without them");
+    config_refused("model: {layers: \"four\"}",
+                   "train.yaml:1: model.layers: \"four\" is not a whole number from 1 to 10000");
+    config_refused("data:\n  corrupt_budget: '0.1'\n",
+                   "train.yaml:2: data.corrupt_budget: \"0.1\" in quotes is a text: write it "
+                   "without them");
     config_refused("model: {layers: }",
                    "train.yaml:1: model.layers: no value; it takes a whole number "
                    "from 1 to 10000");
     config_refused("model: {tied: yes}",
                    "train.yaml:1: model.tied: \"yes\" is not -1 or true or false");
     config_refused("model: {dropout: \"0.1\"}",
-                   "train.yaml:1: model.dropout: \"0.1\" is not a number at least 0 and below 1");
+                   "train.yaml:1: model.dropout: \"0.1\" in quotes is a text: write it without "
+                   "them");
     config_refused("model: {dropout: .nan}",
                    "train.yaml:1: model.dropout: \".nan\" is not a number at least 0 and below 1");
     config_refused("optimizer: {betas: 0.9}",
@@ -289,10 +299,30 @@ static void test_yaml_errors(void **state)
     config_refused(
         "model: {kind: gpt2\n",
         "train.yaml:2: not valid YAML: did not find expected ',' or '}' while parsing a flow "
-        "mapping");
-    config_refused("model:\n\tlayers: 3\n",
-                   "train.yaml:2: not valid YAML: found character that cannot "
-                   "start any token while scanning for the next token");
+        "mapping: is the '{' of line 1 not closed, or a ',' missing?");
+    config_refused(
+        "seed: 1\ndata: {text: [a}\n",
+        "train.yaml:2: not valid YAML: did not find expected ',' or ']' while parsing a flow "
+        "sequence: is the '[' of line 2 not closed, or a ',' missing?");
+    config_refused(
+        "model: {layers: 2\ndata: {text: [a]}\n",
+        "train.yaml:1: model.layers: \"2 data\" is not a whole number from 1 to 10000 (it "
+        "goes on in the next line: is a '}' or ']' missing?)");
+    config_refused("name: \"a\nseed: 1\n",
+                   "train.yaml:3: not valid YAML: found unexpected end of stream while scanning a "
+                   "quoted scalar: is the quote of line 1 not closed?");
+    config_refused(
+        "seed: 1\nmodel: {layers: 2}}\n",
+        "train.yaml:2: not valid YAML: did not find expected key while parsing a block "
+        "mapping: is a line indented otherwise than those around it, or a bracket closed twice?");
+    config_refused(
+        "model:\n\tlayers: 3\n",
+        "train.yaml:2: not valid YAML: found character that cannot start any token while "
+        "scanning for the next token: indent with spaces, not tabs");
+    config_refused(
+        "model: {layers:4}\n",
+        "train.yaml:1: unknown key \"layers:4\" in section model; a colon is followed by "
+        "a blank: KEY: VALUE");
     config_refused("- a\n- b\n", "train.yaml:1: a config is a mapping of sections to their keys");
     config_refused("just text", "train.yaml:1: a config is a mapping of sections to their keys");
     config_refused("seed: 1\n---\nseed: 2\n", "train.yaml:2: a config is one YAML document");
@@ -371,7 +401,8 @@ static void test_overrides(void **state)
          "override \"train.steps=\": train.steps: \"\" is not a whole number from 1 "
          "to 1e+15"},
         {"data.text=[a", "override \"data.text=[a\": not valid YAML: did not find expected ',' or "
-                         "']' while parsing a flow sequence"},
+                         "']' while parsing a flow sequence: is the '[' not closed, or a ',' "
+                         "missing?"},
         {"name=\xff", "override \"name=\xff\": name: \"\xff\" is not non-empty UTF-8 text"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
@@ -755,6 +786,14 @@ static void test_records(void **state)
     config_refused("optimizer: {groups: [{match: a, lr_scal: 2}]}",
                    "train.yaml:1: unknown key \"lr_scal\" in optimizer.groups; did you mean "
                    "\"lr_scale\"?");
+    config_refused("optimizer:\n  groups:\n    - match: a\n    - match: b\n      lr_scal: 2\n",
+                   "train.yaml:5: unknown key \"lr_scal\" in optimizer.groups; did you mean "
+                   "\"lr_scale\"?");
+    config_refused("optimizer:\n  groups:\n    - match: a\n    - lr_scale: 2\n",
+                   "train.yaml:4: a mapping without optimizer.groups.match, which must be given");
+    config_refused("optimizer:\n  groups:\n    - match: a\n    - match: b\n      lr_scale: x\n",
+                   "train.yaml:5: optimizer.groups.lr_scale: \"x\" is not a number above 0 and at "
+                   "most 1000000");
     config_refused("optimizer: {groups: [{lr_scale: 2}]}",
                    "train.yaml:1: a mapping without optimizer.groups.match, which must be given");
     config_refused("optimizer: {groups: [{match: a, match: b}]}",
