@@ -25,14 +25,15 @@ const by__config_kind *by__nn_family_kind(size_t index)
     return index < BY_ARRAY_LENGTH(families) ? &families[index]->kind : NULL;
 }
 
-/* Lists the names: "gpt2, llama". */
-static const char *all_names(char buffer[256])
+const char *by__nn_families_reading(char buffer[256], const char *what)
 {
     size_t length = 0;
     buffer[0] = '\0';
     for (size_t i = 0; i < BY_ARRAY_LENGTH(families) && length < 256; i++) {
-        length += (size_t)snprintf(buffer + length, 256 - length, "%s%s", i == 0 ? "" : ", ",
-                                   families[i]->kind.name);
+        if (what == NULL || strcmp(families[i]->reads, what) == 0) {
+            length += (size_t)snprintf(buffer + length, 256 - length, "%s%s",
+                                       length == 0 ? "" : ", ", families[i]->kind.name);
+        }
     }
     return buffer;
 }
@@ -58,9 +59,9 @@ static by_status find_family(const by__nn_family **out, const by_model_config *c
         }
     }
     const char *nearest = by_nearest_name(kind, names, BY_ARRAY_LENGTH(names));
-    return by_error_set(
-        error, BY_ECONFIG, "model.kind: unknown model '%s'; %s%s", kind,
-        nearest == NULL ? "one of " : "nearest: ", nearest == NULL ? all_names(all) : nearest);
+    return by_error_set(error, BY_ECONFIG, "model.kind: unknown model '%s'; %s%s", kind,
+                        nearest == NULL ? "one of " : "nearest: ",
+                        nearest == NULL ? by__nn_families_reading(all, NULL) : nearest);
 }
 
 static const by__nn_published *published_as(const by__nn_family *family,

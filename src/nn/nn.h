@@ -101,6 +101,8 @@ by__nn_file_names by__nn_model_file_names(const by_model_config *config);
 by_status by__nn_model_reduce(by_config *config, const by__nn_reduction *to, by_error *error);
 /* The kinds of the section `model`: the table of families, for by__config_kind_table. */
 const by__config_kind *by__nn_family_kind(size_t index);
+/* Lists the families that read "tokens", "images" or "table" (NULL: all) as "gpt2, llama". */
+const char *by__nn_families_reading(char buffer[256], const char *what);
 
 /* ---- keys that families share (family_keys.c) ---- */
 

@@ -79,9 +79,12 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
     const by_array_set *set = d->train != NULL ? d->train : d->valid;
     return by_array_set_find(set, array) != NULL
                ? by__task_examples_name_labels(d, error)
-               : by_error_set(
-                     error, BY_ECONFIG, "%s: there are no labels: %s", by_array_set_name(set),
-                     r->path == NULL ? "set data.labels=FILE" : "name both files, IMAGES,LABELS");
+               : by_error_set(error, BY_ECONFIG, "%s: there are no labels: %s",
+                              by_array_set_name(set),
+                              r->path == NULL
+                                  ? "set data.labels=FILE, or data.images to a folder that has one "
+                                    "folder of pictures for each class"
+                                  : "name both files, IMAGES,LABELS");
 }
 
 static by_status describe_held_out(by__task_examples *d, const by_task_request *r, by_error *error)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/nn.h"
 #include "tasks/examples.h"
 
 static by_status take_size(int64_t *size, int64_t have, const char *key, const char *set,
@@ -75,10 +76,11 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
     const char *name = by_array_set_name(set);
     const char *reads = d->encoding == NULL ? "images" : "table";
     if (strcmp(by_model_reads(m), reads) != 0) {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "model.kind %s reads %s, but the data is %s: choose a model that reads %s", m->kind,
-            by_model_reads(m), d->encoding == NULL ? "images" : "a table", reads);
+        char kinds[256];
+        return by_error_set(error, BY_ECONFIG,
+                            "model.kind %s reads %s, but the data is %s: set model.kind to %s",
+                            m->kind, by_model_reads(m), d->encoding == NULL ? "images" : "a table",
+                            by__nn_families_reading(kinds, reads));
     }
     if (d->encoding == NULL) {
         const by_shape *shape = &by_array_set_find(set, "images")->shape;
@@ -116,11 +118,14 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
 by_status by__task_examples_needs_output(const by_config *config, const by_model *model,
                                          by_error *error)
 {
+    char images[256];
+    char tables[256];
     return model->output != BY_NONE
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
                               "task.kind %s needs a model of images or tables; model.kind %s reads "
-                              "%s",
-                              config->task.kind, config->model.kind,
-                              by_model_reads(&config->model));
+                              "%s: set it to %s for a table, or to %s for images",
+                              config->task.kind, config->model.kind, by_model_reads(&config->model),
+                              by__nn_families_reading(tables, "table"),
+                              by__nn_families_reading(images, "images"));
 }

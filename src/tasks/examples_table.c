@@ -131,6 +131,31 @@ static by_status list_ignored(const char ***out, size_t *count, const by__task_e
     return BY_OK;
 }
 
+/* A target of texts cannot be read as numbers: says so, if nothing else is wrong with the table. */
+static by_status hint_classify(by__task_examples *d, const by_column_type *target, by_status status,
+                               by_error *error)
+{
+    by_table *table = NULL;
+    by_error ignored = {0};
+    char message[sizeof error->message];
+    if (status != BY_EFORMAT || error == NULL || target->kind != BY_COLUMN_NUMBER) {
+        return status;
+    }
+    memcpy(message, error->message, sizeof message);
+    if (open_table(&table, d, d->keys->table, NULL, true, &ignored) == BY_OK) {
+        const by_column *column = by_table_find(table, target->name);
+        /* Prices and percentages are to be mended, not classified. */
+        if (column != NULL && column->kind == BY_COLUMN_CATEGORY && column->near_cells == 0) {
+            (void)by_error_set(error, status,
+                               "%s; data.target '%s' is a column of texts, and task.kind regress "
+                               "predicts numbers: set task.kind to classify",
+                               message, target->name);
+        }
+    }
+    by_table_close(&table);
+    return status;
+}
+
 by_status by__task_examples_config_table(by__task_examples *d, const by_task_request *r,
                                          const by_column_type *target, by_error *error)
 {
@@ -148,7 +173,8 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
     if (r->resumed != NULL && d->encoding == NULL) {
         d->before = by__task_examples_read_encoding(r->resumed);
     }
-    BY_TRY(open_table(&table, d, k->table, target, true, error));
+    by_status opened = open_table(&table, d, k->table, target, true, error);
+    BY_TRY(opened == BY_OK ? BY_OK : hint_classify(d, target, opened, error));
     by_status status = list_ignored(&ignored, &options.ignore_count, k, error);
     if (status != BY_OK) {
         by_table_close(&table);

@@ -448,7 +448,8 @@ static by_status loss(const by_config *config, const by_model_request *request, 
 {
     if (model->hidden == BY_NONE || model->head == BY_NONE) {
         return by_error_set(error, BY_ECONFIG,
-                            "task.kind language needs a model of tokens; model.kind %s reads %s",
+                            "task.kind language needs a model of tokens; model.kind %s reads %s: "
+                            "set task.kind to classify or regress",
                             config->model.kind, by_model_reads(&config->model));
     }
     bool weighted = by__task_weighs_targets(config);

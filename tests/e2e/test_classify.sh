@@ -205,20 +205,51 @@ holds err "left out: bad/b.png: "
 mkdir lines/none
 run 1 "$banyan" train images.yaml "$@"
 holds err "lines/none: the class 'none' has no picture"
+run 1 "$banyan" predict runs/lines lines/none
+! grep -q skip err || fail "$(cat err)"
 run 1 "$banyan" eval runs/lines --data lines
 holds err "lines/none: the folder is none of the 3 classes of the training data"
 rmdir lines/none
 cp small.png lines/low
 run 1 "$banyan" train images.yaml "$@"
 holds err "small.png has 4 x 4 pixels, and "
-run 0 "$banyan" train images.yaml "$@" --set train.steps=1 --set data.corrupt=skip --set data.corrupt_budget=2
-holds err "small.png"
+run 1 "$banyan" train images.yaml "$@" --set data.corrupt=skip --set data.corrupt_budget=2
+holds err "small.png has 4 x 4 pixels, and " # nothing of it is damaged
+rm lines/low/small.png
+
+say "a broken picture of few is left out, more than one is not"
+cp bad/b.png lines/low
+run 0 "$banyan" train images.yaml "$@" --set train.steps=1 --set data.corrupt=skip
+holds err "left out: lines/low/b.png: "
+cp bad/b.png lines/low/c.png
+run 1 "$banyan" train images.yaml "$@" --set train.steps=1 --set data.corrupt=skip
+holds err "2 of 112 samples are damaged, and data.corrupt_budget 0.01 allows 1; "
+holds err "raise the budget"
+run 1 "$banyan" train images.yaml "$@"
+holds err "(data.corrupt=skip leaves out pictures that cannot be read)"
+rm lines/low/b.png lines/low/c.png
+
+say "what a file is that is no picture is said, of one as of many"
+printf 'GIF89a..........' >one.gif
+printf 'plain words' >words.txt
+: >empty.png
+head -c 5 "$one" | tail -c 3 >cut.png
+for file in "one.gif is a GIF picture" "words.txt is none of the files" "empty.png is empty" "cut.png does not begin as"; do
+    run 1 "$banyan" predict runs/lines "${file%% *}"
+    holds err "$file"
+done
+run 0 "$banyan" predict runs/lines one.gif "$one" --skip
+holds err "left out: one.gif: the image is a GIF picture"
+run 1 "$banyan" predict runs/lines bad/b.png bad/b.png --skip
+holds err "none of the pictures (2) can be read: bad/b.png: "
 run 2 "$banyan" train images.yaml "$@" --set data.labels=labels.idx
 holds err "leave data.labels out"
 
 say "drift of pictures is that of their predictions, whose throughput has its own unit"
-run 2 "$banyan" drift report runs/images --data images.idx
-holds err "give the JSON lines of \`banyan predict\`"
+for data in images.idx bad; do
+    run 2 "$banyan" drift report runs/images --data $data
+    holds err "give the JSON lines of \`banyan predict\`"
+done
 run 0 "$banyan" plot runs/images --show throughput --out throughput.svg
 holds throughput.svg "<svg"
 

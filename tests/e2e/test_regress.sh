@@ -182,6 +182,22 @@ for lacks in feature target; do # at fault is the file, whichever column it lack
     holds err "there is no column"
 done
 
+say "what a directory of CSV files lacks, and a column in other letters, is said"
+mkdir csv
+cp rooms.csv csv
+run 1 "$banyan" train rooms.yaml --set data.table=csv
+holds err "of its CSV files name one"
+run 2 "$banyan" train rooms.yaml --set data.target=PRICE
+holds err "did you mean 'price'?"
+
+say "a model of text on a table is told what reads tables"
+run 2 "$banyan" train rooms.yaml --set name=llama --set model.kind=llama
+holds err "set model.kind to mlp"
+
+say "a target of texts is for classify, also in Parquet"
+run 1 "$banyan" train rooms.yaml --set name=texts --set data.target=kind
+holds err "task.kind regress predicts numbers: set task.kind to classify"
+
 say "damaged rows are an error, or left out: the bits of a table without them"
 awk 'NR == 41 { print "50,old" }
     NR == 100 { print "\"50,old,1,90000" }
