@@ -68,7 +68,9 @@ static void log_step(by__job *job, const by_step_result *result)
     if (by_trainer_memory(job->trainer)->on_disk > 0) {
         by__track_number(tracker, "disk_seconds", event.disk);
     }
-    by__track_number(tracker, "mfu", event.mfu);
+    if (event.mfu <= 1.0) { /* a peak that is exceeded was not measured well */
+        by__track_number(tracker, "mfu", event.mfu);
+    }
     by__job_report(job, &event);
     by__track_end(tracker);
 }

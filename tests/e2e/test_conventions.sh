@@ -74,6 +74,8 @@ bench pack nowhere.txt --tokenizer c.yaml
 profile nowhere.yaml
 eval nowhere
 predict nowhere c.yaml
+eval runs --data nowhere
+eval runs --data c.yaml,nowhere
 generate nowhere
 chat nowhere
 embed nowhere --batch c.yaml

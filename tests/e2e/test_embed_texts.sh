@@ -43,6 +43,7 @@ say "a text that has no vector has an error in its line, and the others go on"
 { awk 'BEGIN { for (i = 0; i < 30; i++) printf "number "; print "" }'; cat texts.txt; echo '@'; } >more.txt
 run 1 "$banyan" embed runs --batch more.txt
 lines "len(d) == 5 and 'from 1 to 64' in d[0]['error'] and near(d[1], a[0]) and 'error' in d[4]"
+holds err 'banyan embed: 2 of 5 texts failed: "error" in their lines says why'
 
 say "what is refused"
 run 2 "$banyan" embed runs

@@ -67,6 +67,7 @@ holds err "banyan runs show RUN"
 
 say "exports have a row for each run, and each number of the events"
 run 0 "$banyan" runs export --out runs.csv
+holds err "wrote runs.csv"
 [ "$(wc -l <runs.csv)" -eq 3 ] || fail "runs.csv: $(cat runs.csv)"
 head -n 1 runs.csv | grep -q '^run.name,run.path,.*config.model.width' || fail "runs.csv has no head"
 run 0 "$banyan" runs export --out runs.jsonl
@@ -83,6 +84,7 @@ run 0 "$banyan" runs export --series runs/small
 say "charts of both runs in one file"
 run 0 "$banyan" plot runs/small runs/large --show loss,norm,throughput,train.lr --out curves.svg
 grep -q '<svg' curves.svg || fail "not an SVG"
+holds err "wrote curves.svg"
 [ "$(sed -n 's/.*<svg.* width="\([0-9]*\).*/\1/p' curves.svg)" -ge 2400 ] || fail "four charts are not in rows of two"
 holds runs/small/environment.json '"loss": "cross-entropy (nats per token)"'
 run 2 "$banyan" plot runs/small --show nothing

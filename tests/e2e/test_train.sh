@@ -38,6 +38,22 @@ head -n 1 out >first
 [ "$(field run <first)" = runs/tiny-2 ] || fail "$(cat first)"
 same runs/tiny/checkpoints/step-00000020/model.safetensors runs/tiny-2/checkpoints/step-00000020/model.safetensors
 
+say "a peak that training exceeds is not trusted"
+mkdir -p low/banyan
+python3 - "$XDG_CACHE_HOME/banyan/machine.json" low/banyan/machine.json <<'END' || fail "no peak is kept"
+import json, sys
+with open(sys.argv[1]) as f:
+    cache = json.load(f)
+for machine in cache["machines"]:
+    machine.update(f32_gflops=1e-6, busy=0)
+with open(sys.argv[2], "w") as f:
+    json.dump(cache, f)
+END
+run 0 env XDG_CACHE_HOME="$work/low" "$banyan" train c.yaml --set train.steps=2 --set optimizer.warmup=0 --set name=low --set run.dir=other
+holds out ">100% of peak"
+holds err "training exceeds the peak of 0 GFLOP/s"
+! grep -q '"mfu"' other/low/events.jsonl || fail "a share above 1 is kept"
+
 say "a run that is named as a config is a new run, and says so"
 run 0 "$banyan" train runs/tiny --quiet --set train.steps=1 --set optimizer.warmup=0 --set name=again
 holds err "runs/tiny is a run: its config is trained from step 0, as a new run; to continue it: banyan train --resume runs/tiny"

@@ -208,6 +208,14 @@ int cli_with_config(const cli_command *command, const char *path, const cli_list
 /* Finds the directory of a model: `path` itself if it contains weights in Hugging Face format, else
  * the result of by_run_find. Freed with free(). */
 by_status cli_find_model(char **out, const char *path, by_error *error);
+/* Tells, on standard error, which file a command has written beside what it prints. NULL: none. */
+void cli_tell_written(const char *path);
+/* Returns the exit code of a command of which `failed` of `all` texts have an error in their lines
+ * instead of a result, and says so. */
+int cli_tell_failed(const cli_command *command, size_t failed, size_t all);
+/* Like cli_check_input for what --data names: "-" and NULL are good, and so are two files,
+ * "IMAGES,LABELS". */
+int cli_check_data(const cli_command *command, const char *data);
 /* Formats a duration: "1h02m", "3m20s", "12s". */
 const char *cli_duration(char buffer[32], double seconds);
 /* Formats a number as JSON with this many significant digits, or "null" if it is not finite, which
@@ -218,6 +226,11 @@ const char *cli_json_number(char buffer[32], double value, int digits);
 const char *cli_short_number(char buffer[32], const char *text, int digits);
 /* Formats a number with this many decimals for people, or "-" if it is not finite. */
 const char *cli_number(char buffer[32], double value, int decimals);
+/* "87.3 %" of a measured peak, followed by `unit`: "87.3%" with "%". One above 1 is ">100 %": no
+ * program is faster than the machine, so the peak was measured too low. */
+const char *cli_share(char buffer[32], double share, int decimals, const char *unit);
+/* Milliseconds: 12.3, 1.234, 0.0012. */
+const char *cli_ms(char buffer[32], double ms);
 /* Returns the percentage of parameters that are trained. */
 double cli_trained_percent(const by_model_size *size);
 /* What the flags --precision, --best, --ema and --adapter say of themselves. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "banyan/infer.h"
+#include "banyan/path_hint.h"
 #include "banyan/train.h"
 #include "base/cli.h"
 
@@ -31,6 +32,7 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
 {
     struct stat info;
     char file[4096];
+    char near[BY_PATH_HINT];
     const char *const *items = overrides == NULL ? NULL : overrides->items;
     size_t count = overrides == NULL ? 0 : overrides->count;
     bool is_run = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
@@ -39,7 +41,8 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
                               : by_config_open(out, path, items, count, error);
     if (status == BY_EIO && access(file, F_OK) != 0) {
         /* A name that is wrong: never worth a retry. */
-        status = by_error_set(error, BY_ECONFIG, "config file %s does not exist", file);
+        status = by_error_set(error, BY_ECONFIG, "config file %s does not exist%s", file,
+                              by_path_hint(near, path));
     }
     if (status == BY_OK) {
         status = by_config_resolve(*out, error);
@@ -77,6 +80,23 @@ by_status cli_find_model(char **out, const char *path, by_error *error)
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
 }
 
+void cli_tell_written(const char *path)
+{
+    if (path != NULL) {
+        fprintf(stderr, "wrote %s\n", path);
+    }
+}
+
+int cli_tell_failed(const cli_command *command, size_t failed, size_t all)
+{
+    if (failed == 0) {
+        return CLI_DONE;
+    }
+    fprintf(stderr, "banyan %s: %zu of %zu texts failed: \"error\" in their lines says why\n",
+            command->name, failed, all);
+    return CLI_FAILED;
+}
+
 const char *cli_duration(char buffer[32], double seconds)
 {
     long s = seconds < 0.0 ? 0 : (long)(seconds + 0.5);
@@ -93,12 +113,30 @@ const char *cli_duration(char buffer[32], double seconds)
 int cli_check_input(const cli_command *command, const char *path)
 {
     struct stat info;
+    char near[BY_PATH_HINT];
     if (stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
         return -1;
     }
-    fprintf(stderr, "banyan %s: there is no file or directory %s\n", command->name, path);
+    fprintf(stderr, "banyan %s: there is no file or directory %s%s\n", command->name, path,
+            by_path_hint(near, path));
     cli_record_failure("there is no such file or directory");
     return CLI_USAGE;
+}
+
+int cli_check_data(const cli_command *command, const char *data)
+{
+    char first[4096];
+    struct stat info;
+    const char *comma = data == NULL ? NULL : strchr(data, ',');
+    if (data == NULL || strcmp(data, "-") == 0) {
+        return -1;
+    }
+    if (comma == NULL || stat(data, &info) == 0 || (size_t)(comma - data) >= sizeof first) {
+        return cli_check_input(command, data);
+    }
+    (void)snprintf(first, sizeof first, "%.*s", (int)(comma - data), data);
+    int code = cli_check_input(command, first);
+    return code >= 0 ? code : cli_check_input(command, comma + 1);
 }
 
 int cli_check_inputs(const cli_command *command, char **paths, int count)
@@ -137,6 +175,26 @@ const char *cli_number(char buffer[32], double value, int decimals)
     } else {
         (void)snprintf(buffer, 32, "-");
     }
+    return buffer;
+}
+
+const char *cli_share(char buffer[32], double share, int decimals, const char *unit)
+{
+    if (share > 1.0) {
+        (void)snprintf(buffer, 32, ">100%s", unit);
+    } else {
+        (void)snprintf(buffer, 32, "%.*f%s", decimals, 100.0 * share, unit);
+    }
+    return buffer;
+}
+
+const char *cli_ms(char buffer[32], double ms)
+{
+    (void)snprintf(buffer, 32,
+                   ms >= 9.995 || ms <= 0.0 ? "%.1f"
+                   : ms >= 0.01             ? "%.3f"
+                                            : "%.2g",
+                   ms);
     return buffer;
 }
 

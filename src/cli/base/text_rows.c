@@ -23,7 +23,7 @@ typedef struct text_rows_session {
     batch_text *items; /* [batch] */
     size_t count;
     size_t index; /* index of the next text */
-    bool failed;
+    size_t failed;
 } text_rows_session;
 
 static void print_item(const text_rows_session *s, const batch_text *it, const float *row)
@@ -85,7 +85,7 @@ static by_status add(text_rows_session *s, const char *text, size_t length, by_e
     }
     if (status != BY_OK) {
         (void)snprintf(it->failure, sizeof it->failure, "%s", why.message);
-        s->failed = true;
+        s->failed++;
     }
     return ++s->count == (size_t)s->r->batch ? flush(s, error) : BY_OK;
 }
@@ -136,7 +136,8 @@ static by_status read_all(text_rows_session *s, by_error *error)
     return status;
 }
 
-by_status cli_print_text_rows(const cli_text_rows *r, bool *failed, by_error *error)
+by_status cli_print_text_rows(const cli_text_rows *r, const cli_command *command, int *code,
+                              by_error *error)
 {
     text_rows_session s = {.r = r, .items = calloc((size_t)r->batch, sizeof *s.items)};
     if (s.items == NULL) {
@@ -147,6 +148,8 @@ by_status cli_print_text_rows(const cli_text_rows *r, bool *failed, by_error *er
         by_token_buffer_free(&s.items[i].tokens);
     }
     free(s.items);
-    *failed = s.failed;
+    if (status == BY_OK) {
+        *code = cli_tell_failed(command, s.failed, s.index);
+    }
     return status;
 }

@@ -24,7 +24,9 @@ typedef struct cli_text_rows {
     void (*print)(const void *model, const float *row);
 } cli_text_rows;
 
-/* Prints a line for each text of r->file, in order. *failed: some lines report an error. */
-by_status cli_print_text_rows(const cli_text_rows *r, bool *failed, by_error *error);
+/* Prints a line for each text of r->file, in order. *code: the exit code of `command`, which may
+ * have failed for some of them. */
+by_status cli_print_text_rows(const cli_text_rows *r, const cli_command *command, int *code,
+                              by_error *error);
 
 #endif

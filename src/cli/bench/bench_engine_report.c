@@ -211,9 +211,10 @@ static void print_phase(const char *name, const phase_figures *p, const cli_engi
                         const engine_figures *f)
 {
     if (p->steps > 0) {
-        printf("%s %.1f tokens/s, step %.2f ms, %.1f %% of the peak, %.1f %% of the bandwidth\n",
-               name, p->per_s, p->step_ms, 100.0 * p->gflops / f->peak,
-               100.0 * p->gbps / b->machine.read_gbps);
+        char text[2][32];
+        printf("%s %.1f tokens/s, step %.2f ms, %s of the peak, %s of the bandwidth\n", name,
+               p->per_s, p->step_ms, cli_share(text[0], p->gflops / f->peak, 1, " %"),
+               cli_share(text[1], p->gbps / b->machine.read_gbps, 1, " %"));
     }
 }
 
@@ -256,10 +257,10 @@ static void print(const cli_engine_bench *b, const engine_figures *f)
     printf("step        %.2f ms, 95 %%: %.2f ms\n", f->step[0], f->step[1]);
     print_phase("prompts    ", &f->prompts, b, f);
     print_phase("decoding   ", &f->decode, b, f);
-    printf("arithmetic  %.0f GFLOP/s, %.1f %% of the measured peak of %.0f\n", f->gflops,
-           100.0 * f->gflops / f->peak, f->peak);
-    printf("bandwidth   %.1f GB/s, %.1f %% of the measured %.1f\n", f->gbps,
-           100.0 * f->gbps / b->machine.read_gbps, b->machine.read_gbps);
+    printf("arithmetic  %.0f GFLOP/s, %s of the measured peak of %.0f\n", f->gflops,
+           cli_share(text, f->gflops / f->peak, 1, " %"), f->peak);
+    printf("bandwidth   %.1f GB/s, %s of the measured %.1f\n", f->gbps,
+           cli_share(text, f->gbps / b->machine.read_gbps, 1, " %"), b->machine.read_gbps);
     printf("cache       %llu prompt tokens found in the prefix cache, %llu preemptions\n",
            (unsigned long long)st.found, (unsigned long long)st.preemptions);
     if (b->r->speculate != NULL) {

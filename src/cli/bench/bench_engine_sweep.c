@@ -77,5 +77,9 @@ by_status cli_engine_sweep(const cli_engine_request *r, const char *path, by_err
             print_row(&s, i, rates.ttft);
         }
     }
-    return status == BY_OK && r->picture != NULL ? draw(&s, r->picture, error) : status;
+    if (status == BY_OK && r->picture != NULL) {
+        status = draw(&s, r->picture, error);
+        cli_tell_written(status == BY_OK ? r->picture : NULL);
+    }
+    return status;
 }

@@ -212,13 +212,14 @@ static void print(const bench_generate_request *r, const generate_figures *f,
             f->precision);
         return;
     }
-    printf(
-        "prefill     %.0f tokens/s (%lld tokens), %.1f %% of the measured peak of %.0f GFLOP/s\n",
-        prefill, (long long)r->prompt, 100.0 * gflops / peak, peak);
+    char share[32];
+    printf("prefill     %.0f tokens/s (%lld tokens), %s of the measured peak of %.0f GFLOP/s\n",
+           prefill, (long long)r->prompt, cli_share(share, gflops / peak, 1, " %"), peak);
     printf("decode      %.1f tokens/s (%lld tokens, median %.2f ms)\n", decode,
            (long long)r->tokens, f->token_ms);
-    printf("bandwidth   %.1f GB/s, %.1f %% of the measured %.1f GB/s; a token must read %s\n", gbps,
-           100.0 * f->share, f->read_gbps, by_format_bytes(text, (uint64_t)bytes));
+    printf("bandwidth   %.1f GB/s, %s of the measured %.1f GB/s; a token must read %s\n", gbps,
+           cli_share(share, f->share, 1, " %"), f->read_gbps,
+           by_format_bytes(text, (uint64_t)bytes));
     printf("memory      %s\n", by_format_bytes(text, memory));
 }
 

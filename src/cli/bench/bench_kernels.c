@@ -86,9 +86,10 @@ static void print_text(const bench_kernels_request *r, const by_machine *m,
     for (size_t i = 0; i < table->count; i++) {
         const by_profile_row *row = &table->rows[i];
         if (is_wanted(r, row)) {
-            printf("%5d %10.4f %10.1f %8.1f %6.0f%%  %-32s %s\n", row->nodes,
-                   1e3 * row->median_seconds, per_second(row->flops, row),
-                   per_second(row->bytes, row), 100.0 * roof_share(row), row->kernel, row->name);
+            char share[32];
+            printf("%5d %10.4f %10.1f %8.1f %7s  %-32s %s\n", row->nodes, 1e3 * row->median_seconds,
+                   per_second(row->flops, row), per_second(row->bytes, row),
+                   cli_share(share, roof_share(row), 0, "%"), row->kernel, row->name);
         }
     }
 }

@@ -93,9 +93,10 @@ static void print_point(const scale_curve *c, size_t k)
         printf("%5s  %12s/s  %10s  %10s  %10s  %7s  %s\n", "ranks", t->examples, "step ms",
                "efficiency", "exposed ms", "share", "share of peak");
     }
-    printf("%5d  %14.0f  %10.1f  %8.1f %%  %10.1f  %5.1f %%  %.1f %%\n", c->ranks[k],
-           t->examples_per_s, t->step_ms, 100.0 * efficiency(c, k), t->exposed_ms,
-           100.0 * exposed(c, k), 100.0 * share);
+    char text[3][32];
+    printf("%5d  %14.0f  %10s  %8.1f %%  %10s  %5.1f %%  %s\n", c->ranks[k], t->examples_per_s,
+           cli_ms(text[0], t->step_ms), 100.0 * efficiency(c, k), cli_ms(text[1], t->exposed_ms),
+           100.0 * exposed(c, k), cli_share(text[2], share, 1, " %"));
 }
 
 static by_status run_rank(by_comm *comm, void *user, by_error *error)
@@ -183,7 +184,11 @@ static by_status measure(void *user, by_config *config, by_error *error)
         status = by_comm_run_threads(c.ranks[c.count - 1], NULL, run_rank, &c, error);
     }
     by_comm_close(&world);
-    return status == BY_OK && leads && r->out != NULL ? draw(&c, r->out, error) : status;
+    if (status == BY_OK && leads && r->out != NULL) {
+        status = draw(&c, r->out, error);
+        cli_tell_written(status == BY_OK ? r->out : NULL);
+    }
+    return status;
 }
 
 static int run(int argc, char **argv)

@@ -68,16 +68,21 @@ static void print(const bench_train_request *r, const cli_timing *f, const usage
         printf("}\n");
         return;
     }
-    printf("step        %.1f ms (median; spread %.1f)\n", f->step_ms, f->spread_ms);
+    char text[2][32];
     char rate[64];
+    printf("step        %s ms (median; spread %s)\n", cli_ms(text[0], f->step_ms),
+           cli_ms(text[1], f->spread_ms));
     (void)snprintf(rate, sizeof rate, "%s/s", examples);
     printf("%-11s %.0f\n", rate, f->examples_per_s);
-    printf("share       %.1f %% of the measured peak of %.0f GFLOP/s",
-           100.0 * gflops / f->peak_gflops, f->peak_gflops);
+    printf("share       %s of the measured peak of %.0f GFLOP/s",
+           cli_share(text[0], gflops / f->peak_gflops, 1, " %"), f->peak_gflops);
     if (gflops_full > gflops) {
-        printf(" (6N + 6LCT), %.1f %% (6N + 12LCT)", 100.0 * gflops_full / f->peak_gflops);
+        printf(" (6N + 6LCT), %s (6N + 12LCT)",
+               cli_share(text[0], gflops_full / f->peak_gflops, 1, " %"));
     }
-    printf("\n");
+    printf("%s\n", gflops > f->peak_gflops
+                       ? ": measured while other programs were running, and not to be trusted"
+                       : "");
     print_memory(ranks, count);
     if (f->on_disk > 0) {
         char bytes[32];

@@ -166,12 +166,14 @@ static void print_rows(const profile_report *r, const char *what, const by_profi
            "forward", "backward", "update", "GFLOP/s", "GB/s", "roof");
     for (size_t i = 0; i < count; i++) {
         const by_profile_row *row = &rows[i];
-        printf("%-28s %6d %10.3f %6.1f%% %10.3f %10.3f %10.3f %9.1f %8.1f %5.0f%%\n", row->name,
+        char roof[32];
+        printf("%-28s %6d %10.3f %6.1f%% %10.3f %10.3f %10.3f %9.1f %8.1f %6s\n", row->name,
                row->nodes, 1e3 * row->seconds / steps, 100.0 * row->seconds / r->run->seconds,
                1e3 * row->part_seconds[BY_PROFILE_FORWARD] / steps,
                1e3 * row->part_seconds[BY_PROFILE_BACKWARD] / steps,
                1e3 * row->part_seconds[BY_PROFILE_UPDATE] / steps, 1e-9 * row->flops / row->seconds,
-               1e-9 * row->bytes / row->seconds, 100.0 * row->roof_seconds / row->seconds);
+               1e-9 * row->bytes / row->seconds,
+               cli_share(roof, row->roof_seconds / row->seconds, 0, "%"));
     }
 }
 
@@ -290,6 +292,7 @@ static by_status profile_rank(by_comm *comm, void *user, by_error *error)
     }
     if (status == BY_OK && leads) {
         status = write_picture(&r, error);
+        cli_tell_written(status == BY_OK ? q->out : NULL);
     }
     if (status == BY_OK && leads && q->json) {
         print_json(&r);

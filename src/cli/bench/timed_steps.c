@@ -43,13 +43,30 @@ static by_status time_steps(cli_timing *out, by_trainer *trainer, int64_t steps,
     return status;
 }
 
+/* Measures the peak of this rank: once more if the steps, of one rank, were faster. */
+static by_status measure_own_peak(cli_timing *out, const by_config *config, bool alone,
+                                  by_error *error)
+{
+    double reached = 1e-9 * out->examples_per_s * out->size.flops_per_example;
+    by_dtype dtype = cli_compute_dtype(config);
+    int threads = (int)config->train.threads;
+    by_status status =
+        by_machine_measure_peak(&out->peak_gflops, dtype, config->device, threads, error);
+    if (status == BY_OK && alone && reached > out->peak_gflops) {
+        double again = 0.0;
+        status = by_machine_measure_peak(&again, dtype, config->device, threads, error);
+        out->peak_gflops = again > out->peak_gflops ? again : out->peak_gflops;
+    }
+    return status;
+}
+
 /* Measures the peak of all ranks, on all of them at once. */
 static by_status measure_peak(cli_timing *out, const by_config *config, by_comm *comm,
                               by_error *error)
 {
     float peak;
-    by_status status = by_machine_measure_peak(&out->peak_gflops, cli_compute_dtype(config),
-                                               config->device, (int)config->train.threads, error);
+    bool alone = comm == NULL || by_comm_size(comm) == 1;
+    by_status status = measure_own_peak(out, config, alone, error);
     if (status != BY_OK || comm == NULL) {
         return status;
     }
@@ -78,10 +95,10 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
     }
     out->resident = by_peak_resident_bytes();
     out->on_disk = by_trainer_memory(trainer)->on_disk;
+    out->size = *by_trainer_size(trainer);
     if (status == BY_OK) {
         status = measure_peak(out, config, comm, error);
     }
-    out->size = *by_trainer_size(trainer);
     out->planned = by_trainer_memory(trainer)->total;
     out->examples = by_trainer_task(trainer)->examples;
     if (comm != NULL) {

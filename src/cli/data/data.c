@@ -263,6 +263,18 @@ static bool is_table(const char *path)
     return parts && !packed;
 }
 
+static bool is_text(const char *path)
+{
+    static const char *const endings[] = {".txt", ".text", ".md"};
+    size_t length = strlen(path);
+    bool found = false;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t n = strlen(endings[i]);
+        found = found || (length > n && strcmp(path + length - n, endings[i]) == 0);
+    }
+    return found;
+}
+
 static int run(int argc, char **argv)
 {
     data_request r = {.seed = 1337, .top = 10};
@@ -292,6 +304,12 @@ static int run(int argc, char **argv)
     }
     cli_catch_signals();
     for (int i = 1; i < count; i++) {
+        if (!verifies && is_text(rest[i])) {
+            return cli_misuse(&cli_data,
+                              "%s is a text: stats are of packed text and of tables; pack it with "
+                              "`banyan pack %s --out DIR`",
+                              rest[i], rest[i]);
+        }
         by_status status = !verifies && is_table(rest[i])
                                ? cli_table_stats(rest[i], r.json, &error)
                                : for_parts(rest[i], verifies ? verify : stats, &r, &error);

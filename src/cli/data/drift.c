@@ -145,6 +145,7 @@ static by_status report_on(const char *model, const char *data, const char *fiel
     }
     if (status == BY_OK && page != NULL) {
         status = write_page(report, page, error);
+        cli_tell_written(status == BY_OK ? page : NULL);
     }
     if (status == BY_OK && json) {
         status = by_drift_report_json(report, &text, error);
@@ -174,8 +175,8 @@ static int run(int argc, char **argv)
     bool json = false;
     const cli_flag flags[] = {
         {"data", CLI_STREAM, &data, "FILE",
-         "table (CSV, Parquet), JSON lines, a directory of them such as a payload log, or - for "
-         "standard input (required)"},
+         "table (CSV, Parquet), JSON lines, plain text for a model of text, a directory of them "
+         "such as a payload log, or - for standard input (required)"},
         {"field", CLI_STRING, &field, "NAME",
          "field of JSON lines, or column, that holds the text (default: prompt, else text)"},
         {"window", CLI_INTEGER_IN(1, 1 << 30), &window, "N",

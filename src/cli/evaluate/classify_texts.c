@@ -97,7 +97,7 @@ static int classify(const classify_request *r, const char *path)
 {
     by_classifier *model = NULL;
     by_tokenizer *tokenizer = NULL;
-    bool failed = false;
+    int code = CLI_DONE;
     by_error error = {0};
     by_status status = open_model(&model, &tokenizer, r, path, &error);
     if (status == BY_OK) {
@@ -109,11 +109,11 @@ static int classify(const classify_request *r, const char *path)
                                     .check = check_text,
                                     .run = run_texts,
                                     .print = print_row};
-        status = cli_print_text_rows(&rows, &failed, &error);
+        status = cli_print_text_rows(&rows, &cli_classify, &code, &error);
     }
     by_classifier_close(&model);
     by_tokenizer_close(&tokenizer);
-    return status != BY_OK ? cli_fail(&cli_classify, &error) : failed ? CLI_FAILED : CLI_DONE;
+    return status == BY_OK ? code : cli_fail(&cli_classify, &error);
 }
 
 static int run(int argc, char **argv)

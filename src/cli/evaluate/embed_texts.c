@@ -74,7 +74,7 @@ static by_status open_model(embed_session *s, const char *path, by_error *error)
 static int embed(const embed_request *r, const char *path)
 {
     embed_session s = {.r = r};
-    bool failed = false;
+    int code = CLI_DONE;
     by_error error = {0};
     by_status status = open_model(&s, path, &error);
     if (status == BY_OK) {
@@ -86,11 +86,11 @@ static int embed(const embed_request *r, const char *path)
                                     .check = check_text,
                                     .run = run_texts,
                                     .print = print_vector};
-        status = cli_print_text_rows(&rows, &failed, &error);
+        status = cli_print_text_rows(&rows, &cli_embed, &code, &error);
     }
     by_embed_close(&s.embed);
     by_tokenizer_close(&s.tokenizer);
-    return status != BY_OK ? cli_fail(&cli_embed, &error) : failed ? CLI_FAILED : CLI_DONE;
+    return status == BY_OK ? code : cli_fail(&cli_embed, &error);
 }
 
 static int run(int argc, char **argv)

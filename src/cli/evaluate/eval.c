@@ -260,6 +260,9 @@ static int run(int argc, char **argv)
     if ((code = cli_check_precision(&cli_eval, r.precision)) >= 0) {
         return code;
     }
+    if ((code = cli_check_data(&cli_eval, r.data)) >= 0) {
+        return code;
+    }
     return cli_with_pretrained(&cli_eval, rest[0], r.device, r.best, r.ema, r.adapter,
                                r.logits_out != NULL ? write_logits : evaluate, &r);
 }

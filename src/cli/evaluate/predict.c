@@ -125,14 +125,16 @@ static by_status set_skip(const predict_request *r, by_config *config, by_error 
                                                                                    : "text");
 }
 
-/* Of many pictures that the model could read, one is damaged. */
+/* Of many pictures that the model could read, one is damaged; where there is none, none can be left
+ * out. */
 static void hint_skip(const predict_request *r, const by_config *config, by_status status,
                       by_error *error)
 {
     struct stat info;
     bool many = r->more_count > 0 || (stat(r->file, &info) == 0 && S_ISDIR(info.st_mode));
     char message[sizeof error->message];
-    if (status != BY_OK && many && !r->skip && reads_images(config)) {
+    bool none = error != NULL && strstr(error->message, " has no picture") != NULL;
+    if (status != BY_OK && many && !none && !r->skip && reads_images(config)) {
         memcpy(message, error->message, sizeof message);
         (void)by_error_set(error, status, "%s (--skip leaves such pictures out)", message);
     }
@@ -167,6 +169,7 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
         status = by_predict(config, by_pretrained_weights(model), data, print_line, next_batch, r,
                             error);
         end_progress(r);
+        cli_tell_written(status == BY_OK ? r->out : NULL);
     }
     by_task_close(&data);
     cli_spool_close(&spool);

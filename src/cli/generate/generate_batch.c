@@ -57,7 +57,7 @@ typedef struct batch {
     size_t submitted;
     size_t done;
     size_t printed;
-    bool failed;
+    size_t failed;
     bool streams; /* text is printed as it is generated */
     double began;
     double shown;
@@ -144,7 +144,7 @@ static by_status refuse(batch *b, batch_prompt *it, const by_error *why, by_erro
     memcpy(it->failure, why->message, length + 1);
     it->done = true;
     b->done++;
-    b->failed = true;
+    b->failed++;
     return BY_OK;
 }
 
@@ -574,5 +574,6 @@ int cli_generate_batch(const cli_generation *r, const char *path)
         (void)cli_fail(&cli_generate, &error);
         return CLI_INTERRUPTED;
     }
-    return status != BY_OK ? cli_fail(&cli_generate, &error) : b.failed ? CLI_FAILED : CLI_DONE;
+    return status == BY_OK ? cli_tell_failed(&cli_generate, b.failed, b.count)
+                           : cli_fail(&cli_generate, &error);
 }

@@ -333,6 +333,7 @@ static by_status show(const info_request *r, by_config *config, by_error *error)
     plan_fit f;
     if (status == BY_OK && r->out != NULL) {
         status = by_trainer_draw_memory(trainer, r->out, error);
+        cli_tell_written(status == BY_OK ? r->out : NULL);
     }
     if (status == BY_OK) {
         status = find_fit(&f, config, trainer, &options, error);

@@ -167,6 +167,7 @@ static by_status add_run(drawing *d, const char *run, int i, int count, by_error
 static by_status open_drawing(drawing *d, char **runs, int count, bool log_y, by_error *error)
 {
     by_status status = BY_OK;
+    char only[4096] = "the run has";
     bool is_loss = strcmp(d->view.name, "loss") == 0;
     d->options = (by_plot_options){.title = d->view.title,
                                    .x_label = "step",
@@ -180,14 +181,17 @@ static by_status open_drawing(drawing *d, char **runs, int count, bool log_y, by
         if (status == BY_OK) {
             status = add_run(d, run, i, count, error);
         }
+        if (status == BY_OK) {
+            (void)snprintf(only, sizeof only, "%.3900s has", run);
+        }
         if (status == BY_OK && is_loss) {
             label_loss(d, run, i == 0);
         }
         free(run);
     }
     if (status == BY_OK && d->options.series_count == 0) {
-        status = by_error_set(error, BY_ESTATE, "%s has no %s yet",
-                              count > 1 ? "none of the runs" : "the run", d->view.title);
+        status = by_error_set(error, BY_ESTATE, "%s no %s yet",
+                              count > 1 ? "none of the runs has" : only, d->view.name);
     }
     return status;
 }
@@ -270,6 +274,15 @@ static by_status draw_schedule(const schedule_flags *s, const char *out, by_erro
     return status;
 }
 
+static int finish(by_status status, const char *out, const by_error *error)
+{
+    if (status != BY_OK) {
+        return cli_fail(&cli_plot, error);
+    }
+    cli_tell_written(out);
+    return CLI_DONE;
+}
+
 static int run(int argc, char **argv)
 {
     const char *out = NULL;
@@ -302,15 +315,13 @@ static int run(int argc, char **argv)
         if (count > 0) {
             return cli_misuse(&cli_plot, "--schedule draws no run: '%s'", rest[0]);
         }
-        return draw_schedule(&schedule, out, &error) == BY_OK ? CLI_DONE
-                                                              : cli_fail(&cli_plot, &error);
+        return finish(draw_schedule(&schedule, out, &error), out, &error);
     }
     if (count < 1 || count > MAX_RUNS) {
         return cli_misuse(&cli_plot, "name one to %d run directories", MAX_RUNS);
     }
-    return draw(rest, count, show, out == NULL ? "loss.png" : out, log_y, &error) == BY_OK
-               ? CLI_DONE
-               : cli_fail(&cli_plot, &error);
+    out = out == NULL ? "loss.png" : out;
+    return finish(draw(rest, count, show, out, log_y, &error), out, &error);
 }
 
 const cli_command cli_plot = {

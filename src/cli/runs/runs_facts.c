@@ -335,6 +335,9 @@ int cli_export_runs(const char *directory, const char *out)
     free(paths);
     by_run_list_free(&list);
     by_registry_close(&registry);
+    if (status == BY_OK) {
+        cli_tell_written(out);
+    }
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
 }
 
@@ -395,5 +398,8 @@ int cli_export_series(char **runs, int count, const char *out)
         free(found[i]);
     }
     free(found);
+    if (status == BY_OK) {
+        cli_tell_written(out);
+    }
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
 }

@@ -26,8 +26,9 @@ typedef struct progress_screen {
     double shown;   /* time when it was last drawn */
     int64_t first;
     double peak_gflops;
-    long lost;  /* reports that could not be written to standard output */
-    int reason; /* errno of the first failure */
+    bool doubts_peak; /* said that training exceeds it */
+    long lost;        /* reports that could not be written to standard output */
+    int reason;       /* errno of the first failure */
 } progress_screen;
 
 static void end_line(progress_screen *s)
@@ -111,11 +112,27 @@ static void show_started(progress_screen *s, const by_train_event *e)
     }
 }
 
+/* Training is never faster than the machine, if that was measured while nothing else ran. */
+static void doubt_peak(progress_screen *s, const by_train_event *e)
+{
+    if (e->mfu > 1.0 && !s->doubts_peak) {
+        end_line(s);
+        fprintf(stderr,
+                "training exceeds the peak of %.0f GFLOP/s: that was measured while other programs "
+                "ran, so shares of it are not to be trusted; banyan bench machine measures it "
+                "again\n",
+                s->peak_gflops);
+        s->doubts_peak = true;
+    }
+}
+
 static void show_step(progress_screen *s, const by_train_event *e)
 {
     char left[32];
     char memory[32];
+    char share[32];
     char line[256];
+    doubt_peak(s, e);
     if (s->json) {
         char text[5][32];
         printf("{\"event\":\"train\",\"step\":%lld,\"loss\":%s,\"lr\":%s,\"norm\":%s,"
@@ -123,14 +140,16 @@ static void show_step(progress_screen *s, const by_train_event *e)
                (long long)e->step, cli_json_number(text[0], e->result.loss, 9),
                cli_json_number(text[1], e->result.lr, 9),
                cli_json_number(text[2], e->result.norm, 9), e->task->examples,
-               cli_json_number(text[3], e->examples_per_s, 6), cli_json_number(text[4], e->mfu, 4));
+               cli_json_number(text[3], e->examples_per_s, 6),
+               cli_json_number(text[4], e->mfu > 1.0 ? NAN : e->mfu, 4));
         return;
     }
     int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.2e  norm %.3f  %.0f %s/s",
                      (long long)e->step, (long long)e->steps, e->result.loss, e->result.lr,
                      e->result.norm, e->examples_per_s, cli_rate_unit(e->task));
     if (e->mfu > 0.0) {
-        n += snprintf(line + n, sizeof line - (size_t)n, "  %.0f%% of peak", 100.0 * e->mfu);
+        n += snprintf(line + n, sizeof line - (size_t)n, "  %s of peak",
+                      cli_share(share, e->mfu, 0, "%"));
     }
     if (e->ranks > 1) {
         n += snprintf(line + n, sizeof line - (size_t)n, "  exchange %.0f%% (%.0f%% exposed)",
