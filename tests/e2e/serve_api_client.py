@@ -134,6 +134,7 @@ def check_models():
     for path, body in (("/v1/completions", {"prompt": "a"}), ("/v1/embeddings", {"input": "a"})):
         assert call(path, {"model": "houses", **body})[0] == 400
     assert call("/v1/predict", {"model": "tiny", "rows": [[1]]})[0] == 400
+    assert "'rows' is an empty list" in call("/v1/predict", {"model": "houses", "rows": []})[1]["error"]["message"]
 
 
 def check_embeddings():

@@ -381,7 +381,9 @@ def check_errors():
     assert error(404, "route_not_found", "/v1/else")[0]["message"] == "there is no such route"
     # What other servers are asked for is either here, too, or the sentence says what is instead.
     for there, here in (("/api/generate", "POST /v1/completions"), ("/generate_stream", "stream"), ("/v1", "/v1/models"),
-                        ("/api/chat", "POST /v1/chat/completions"), ("/tokenize", "token ids"), ("/healthz", "/health")):
+                        ("/api/chat", "POST /v1/chat/completions"), ("/tokenize", "token ids"), ("/healthz", "/health"),
+                        ("/v1/completion", "did you mean POST /v1/completions?"), ("/v1/chat/completion", "mean POST /v1/chat/"),
+                        ("/v1/v1/embeddings", "mean POST /v1/embeddings?"), ("/v1/predict/", "mean POST /v1/predict?")):
         assert here in error(404, "route_not_found", there, {})[0]["message"], there
     for there in ("/health", "/ping"):
         assert call(there)[0] == 200 and call(there)[1]["status"] == "ready", call(there)

@@ -115,6 +115,14 @@ for data in said.csv said.parquet; do
 done
 run 1 "$banyan" drift report runs/tiny --data said.csv
 holds err "said.csv has no column of texts 'prompt' or 'text': name it by --field"
+yes "apple bay cedar" | head -n 2000 >said.txt
+mkdir said
+cp said.txt said/one.md
+for data in said.txt said; do # pieces of whole lines
+    run 0 "$banyan" drift report runs/tiny --data $data --json
+    holds out '"windows":1,"alarms":1,'
+done
+run 1 "$banyan" drift report runs/tiny --data said.parquet --field nosuch
 run 1 "$banyan" drift report runs/tiny --data payload --field nosuch
 holds err "payload: no line has a text in 'nosuch': name it by --field"
 

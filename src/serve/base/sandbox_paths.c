@@ -83,13 +83,13 @@ void by__serve_sandbox_paths_free(by__serve_sandbox_paths *paths)
 }
 
 by_status by__serve_sandbox_paths_prepare(by__serve_sandbox *sandbox,
-                                          by__serve_sandbox_paths *paths, by_error *error)
+                                          by__serve_sandbox_paths *paths, int *version,
+                                          by_error *error)
 {
-    int version;
     sandbox->paths = paths->items;
     sandbox->path_count = paths->count;
     by_status status = paths->failed ? by_error_set(error, BY_EMEMORY, "out of memory: a sandbox")
-                                     : by__serve_sandbox_prepare(sandbox, &version, error);
+                                     : by__serve_sandbox_prepare(sandbox, version, error);
     sandbox->paths = NULL;
     sandbox->path_count = 0;
     by__serve_sandbox_paths_free(paths);

@@ -24,6 +24,7 @@ void by__serve_sandbox_paths_add_system(by__serve_sandbox_paths *paths, bool net
 void by__serve_sandbox_paths_free(by__serve_sandbox_paths *paths);
 /* by__serve_sandbox_prepare with these paths, which are freed. */
 by_status by__serve_sandbox_paths_prepare(by__serve_sandbox *sandbox,
-                                          by__serve_sandbox_paths *paths, by_error *error);
+                                          by__serve_sandbox_paths *paths, int *version,
+                                          by_error *error);
 
 #endif

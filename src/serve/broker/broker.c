@@ -69,8 +69,9 @@ static void on_stop(void *user, bool again)
 
 /* Describes the sandbox and takes files away: before there is a loop or a thread. */
 static by_status prepare_sandbox(by__serve_sandbox *out, const by_broker_options *o,
-                                 by_error *error)
+                                 const by__telemetry_log *log, by_error *error)
 {
+    int landlock = -1;
     by__serve_sandbox_paths paths = {0};
     *out = (by__serve_sandbox){.kind = BY__SANDBOX_BROKER};
     if (o->open) {
@@ -79,7 +80,9 @@ static by_status prepare_sandbox(by__serve_sandbox *out, const by_broker_options
     by__serve_sandbox_paths_add_system(&paths, false);
     by__serve_sandbox_paths_add_file(&paths, o->socket, true);
     by__serve_sandbox_paths_add_file(&paths, o->tasks, true);
-    return by__serve_sandbox_paths_prepare(out, &paths, error);
+    BY_TRY(by__serve_sandbox_paths_prepare(out, &paths, &landlock, error));
+    by__telemetry_log_landlock(log, landlock, "the broker can open every file of its user");
+    return BY_OK;
 }
 
 static void set_defaults(by_broker_options *o)
@@ -102,7 +105,7 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     by__serve_sandbox sandbox;
     set_defaults(&b.options);
     b.checked = b.began;
-    BY_TRY(prepare_sandbox(&sandbox, options, error));
+    BY_TRY(prepare_sandbox(&sandbox, options, &b.log, error));
     int code = uv_loop_init(&b.loop);
     if (code < 0) {
         return by__serve_uv_error(error, "make", "an event loop", code);

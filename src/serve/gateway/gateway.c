@@ -365,11 +365,13 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
         .options = *options, .forms = by__gateway_forms, .log = {options->log, options->user}};
     by__serve_stop *stop = NULL;
     by__serve_sandbox sandbox;
+    int landlock = -1;
     if (by__link_redis_is_address(options->broker)) {
         by__link_redis_address address;
         BY_TRY(by__link_redis_address_read(&address, options->broker, error));
     }
-    BY_TRY(by__gateway_sandbox_prepare(&sandbox, options, error));
+    BY_TRY(by__gateway_sandbox_prepare(&sandbox, &landlock, options, error));
+    by__telemetry_log_landlock(&g.log, landlock, "the gateway can open every file of its user");
     g.options.drain_seconds = options->drain_seconds > 0.0 ? options->drain_seconds : 45.0;
     g.options.deadline = options->deadline > 0.0 ? options->deadline : 600.0;
     int code = uv_loop_init(&g.loop);

@@ -249,8 +249,9 @@ bool by__gateway_head(void *user, by__http_connection *x, const by__http_request
         by__gateway_reply_error(g, x, 405, "method_not_allowed", NULL, message);
     } else if (route == NULL) {
         char hint[160];
+        char near[BY__ROUTE_HINT];
         (void)snprintf(hint, sizeof hint, "there is no such route%s",
-                       by__gateway_route_hint(r->path));
+                       by__gateway_route_hint(near, r->path));
         by__gateway_reply_error(g, x, 404, "route_not_found", NULL, hint);
     } else if ((route->scope & ~record->client->scopes) != 0) {
         g->metrics.rejected_key++;

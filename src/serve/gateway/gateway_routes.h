@@ -16,9 +16,11 @@ typedef struct by__gateway_route {
 extern const by__gateway_route by__gateway_routes[];
 extern const size_t by__gateway_route_count;
 
-/* What a client of another server that asks for this path may want: "; ask POST ... instead"; "" if
- * nothing is known of it (route_hints.c). */
-const char *by__gateway_route_hint(const char *path);
+/* What a client that asks for this path may want: "; ask POST ... instead" of other servers' paths,
+ * "; did you mean POST ...?" of those that are nearly a route; "" if nothing is known of it. Static,
+ * or in `buffer` (route_hints.c). */
+#define BY__ROUTE_HINT 96
+const char *by__gateway_route_hint(char buffer[BY__ROUTE_HINT], const char *path);
 
 /* ---- callbacks of the server (http_server.h); user: by__gateway ---- */
 

@@ -47,8 +47,8 @@ static void add_paths(by__serve_sandbox_paths *paths, const by_gateway_options *
     }
 }
 
-by_status by__gateway_sandbox_prepare(by__serve_sandbox *out, const by_gateway_options *options,
-                                      by_error *error)
+by_status by__gateway_sandbox_prepare(by__serve_sandbox *out, int *version,
+                                      const by_gateway_options *options, by_error *error)
 {
     by__serve_sandbox_paths paths = {0};
     *out = (by__serve_sandbox){.kind = BY__SANDBOX_GATEWAY};
@@ -56,5 +56,5 @@ by_status by__gateway_sandbox_prepare(by__serve_sandbox *out, const by_gateway_o
         return BY_OK;
     }
     add_paths(&paths, options);
-    return by__serve_sandbox_paths_prepare(out, &paths, error);
+    return by__serve_sandbox_paths_prepare(out, &paths, version, error);
 }

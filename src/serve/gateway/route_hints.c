@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "banyan/text.h"
+
 #define COMPLETIONS "; ask POST /v1/completions instead"
 #define CHATS       "; ask POST /v1/chat/completions instead"
 #define EMBEDDINGS  "; ask POST /v1/embeddings instead"
@@ -62,7 +64,31 @@ static const struct {
     {"/v1/detokenize", TOKENS},
 };
 
-const char *by__gateway_route_hint(const char *path)
+/* The route that a path is spelled otherwise, or that it has something in front of; NULL: none. */
+static const by__gateway_route *near_route(const char *path)
+{
+    const char *names[64];
+    size_t count = 0;
+    size_t length = strlen(path);
+    for (size_t i = 0; i < by__gateway_route_count && i < BY_ARRAY_LENGTH(names); i++) {
+        const char *own = by__gateway_routes[i].path;
+        size_t n = strlen(own);
+        if (n > 4 && length > n && strcmp(path + length - n, own) == 0) {
+            return &by__gateway_routes[i];
+        }
+        /* Of routes that take a name, the name is not compared. */
+        names[count++] = own[n - 1] == '/' ? "" : own;
+    }
+    const char *near = length < 64 ? by_nearest_name(path, names, count) : NULL;
+    for (size_t i = 0; near != NULL && near[0] != '\0' && i < count; i++) {
+        if (near == names[i]) {
+            return &by__gateway_routes[i];
+        }
+    }
+    return NULL;
+}
+
+const char *by__gateway_route_hint(char buffer[BY__ROUTE_HINT], const char *path)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(hints); i++) {
         size_t length = strcspn(hints[i].path, "*");
@@ -71,5 +97,10 @@ const char *by__gateway_route_hint(const char *path)
             return hints[i].hint;
         }
     }
-    return "";
+    const by__gateway_route *near = near_route(path);
+    if (near == NULL) {
+        return "";
+    }
+    (void)snprintf(buffer, BY__ROUTE_HINT, "; did you mean %s %s?", near->method, near->path);
+    return buffer;
 }

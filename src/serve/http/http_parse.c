@@ -441,7 +441,8 @@ static bool feed_byte(by__http_parser *p, char c)
         p->expected = 0;
         return expect(p, c, '\n', IN_CHUNK_SIZE);
     case IN_LAST_CR:
-        return expect(p, c, '\r', IN_LAST_LF);
+        return c == '\r' ? expect(p, c, '\r', IN_LAST_LF)
+                         : bad(p, 400, "headers behind the last chunk are not accepted");
     case IN_LAST_LF:
         return expect(p, c, '\n', IS_DONE);
     case IN_BODY:

@@ -34,8 +34,10 @@ static by_status check_limits(const by_serve_config *c, const by__gateway_keys *
     for (size_t i = 0; i < c->limits.keys.count; i++) {
         if (file == NULL || !has_name(file, rows[i].name)) {
             return by_error_set(
-                error, BY_ECONFIG, "%s: limits.keys names %s, which is not in gateway.keys%s%s",
-                where, rows[i].name, file == NULL ? "" : " ", file == NULL ? "" : c->gateway.keys);
+                error, BY_ECONFIG, "%s: limits.keys names %s, %s%s", where, rows[i].name,
+                file == NULL ? "but gateway.keys, the file of the keys and their names, is not set"
+                             : "which is not in gateway.keys ",
+                file == NULL ? "" : c->gateway.keys);
         }
         for (size_t k = 0; k < i; k++) {
             if (strcmp(rows[k].name, rows[i].name) == 0) {

@@ -5,8 +5,10 @@
 
 #include "banyan/table.h"
 #include "banyan/tokenizer.h"
+#include "base/host/file_kind.h"
 #include "base/json.h"
 #include "base/paths.h"
+#include "formats/array_file.h"
 #include "serve/protocol/messages.h"
 #include "serve/protocol/predicted.h"
 #include "serve/telemetry/drift_pages.h"
@@ -160,9 +162,10 @@ static by_status replay_texts(const replay_reader *in, const char *data, by_erro
     c = c == NULL ? by_table_find(table, names[1]) : c;
     by_status status = BY_OK;
     if (c == NULL || c->kind != BY_COLUMN_CATEGORY) {
-        status =
-            by_error_set(error, BY_EFORMAT, "%s has no column of texts '%s'%s: name it by --field",
-                         data, names[0], in->field != NULL ? "" : " or 'text'");
+        status = by_error_set(
+            error, BY_EFORMAT,
+            "%s has no column of texts '%s'%s: name it by --field (plain text ends in .txt)", data,
+            names[0], in->field != NULL ? "" : " or 'text'");
     }
     for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
         if (c->categories[i] >= 0) {
@@ -171,6 +174,45 @@ static by_status replay_texts(const replay_reader *in, const char *data, by_erro
         }
     }
     by_table_close(&table);
+    return status;
+}
+
+/* ---- plain text ---- */
+
+/* Whole lines of at least so many bytes are a text; a line longer than the second is cut. */
+#define PIECE      ((size_t)256)
+#define LONG_PIECE ((size_t)4096)
+
+/* The bytes of the next piece of a text. */
+static size_t piece_of(const char *text, size_t length)
+{
+    size_t most = length < LONG_PIECE ? length : LONG_PIECE;
+    for (size_t i = PIECE; i < most; i++) {
+        if (text[i - 1] == '\n') {
+            return i;
+        }
+    }
+    while (most < length && most > 1 && ((unsigned char)text[most] & 0xc0) == 0x80) {
+        most--;
+    }
+    return most;
+}
+
+/* Counts a text as pieces of it, which stand for what is asked of a model. */
+static by_status replay_plain(replay_reader *in, const char *path, by_error *error)
+{
+    char *data;
+    size_t length;
+    BY_TRY(by__file_read(&data, &length, path, BY__ARRAY_FILE_LIMIT, error));
+    by_status status = by__file_check_text(path, (const uint8_t *)data, length, "text", error);
+    size_t at = length >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < length && status == BY_OK) {
+        size_t n = piece_of(data + at, length - at);
+        status = count_text(in, data + at, n, error);
+        at += n;
+        in->lines++;
+    }
+    free(data);
     return status;
 }
 
@@ -252,15 +294,40 @@ static bool is_csv(const char *name)
     return by__ends_with(name, ".csv") || by__ends_with(name, ".csv.gz");
 }
 
+static bool is_text(const char *name)
+{
+    return by__ends_with(name, ".txt") || by__ends_with(name, ".text") ||
+           by__ends_with(name, ".md");
+}
+
+static bool is_table(const char *name)
+{
+    return is_csv(name) || by__ends_with(name, ".tsv") || by__ends_with(name, ".tsv.gz") ||
+           by__ends_with(name, ".parquet");
+}
+
+static bool reads_images(const replay_reader *in)
+{
+    return strcmp(by_model_reads(&by_pretrained_config(in->model)->model), "images") == 0;
+}
+
+static by_status refuse_images(const char *path, by_error *error)
+{
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: of a model that reads images the predictions are compared: give the "
+                        "JSON lines of `banyan predict` (--out predicted.jsonl), or of a payload "
+                        "log",
+                        path);
+}
+
 static by_status replay_file(replay_reader *in, const char *path, by_error *error)
 {
-    const by_config *config = by_pretrained_config(in->model);
-    if (strcmp(by_model_reads(&config->model), "images") == 0 && !by__is_json_lines(path)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: of a model that reads images the predictions are compared: give "
-                            "the JSON lines of `banyan predict` (--out predicted.jsonl), or of a "
-                            "payload log",
-                            path);
+    if (reads_images(in) && !by__is_json_lines(path)) {
+        return refuse_images(path, error);
+    }
+    if (in->tokenizer != NULL && in->field == NULL && !by__is_json_lines(path) && !is_table(path) &&
+        !by__path_is_dir(path)) {
+        return replay_plain(in, path, error);
     }
     return by__is_json_lines(path) ? replay_lines(in, path, error)
            : in->tokenizer != NULL ? replay_texts(in, path, error)
@@ -296,7 +363,8 @@ static bool has_parquet(char **names, size_t count)
     return found;
 }
 
-/* The JSON lines of a directory, else its CSV files, else the parts of one table. */
+/* The JSON lines of a directory, else its CSV files, else its texts, for a model that reads them,
+ * else the parts of one table. */
 static by_status replay_directory(replay_reader *in, const char *data, by_error *error)
 {
     char **names;
@@ -307,13 +375,18 @@ static by_status replay_directory(replay_reader *in, const char *data, by_error 
     if (status == BY_OK && replayed == 0) {
         status = replay_named(in, data, names, count, is_csv, &replayed, error);
     }
-    if (status == BY_OK && replayed == 0) {
+    if (status == BY_OK && replayed == 0 && in->tokenizer != NULL) {
+        status = replay_named(in, data, names, count, is_text, &replayed, error);
+    }
+    if (status == BY_OK && replayed == 0 && reads_images(in)) {
+        status = refuse_images(data, error);
+    } else if (status == BY_OK && replayed == 0) {
         status = has_parquet(names, count)
                      ? replay_file(in, data, error)
                      : by_error_set(error, BY_EFORMAT,
-                                    "%s holds no file that ends in .jsonl, .ndjson, .csv, .csv.gz "
-                                    "or .parquet",
-                                    data);
+                                    "%s holds no file that ends in .jsonl, .ndjson, .csv, "
+                                    ".csv.gz%s or .parquet",
+                                    data, in->tokenizer != NULL ? ", .txt, .text, .md" : "");
     }
     by__names_free(names, count);
     return status;

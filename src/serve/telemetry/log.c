@@ -40,3 +40,13 @@ void by__telemetry_log_event(const by__telemetry_log *log, const char *event, co
     va_end(list);
     by__telemetry_log_object(log, event, object);
 }
+
+void by__telemetry_log_landlock(const by__telemetry_log *log, int version, const char *left)
+{
+    if (version == 0) {
+        char reason[160];
+        (void)snprintf(reason, sizeof reason, "this kernel lacks Landlock or has disabled it: %s",
+                       left);
+        by__telemetry_log_event(log, "landlock_missing", "{ss}", "reason", reason);
+    }
+}

@@ -18,4 +18,8 @@ double by__telemetry_observe_seconds(double seconds);
 /* The same with an object, which is taken. */
 void by__telemetry_log_object(const by__telemetry_log *log, const char *event, json_t *object);
 
+/* Logs `landlock_missing` if the version that by__serve_sandbox_prepare found is 0; left: what the
+ * process can do with files then. */
+void by__telemetry_log_landlock(const by__telemetry_log *log, int version, const char *left);
+
 #endif

@@ -473,12 +473,8 @@ static by_status prepare_sandbox(const by__worker *w, by__serve_sandbox *out, by
     }
     BY_TRY(describe_sandbox(out, &w->options, error));
     BY_TRY(by__serve_sandbox_prepare(out, &version, error));
-    if (version == 0) {
-        by__telemetry_log_event(
-            &w->log, "landlock_missing", "{ss}", "reason",
-            "this kernel lacks Landlock or has disabled it: the list of system calls "
-            "alone keeps the worker from files");
-    }
+    by__telemetry_log_landlock(&w->log, version,
+                               "the list of system calls alone keeps the worker from files");
     return BY_OK;
 }
 

@@ -1,4 +1,5 @@
-/* Files that other users of the machine can read are reported; those that they cannot are not. */
+/* Files that other users of the machine can read are reported, those that they cannot are not; and
+ * so is a kernel without Landlock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,8 +95,23 @@ static void test_tasks(void **state)
     temporary_remove(directory);
 }
 
+/* What is left to every process of a server without Landlock is said, and nothing with it. */
+static void test_landlock(void **state)
+{
+    const by__telemetry_log log = {keep, NULL};
+    (void)state;
+    last[0] = '\0';
+    by__telemetry_log_landlock(&log, 4, "a");
+    by__telemetry_log_landlock(&log, -1, "a");
+    assert_string_equal(last, "");
+    by__telemetry_log_landlock(&log, 0, "the broker can open every file of its user");
+    assert_non_null(strstr(last, "\"event\":\"landlock_missing\""));
+    assert_non_null(strstr(last, "disabled it: the broker can open every file of its user"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_modes), cmocka_unit_test(test_tasks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_modes), cmocka_unit_test(test_tasks),
+                                       cmocka_unit_test(test_landlock)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

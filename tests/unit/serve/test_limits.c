@@ -272,7 +272,14 @@ static void test_config(void **state)
         {"\ngateway: {listen: 0.0.0.0:80}", "serve.yaml:2: gateway.listen 0.0.0.0:80 is reachable"},
         {"gateway: {keys: /nonexistent/keys}", "/nonexistent/keys"},
         {"limits:\n  keys: [{name: a}]",
-         "serve.yaml:2: limits.keys names a, which is not in gateway.keys"},
+         "serve.yaml:2: limits.keys names a, but gateway.keys, the file of the keys"},
+        {"limits:\n  - {name: a}",
+         "\"limits\" is a section; its keys follow below it, indented: the "
+         "list is that of \"keys:\""},
+        {"limits:\n  bob: {tokens_per_day: 5}",
+         "serve.yaml:2: unknown key \"bob\" in section limits; is it one of the list \"keys\", as "
+         "keys: [{name: bob"},
+        {"models:\n  - path: a\n  - path: b\n    nam: x", "serve.yaml:4: unknown key \"nam\""},
         {"cors:\n  origins: [example.com]", "serve.yaml:2: cors.origins has example.com"},
         {"cors:\n  origins: [https://a/]", "serve.yaml:2: cors.origins has https://a/"},
         {"tracing:\n  endpoint: foo", "serve.yaml:2: tracing.endpoint is foo"},

@@ -69,6 +69,16 @@ static bool is_deep(const json_t *value, int left)
     return false;
 }
 
+/* A text, number, truth value or null, or nothing at all. */
+static bool is_word(const char *text, size_t length)
+{
+    size_t at = 0;
+    while (at < length && text[at] != '\0' && strchr(" \t\r\n", text[at]) != NULL) {
+        at++;
+    }
+    return at == length || (text[at] != '\0' && strchr("\"-0123456789ntf", text[at]) != NULL);
+}
+
 by_status by__gateway_body_parse(json_t **out, const char *body, size_t length, by_error *error)
 {
     json_error_t where;
@@ -76,6 +86,9 @@ by_status by__gateway_body_parse(json_t **out, const char *body, size_t length, 
     json_t *object = by_json_load(body, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (object == NULL) {
         bool twice = json_error_code(&where) == json_error_duplicate_key;
+        if (is_word(body, length)) {
+            return by_error_set(error, BY_EARG, "the body is not a JSON object");
+        }
         return by_error_set(error, BY_EARG, "the body %s (line %d, column %d)%s%.120s",
                             twice ? "gives a key twice" : "is not JSON", where.line, where.column,
                             twice ? ": " : "", twice ? where.text : "");

@@ -123,6 +123,12 @@ static by_status read_fields(by__gateway_request *request, const predict_fields 
     }
     *param = "rows";
     const json_t *list = a->entities != NULL ? a->entities : a->rows != NULL ? a->rows : a->images;
+    if (json_is_array(list) && json_array_size(list) == 0) {
+        return by_error_set(error, BY_EARG, "'%s' is an empty list: give at least one example",
+                            a->entities != NULL ? "entities"
+                            : a->rows != NULL   ? "rows"
+                                                : "images");
+    }
     if ((a->rows == NULL && a->entities == NULL) == (a->images == NULL) ||
         json_array_size(list) == 0) {
         return by_error_set(error, BY_EARG,
