@@ -617,20 +617,26 @@ static void test_bad_keys(void **state)
                                         "%s name else",
                                         "%s name inference,",
                                         "%s name inference tasks",
+                                        "%s one\n%s two",
+                                        "%s one\n%s one inference",
+                                        "%s one\n"
+                                        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7"
+                                        "852b855 two",
                                         ""};
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
         char *path = by__path_join(directory, "keys");
         FILE *file = fopen(path, "w");
         char hash[65];
-        char line[160];
         by__gateway_keys *keys = NULL;
         by_error error = {0};
         by__gateway_sha256_hex(hash, "key");
-        const char *hole = strstr(lines[i], "%s");
-        (void)snprintf(line, sizeof line, "%s%s", hole == NULL ? "" : hash,
-                       hole == NULL ? lines[i] : hole + 2);
-        fprintf(file, "%s\n", line);
+        for (const char *at = lines[i]; *at != '\0'; at++) {
+            bool hole = strncmp(at, "%s", 2) == 0;
+            fprintf(file, "%.*s", hole ? 64 : 1, hole ? hash : at);
+            at += hole;
+        }
+        fprintf(file, "\n");
         fclose(file);
         assert_int_equal(by__gateway_keys_open(&keys, path, &error), BY_ECONFIG);
         assert_null(keys);
@@ -638,6 +644,28 @@ static void test_bad_keys(void **state)
         remove(path);
         free(path);
     }
+}
+
+/* Lines may end as on Windows, and be there twice. */
+static void test_good_keys(void **state)
+{
+    char *path = by__path_join(directory, "keys");
+    FILE *file = fopen(path, "w");
+    char hash[65];
+    by__gateway_keys *keys = NULL;
+    by_error error = {0};
+    (void)state;
+    assert_non_null(file);
+    by__gateway_sha256_hex(hash, "key");
+    fprintf(file, "# keys\r\n%s one inference\r\n\r\n%s one inference\r\n", hash, hash);
+    (void)fclose(file);
+    if (by__gateway_keys_open(&keys, path, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    assert_string_equal(by__gateway_keys_find(keys, "key")->name, "one");
+    by__gateway_keys_close(&keys);
+    remove(path);
+    free(path);
 }
 
 static int set_up(void **state)
@@ -657,13 +685,21 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),    cmocka_unit_test(test_before_the_body),
-        cmocka_unit_test(test_host),      cmocka_unit_test(test_forged),
-        cmocka_unit_test(test_encoded),   cmocka_unit_test(test_log),
-        cmocka_unit_test(test_head),      cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_cors),      cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_bad_keys),  cmocka_unit_test(test_connections_per_address),
-        cmocka_unit_test(test_proxies),   cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_before_the_body),
+        cmocka_unit_test(test_host),
+        cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_encoded),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_cors),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_bad_keys),
+        cmocka_unit_test(test_good_keys),
+        cmocka_unit_test(test_connections_per_address),
+        cmocka_unit_test(test_proxies),
+        cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_no_broker),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -150,12 +150,51 @@ static void release_clients(clients *list)
     free(list);
 }
 
+static int compare_keys(const void *a, const void *b)
+{
+    const key *x = *(const key *const *)a;
+    const key *y = *(const key *const *)b;
+    return memcmp(x->hash, y->hash, sizeof x->hash);
+}
+
+/* One key cannot stand for two clients: whose quota and scopes it has would be chance. */
+static by_status check_twice(const by__gateway_keys *keys, const char *path, by_error *error)
+{
+    const key **sorted;
+    by_status status = BY_OK;
+    BY_TRY(by__alloc((void **)&sorted, keys->count, sizeof *sorted, "keys", error));
+    for (size_t i = 0; i < keys->count; i++) {
+        sorted[i] = &keys->items[i];
+    }
+    qsort(sorted, keys->count, sizeof *sorted, compare_keys);
+    for (size_t i = 1; i < keys->count && status == BY_OK; i++) {
+        if (compare_keys(&sorted[i - 1], &sorted[i]) == 0 &&
+            sorted[i - 1]->client != sorted[i]->client) {
+            status = by_error_set(error, BY_ECONFIG,
+                                  "%s: two lines have the same key, for %s and for %s, which may "
+                                  "have other scopes: give each client a key of its own",
+                                  path, sorted[i - 1]->client->name, sorted[i]->client->name);
+        }
+    }
+    free(sorted);
+    return status;
+}
+
+/* The hash of nothing is what a variable that is not set makes, and a header without a key fits. */
+static bool is_empty_key(const key *k)
+{
+    unsigned char hash[SHA256_DIGEST_SIZE];
+    digest(hash, "");
+    return memcmp(hash, k->hash, sizeof hash) == 0;
+}
+
 static by_status read_lines(by__gateway_keys *keys, const char *text, const char *path,
                             by_error *error)
 {
     size_t number = 1;
     for (const char *line = text; *line != '\0'; number++) {
-        size_t length = strcspn(line, "\n");
+        size_t all = strcspn(line, "\n");
+        size_t length = all - (all > 0 && line[all - 1] == '\r');
         if (length > 0 && line[0] != '#') {
             BY_TRY(by__reserve((void **)&keys->items, &keys->capacity, keys->count + 1,
                                sizeof *keys->items, error));
@@ -168,15 +207,21 @@ static by_status read_lines(by__gateway_keys *keys, const char *text, const char
                     "scopes: inference,tasks,metrics,admin",
                     path, number);
             }
+            if (is_empty_key(&keys->items[keys->count])) {
+                return by_error_set(error, BY_ECONFIG,
+                                    "%s:%zu: this is the SHA-256 of an empty key: was a variable "
+                                    "not set?",
+                                    path, number);
+            }
             BY_TRY(find_client(&keys->items[keys->count].client, keys->clients, &client, error));
             keys->count++;
         }
-        line += length + (line[length] == '\n');
+        line += all + (line[all] == '\n');
     }
     if (keys->count == 0) {
         return by_error_set(error, BY_ECONFIG, "%s has no key", path);
     }
-    return BY_OK;
+    return check_twice(keys, path, error);
 }
 
 by_status by__gateway_keys_open(by__gateway_keys **out, const char *path, by_error *error)
