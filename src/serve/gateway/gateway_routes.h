@@ -17,8 +17,8 @@ extern const by__gateway_route by__gateway_routes[];
 extern const size_t by__gateway_route_count;
 
 /* What a client that asks for this path may want: "; ask POST ... instead" of other servers' paths,
- * "; did you mean POST ...?" of those that are nearly a route; "" if nothing is known of it. Static,
- * or in `buffer` (route_hints.c). */
+ * "; did you mean POST ...?" of those that are nearly a route; "" if nothing is known of it.
+ * Static, or in `buffer` (route_hints.c). */
 #define BY__ROUTE_HINT 96
 const char *by__gateway_route_hint(char buffer[BY__ROUTE_HINT], const char *path);
 
