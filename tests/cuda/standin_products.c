@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "standin.h"
 
 enum { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
@@ -17,7 +18,7 @@ enum { TRANS_A = 3, TRANS_B = 4, EPILOGUE = 7, BIAS = 8, EPILOGUE_DEFAULT = 1, E
 typedef struct description {
     int trans_a, trans_b;
     int epilogue;
-    const float *bias;
+    const void *bias;
 } description;
 
 typedef struct layout {
@@ -211,7 +212,10 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const description *desc, const 
     if (p->reductions != 0) {
         standin_fault("a product's order of sums is left to the library");
     }
-    if (a->type != R_32F || d->type != R_32F || p->work < WORK_BYTES) {
+    bool known = a->type == R_32F || a->type == R_16BF || a->type == R_16F;
+    bool mixes = d->type != a->type && d->type != R_32F;
+    if (!known || mixes || p->work < WORK_BYTES ||
+        (desc->epilogue == EPILOGUE_BIAS && d->type != a->type)) {
         return NOT_SUPPORTED;
     }
     choices[0] = (choice){.algorithm = {{d->rows, d->columns, a->rows, 1}}, .work = WORK_BYTES};
@@ -222,15 +226,39 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const description *desc, const 
 typedef struct product {
     description desc;
     layout a_layout, b_layout, c_layout, d_layout;
-    const float *a, *b, *c;
-    float *d;
+    const void *a, *b, *c;
+    void *d;
     float alpha, beta;
     unsigned char *work;
 } product;
 
-static double element(const float *m, const layout *l, int transposed, uint64_t i, uint64_t k)
+static size_t size_of(int type)
 {
-    return (double)(transposed ? m[k + i * (uint64_t)l->stride] : m[i + k * (uint64_t)l->stride]);
+    return type == R_32F ? sizeof(float) : sizeof(uint16_t);
+}
+
+static float number(const void *values, int type, uint64_t at)
+{
+    const uint16_t *halves = values;
+    return type == R_32F    ? ((const float *)values)[at]
+           : type == R_16BF ? by__bf16_to_f32(halves[at])
+                            : by__f16_to_f32(halves[at]);
+}
+
+static void set_number(void *values, int type, uint64_t at, float value)
+{
+    uint16_t *halves = values;
+    if (type == R_32F) {
+        ((float *)values)[at] = value;
+    } else {
+        halves[at] = type == R_16BF ? by__f32_to_bf16(value) : by__f32_to_f16(value);
+    }
+}
+
+static double element(const void *m, const layout *l, int transposed, uint64_t i, uint64_t k)
+{
+    uint64_t stride = (uint64_t)l->stride;
+    return (double)number(m, l->type, transposed ? k + i * stride : i + k * stride);
 }
 
 static bool run_product(void *data)
@@ -246,23 +274,24 @@ static bool run_product(void *data)
                 sum += element(p->a, &p->a_layout, s->trans_a, row, k) *
                        element(p->b, &p->b_layout, s->trans_b, k, column);
             }
+            uint64_t at = row + column * (uint64_t)p->d_layout.stride;
             float y = p->alpha * (float)sum;
-            y += p->beta != 0.0f ? p->beta * p->c[row + column * (uint64_t)p->c_layout.stride]
-                                 : 0.0f;
-            y += s->epilogue == EPILOGUE_BIAS ? s->bias[row] : 0.0f;
-            p->d[row + column * (uint64_t)p->d_layout.stride] = y;
+            y += p->beta != 0.0f ? p->beta * number(p->c, p->c_layout.type, at) : 0.0f;
+            y += s->epilogue == EPILOGUE_BIAS ? number(s->bias, p->d_layout.type, row) : 0.0f;
+            set_number(p->d, p->d_layout.type, at, y);
         }
     }
+    size_t size = size_of(p->d_layout.type);
     for (uint64_t column = 0; column < p->d_layout.columns; column++) {
-        standin_written(p->d + column * (uint64_t)p->d_layout.stride,
-                        p->d_layout.rows * sizeof *p->d);
+        standin_written((char *)p->d + column * (uint64_t)p->d_layout.stride * size,
+                        p->d_layout.rows * size);
     }
     return true;
 }
 
 static size_t bytes_of(const layout *l)
 {
-    return ((size_t)(l->columns - 1) * (size_t)l->stride + l->rows) * sizeof(float);
+    return ((size_t)(l->columns - 1) * (size_t)l->stride + l->rows) * size_of(l->type);
 }
 
 static bool is_aligned(const void *address)

@@ -471,12 +471,11 @@ static by_status count_devices(int *out, by_error *error)
     return BY_OK;
 }
 
-/* Tensor cores multiply bf16 at several times the rate, but the losses over a vocabulary are f32 as
- * yet. */
+/* Tensor cores multiply bf16 at several times the rate of f32. */
 static by_status fastest(by_dtype *out, by_error *error)
 {
     BY_UNUSED(error);
-    *out = BY_F32;
+    *out = BY_BF16;
     return BY_OK;
 }
 

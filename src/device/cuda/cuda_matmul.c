@@ -4,9 +4,9 @@
 
 #include "device/cuda/cuda_products.h"
 
-static bool is_f32(const by__device_tensor *tensor)
+static bool is_float(by_dtype dtype)
 {
-    return tensor->shape.rank < 0 || tensor->dtype == BY_F32;
+    return dtype == BY_F32 || dtype == BY_BF16 || dtype == BY_F16;
 }
 
 static const by__cuda_products *products_of(const by__device_context *context)
@@ -16,13 +16,14 @@ static const by__cuda_products *products_of(const by__device_context *context)
 
 /* ---- MATMUL ---- */
 
+/* The library wants a bias in the format of all the others. */
 static bool supports_matmul(const by__device_call *call)
 {
-    bool fits = by_shape_count(&call->in[0].shape) > 0 && by_shape_count(&call->in[1].shape) > 0;
-    for (int i = 0; i < call->input_count; i++) {
-        fits = fits && is_f32(&call->in[i]);
-    }
-    return fits && is_f32(&call->out[0]);
+    by_dtype dtype = call->in[0].dtype;
+    by_dtype y = call->out[0].dtype;
+    bool plain = !by__cuda_present(call, 2) || (call->in[2].dtype == y && y == dtype);
+    return plain && is_float(dtype) && call->in[1].dtype == dtype && (y == dtype || y == BY_F32) &&
+           by_shape_count(&call->in[0].shape) > 0 && by_shape_count(&call->in[1].shape) > 0;
 }
 
 static by_status prepare_matmul(by__device_call *call, const by__device_context *context,
@@ -78,7 +79,7 @@ const by__device_kernel by__cuda_matmul = {.op = BY_OP_MATMUL,
 /* Bytes of the logits of a chunk. */
 #define CHUNK_BYTES ((int64_t)64 << 20)
 /* Chunks begin at multiples of this many rows, which keeps operands aligned. */
-#define CHUNK_ROWS 64
+#define CHUNK_ROWS 128
 /* Of the parts of the workspace. */
 #define ALIGNMENT 256
 
@@ -86,11 +87,13 @@ typedef enum vocabulary_part { LOGITS, DX, FIRST_DW, DW, PARTS } vocabulary_part
 
 /* Products of a loss: for whole chunks, and for a shorter last one. */
 typedef struct loss_plan {
+    by_dtype dtype; /* of x, w, dx and the gradients of logits; logits are f32 */
     int64_t rows, columns, words, stride, chunk;
     by__cuda_product *products[2][PARTS];
-    size_t losses_at; /* offsets in the workspace: of the losses of rows, */
-    size_t sums_at;   /* of partial sums of these, */
-    size_t work_at;   /* and of the products' scratch memory */
+    size_t gradients_at; /* offsets in the workspace: of the gradients of logits, */
+    size_t losses_at;    /* of the losses of rows, */
+    size_t sums_at;      /* of partial sums of these, */
+    size_t work_at;      /* and of the products' scratch memory */
 } loss_plan;
 
 static bool has_gradients(const by__device_call *call)
@@ -101,8 +104,9 @@ static bool has_gradients(const by__device_call *call)
 /* Outputs: loss, lse | dx, dw | loss, dx, dw. */
 static bool supports_loss(const by__device_call *call)
 {
+    by_dtype dtype = call->in[0].dtype;
     bool fits = call->input_count < 6; /* kept logits */
-    fits = fits && is_f32(&call->in[0]) && is_f32(&call->in[1]) && by__cuda_rows(&call->in[0]) > 0;
+    fits = fits && is_float(dtype) && call->in[1].dtype == dtype && by__cuda_rows(&call->in[0]) > 0;
     return fits && by__cuda_rows(&call->in[1]) > 0 && by__cuda_columns(&call->in[0]) > 0;
 }
 
@@ -114,6 +118,7 @@ static by_status open_products(loss_plan *v, int which, int64_t rows, bool gradi
         [LOGITS] = {.m = rows,
                     .n = v->words,
                     .k = v->columns,
+                    .dtype = v->dtype,
                     .trans_b = true,
                     .a_stride = v->columns,
                     .b_stride = v->columns,
@@ -121,12 +126,15 @@ static by_status open_products(loss_plan *v, int which, int64_t rows, bool gradi
         [DX] = {.m = rows,
                 .n = v->columns,
                 .k = v->words,
+                .dtype = v->dtype,
+                .y_dtype = v->dtype,
                 .a_stride = v->stride,
                 .b_stride = v->columns,
                 .y_stride = v->columns},
         [FIRST_DW] = {.m = v->words,
                       .n = v->columns,
                       .k = rows,
+                      .dtype = v->dtype,
                       .trans_a = true,
                       .a_stride = v->stride,
                       .b_stride = v->columns,
@@ -134,6 +142,7 @@ static by_status open_products(loss_plan *v, int which, int64_t rows, bool gradi
         [DW] = {.m = v->words,
                 .n = v->columns,
                 .k = rows,
+                .dtype = v->dtype,
                 .trans_a = true,
                 .adds = true,
                 .a_stride = v->stride,
@@ -172,6 +181,7 @@ static by_status prepare_loss(by__device_call *call, const by__device_context *c
     loss_plan *v;
     bool gradients = has_gradients(call);
     BY_TRY(by__alloc((void **)&v, 1, sizeof *v, "loss", error));
+    v->dtype = call->in[0].dtype;
     v->rows = by__cuda_rows(&call->in[0]);
     v->columns = by__cuda_columns(&call->in[0]);
     v->words = by__cuda_rows(&call->in[1]);
@@ -188,7 +198,10 @@ static by_status prepare_loss(by__device_call *call, const by__device_context *c
         close_plan(v);
         return status;
     }
-    v->losses_at = (size_t)(v->chunk * v->stride) * sizeof(float);
+    /* Gradients of the logits' format take their place. */
+    size_t logits = (size_t)(v->chunk * v->stride);
+    v->gradients_at = v->dtype == BY_F32 ? 0 : logits * sizeof(float);
+    v->losses_at = v->gradients_at + logits * by_dtype_size(v->dtype);
     v->sums_at = v->losses_at + by__round_up((size_t)v->rows * sizeof(float), ALIGNMENT);
     v->work_at =
         v->sums_at + by__round_up((size_t)by__cuda_sum_work(v->rows, 1) * sizeof(float), ALIGNMENT);
@@ -206,9 +219,11 @@ static void release_loss(by__device_call *call)
 
 /* Where a call's operands and results are. */
 typedef struct loss_operands {
-    const float *x, *w, *lse_in, *dloss;
+    const void *x, *w;
+    const float *lse_in, *dloss;
     const int32_t *targets;
-    float *loss, *lse, *dx, *dw;
+    float *loss, *lse, *dw;
+    void *dx;
 } loss_operands;
 
 static loss_operands operands_of(const by__device_call *call)
@@ -248,7 +263,7 @@ static by_status launch_rows(const by__device_call *call, const loss_operands *o
         .lse = o->lse == NULL ? NULL : o->lse + begin,
         .loss =
             o->loss == NULL ? NULL : (float *)(void *)((char *)call->work + v->losses_at) + begin,
-        .dx = o->dloss == NULL ? NULL : call->work,
+        .dx = o->dloss == NULL ? NULL : (char *)call->work + v->gradients_at,
         .rows = rows,
         .columns = v->words,
         .stride = v->stride,
@@ -256,7 +271,7 @@ static by_status launch_rows(const by__device_call *call, const loss_operands *o
         .first = call->attrs.begin,
         .classes = call->attrs.rows > 0 ? call->attrs.rows : v->words,
         .dtype = BY_F32,
-        .dx_dtype = BY_F32,
+        .dx_dtype = (int32_t)v->dtype,
         .wide = wide};
     return by__cuda_over_rows(context, BY__CUDA_KERNEL_cross_entropy, rows, wide, &args);
 }
@@ -269,16 +284,17 @@ static by_status run_chunk(const by__device_call *call, const loss_operands *o, 
     int64_t rows = v->rows - begin < v->chunk ? v->rows - begin : v->chunk;
     by__cuda_product *const *products = v->products[rows < v->chunk];
     void *work = (char *)call->work + v->work_at;
-    const float *x = o->x + begin * v->columns;
+    const void *gradients = (const char *)call->work + v->gradients_at;
+    size_t first = (size_t)(begin * v->columns) * by_dtype_size(v->dtype);
+    const void *x = (const char *)o->x + first;
     const by__cuda_product_operands logits = {.a = x, .b = o->w, .y = call->work};
     BY_TRY(by__cuda_product_run(products[LOGITS], &logits, work, queue));
     BY_TRY(launch_rows(call, o, begin, rows, context));
     if (!has_gradients(call)) {
         return BY_OK;
     }
-    const by__cuda_product_operands dx = {
-        .a = call->work, .b = o->w, .y = o->dx + begin * v->columns};
-    const by__cuda_product_operands dw = {.a = call->work, .b = x, .add = o->dw, .y = o->dw};
+    const by__cuda_product_operands dx = {.a = gradients, .b = o->w, .y = (char *)o->dx + first};
+    const by__cuda_product_operands dw = {.a = gradients, .b = x, .add = o->dw, .y = o->dw};
     BY_TRY(by__cuda_product_run(products[DX], &dx, work, queue));
     return by__cuda_product_run(products[begin == 0 ? FIRST_DW : DW], &dw, work, queue);
 }
