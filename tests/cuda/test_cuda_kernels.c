@@ -1,6 +1,8 @@
 /* Every row of the CUDA device's table on the cases of its op (tests/support/op_cases.c), on the
  * emulator: without a fault, within the tolerances of the CPU's kernels against the reference, and
- * with the same bits in eight orders of blocks and threads. */
+ * with the same bits in eight orders of blocks and threads.
+ * `test_cuda_kernels --device cuda [op]` also runs each on a GPU: with the emulator's bits, but for
+ * products and attention. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,6 +125,76 @@ static void run_close(result *r)
     }
 }
 
+/* ---- a GPU ---- */
+
+static by_device *gpu; /* NULL: none */
+
+static by_memory gpu_alloc(size_t bytes, const void *from)
+{
+    by_memory memory = {0};
+    by_error error = {0};
+    if (by_device_alloc(&memory, gpu, bytes == 0 ? 1 : bytes, "a test", &error) != BY_OK ||
+        (from != NULL && bytes > 0 && by_device_write(memory, from, &error) != BY_OK)) {
+        fail_msg("%s", error.message);
+    }
+    return memory;
+}
+
+/* What a tensor on the GPU holds, in memory of the emulator. */
+static void *gpu_result(by_memory memory, size_t bytes)
+{
+    void *data = emulator_alloc(bytes);
+    by_error error = {0};
+    if (bytes > 0 && by_device_read(data, memory, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return data;
+}
+
+static const char *gpu_run(const by__device_kernel *row, const problem *p, result *out)
+{
+    by__device_tensor in[BY__MAX_INPUTS];
+    by__device_call call = problem_call(p, in);
+    const by__device_context *context = by__device_context_of(gpu);
+    by_memory memory[BY__MAX_INPUTS + BY_MAX_OUTPUTS + 1] = {{0}};
+    static by_error error;
+    *out = (result){0};
+    if (row->prepare != NULL && row->prepare(&call, context, &error) != BY_OK) {
+        return error.message;
+    }
+    for (int i = 0; i < call.input_count; i++) {
+        if (in[i].shape.rank >= 0) {
+            memory[i] = gpu_alloc(bytes_of(&p->in[i]), p->data[i]);
+            in[i].data = (void *)memory[i].address;
+        }
+    }
+    for (int o = 0; o < call.output_count; o++) {
+        memory[BY__MAX_INPUTS + o] = gpu_alloc(bytes_of(&p->out[o]), NULL);
+        call.out[o].data = (void *)memory[BY__MAX_INPUTS + o].address;
+    }
+    memory[BY__MAX_INPUTS + BY_MAX_OUTPUTS] = gpu_alloc(call.work_bytes, NULL);
+    call.work = (void *)memory[BY__MAX_INPUTS + BY_MAX_OUTPUTS].address;
+    by_status status = row->run(&call, context);
+    status = status == BY_OK ? by_device_finish(gpu, &error) : status;
+    for (int o = 0; status == BY_OK && o < call.output_count; o++) {
+        out->data[o] = gpu_result(memory[BY__MAX_INPUTS + o], bytes_of(&p->out[o]));
+        out->type[o] = p->out[o];
+    }
+    for (int i = 0; status == BY_OK && i < call.input_count; i++) {
+        if ((p->mutates >> i & 1) != 0) {
+            out->data[BY_MAX_OUTPUTS + i] = gpu_result(memory[i], bytes_of(&p->in[i]));
+            out->type[BY_MAX_OUTPUTS + i] = p->in[i];
+        }
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(memory); i++) {
+        by_device_free(&memory[i]);
+    }
+    if (row->release != NULL) {
+        row->release(&call);
+    }
+    return status == BY_OK ? NULL : "the GPU failed";
+}
+
 static void must(const char *wrong, const problem *p, const char *dtype)
 {
     if (wrong != NULL) {
@@ -190,6 +262,21 @@ static double allowed(const problem *p)
     return attention && p->in[0].dtype == BY_F16 ? 50.0 : 1.0;
 }
 
+/* Tensor cores, and exponentials of the processor, have bits of their own. */
+static void check_gpu(const problem *p, const by__device_kernel *row, const result *emulated,
+                      const char *dtype)
+{
+    bool attention = p->source->op == BY_OP_ATTENTION || p->source->op == BY_OP_ATTENTION_GRAD;
+    result r;
+    must(gpu_run(row, p, &r), p, dtype);
+    if (!attention) {
+        must(result_same_bits(&r, emulated) ? NULL : "the GPU has other bits", p, dtype);
+    } else if (!(result_error(&r, emulated, p->source->op, p->in[0].dtype) <= allowed(p))) {
+        must("the GPU has other results", p, dtype);
+    }
+    run_close(&r);
+}
+
 static void check_problem(const problem *p, const by__device_kernel *row, const char *dtype)
 {
     by__device_tensor in[BY__MAX_INPUTS];
@@ -218,6 +305,9 @@ static void check_problem(const problem *p, const by__device_kernel *row, const 
         run_close(&r);
     }
     check_overlays(row, p, &got, dtype);
+    if (gpu != NULL) {
+        check_gpu(p, row, &got, dtype);
+    }
     run_close(&got);
     result_close(&want);
 }
@@ -287,10 +377,21 @@ int main(int argc, char **argv)
             count++;
         }
     }
+    by_error error = {0};
+    if (argc > 2 && strcmp(argv[1], "--device") == 0) {
+        if (by_device_open(&gpu, argv[2], 1, &error) != BY_OK) {
+            fprintf(stderr, "%s\n", error.message);
+            return 1;
+        }
+        argc -= 2;
+        argv += 2;
+    }
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return _cmocka_run_group_tests("cuda kernels", tests, count, NULL, NULL);
+    int failed = _cmocka_run_group_tests("cuda kernels", tests, count, NULL, NULL);
+    by_device_close(&gpu);
+    return failed;
 }
 
 #else
