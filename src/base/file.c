@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/json.h"
 #include "base/paths.h"
 #include "base/utf8.h"
 
@@ -106,6 +107,36 @@ by_status by__file_read_text(char **out, size_t *length, const char *path, size_
     *length -= mark;
     memmove(*out, *out + mark, *length + 1);
     return BY_OK;
+}
+
+by_status by__json_parse(json_t **out, const char *name, const char *text, size_t length,
+                         size_t flags, by_error *error)
+{
+    json_error_t problem;
+    *out = by_json_load(text, length, flags, &problem);
+    return *out != NULL
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
+}
+
+by_status by__json_file(json_t **out, const char *directory, const char *name, size_t max,
+                        size_t flags, by_error *error)
+{
+    char *path;
+    char *text = NULL;
+    size_t length;
+    *out = NULL;
+    BY_TRY(by__path_make(&path, directory, name, error));
+    by_status status = BY_OK;
+    if (by__path_exists(path)) {
+        status = by__file_read_text(&text, &length, path, max, error);
+    }
+    if (text != NULL) {
+        status = by__json_parse(out, path, text, length, flags, error);
+    }
+    free(text);
+    free(path);
+    return status;
 }
 
 by_status by__read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,

@@ -24,6 +24,13 @@
 /* A flag beside jansson's: real numbers keep their spelling, as by__json_spelled. */
 #define BY__JSON_SPELLED ((size_t)1 << 24)
 
+/* by_json_load (banyan/json.h) of the text of a file; BY_EFORMAT with its name and the line if it
+ * is not JSON. */
+by_status by__json_parse(json_t **out, const char *name, const char *text, size_t length,
+                         size_t flags, by_error *error);
+/* The same for a file of a directory, of at most `max` bytes; *out is NULL if there is none. */
+by_status by__json_file(json_t **out, const char *directory, const char *name, size_t max,
+                        size_t flags, by_error *error);
 /* by_json_load (banyan/json.h) of a text that ends with a NUL; NULL: of none. */
 json_t *by__json_read(const char *text, size_t flags, json_error_t *error);
 /* Checks all of an object and makes only the value of its last member of this name (with

@@ -289,13 +289,10 @@ static by_status parse_all(by_drift_reference *r, const char *file, const json_t
 by_status by_drift_reference_parse(by_drift_reference **out, const char *name, const char *text,
                                    size_t length, by_error *error)
 {
-    json_error_t problem;
+    json_t *all;
     by_drift_reference *r = NULL;
     double examples = 0.0;
-    json_t *all = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
-    if (all == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
-    }
+    BY_TRY(by__json_parse(&all, name, text, length, JSON_REJECT_DUPLICATES, error));
     by_status status = take_number(&examples, name, all, "examples", 0.0, MOST_COUNT, error);
     if (status == BY_OK) {
         status = by_drift_reference_open(&r, (uint64_t)examples, error);

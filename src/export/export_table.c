@@ -71,26 +71,11 @@ static by_status check_options(const by__export_row **row, const by_export_optio
  * and switches are read, and integers may be too large for json_t ("model_max_length"). */
 static by_status read_json(json_t **out, const char *directory, const char *name, by_error *error)
 {
-    char *text = NULL;
-    size_t length;
-    json_error_t problem;
-    char *path = by__path_join(directory, name);
-    by_status status =
-        path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
-    if (status == BY_OK && by__path_exists(path)) {
-        status = by__file_read_text(&text, &length, path, MAX_TEXT, error);
-        if (status == BY_OK) {
-            *out = by_json_load(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL,
-                                &problem);
-            if (!json_is_object(*out)) {
-                status = by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
-                                      *out == NULL ? problem.text : "not an object");
-            }
-        }
-    }
-    free(text);
-    free(path);
-    return status;
+    BY_TRY(by__json_file(out, directory, name, MAX_TEXT,
+                         JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, error));
+    return *out == NULL || json_is_object(*out)
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s/%s: not an object", directory, name);
 }
 
 /* Reads the chat template from chat_template.jinja, or from tokenizer_config.json, where it is a

@@ -261,32 +261,18 @@ static void add_json(fact_list *l, const char *group, const char *key, const jso
 
 static by_status read_environment(fact_list *l, const char *run, by_error *error)
 {
-    json_error_t problem;
-    char *text = NULL;
-    size_t length;
     const char *key;
     json_t *value;
-    char *path;
-    BY_TRY(by__path_make(&path, run, "environment.json", error));
-    by_status status = BY_OK;
-    if (by__path_exists(path)) {
-        status = by__file_read(&text, &length, path, max_environment_file, error);
+    json_t *root;
+    BY_TRY(by__json_file(&root, run, "environment.json", max_environment_file, 0, error));
+    bool is_object = root == NULL || json_is_object(root);
+    json_object_foreach(root, key, value)
+    {
+        add_json(l, "environment", key, value);
     }
-    if (text != NULL) {
-        json_t *root = by_json_load(text, length, 0, &problem);
-        if (!json_is_object(root)) {
-            status = by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
-                                  root == NULL ? problem.text : "not an object");
-        }
-        json_object_foreach(root, key, value)
-        {
-            add_json(l, "environment", key, value);
-        }
-        json_decref(root);
-    }
-    free(text);
-    free(path);
-    return status;
+    json_decref(root);
+    return is_object ? BY_OK
+                     : by_error_set(error, BY_EFORMAT, "%s/environment.json: not an object", run);
 }
 
 by_status by_run_facts_read(by_run_facts *out, const char *run, by_error *error)

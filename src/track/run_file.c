@@ -84,11 +84,8 @@ static by_status read_root(by_run_record *run, const json_t *root, const char *p
 by_status by__track_run_parse(by_run_record *out, const char *path, const char *text, size_t length,
                               by_error *error)
 {
-    json_error_t json_error;
-    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
-    }
+    json_t *root;
+    BY_TRY(by__json_parse(&root, path, text, length, JSON_REJECT_DUPLICATES, error));
     by_run_record run = {0};
     by_status status = read_root(&run, root, path, error);
     json_decref(root);

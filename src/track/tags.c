@@ -16,13 +16,10 @@ static by_status tags_path(char **out, const char *run, by_error *error)
 static by_status parse_tags(json_t **out, const char *path, const char *text, size_t length,
                             by_error *error)
 {
-    json_error_t problem;
+    json_t *root;
     const char *key;
     json_t *value;
-    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line, problem.text);
-    }
+    BY_TRY(by__json_parse(&root, path, text, length, JSON_REJECT_DUPLICATES, error));
     bool good = json_is_object(root);
     json_object_foreach(root, key, value)
     {

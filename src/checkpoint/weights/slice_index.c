@@ -235,11 +235,8 @@ static by_status read_root(by__checkpoint_slice_index *out, const char *path, js
 by_status by__checkpoint_slice_index_parse(by__checkpoint_slice_index *out, const char *path,
                                            const char *text, size_t length, by_error *error)
 {
-    json_error_t json_error;
-    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
-    }
+    json_t *root;
+    BY_TRY(by__json_parse(&root, path, text, length, JSON_REJECT_DUPLICATES, error));
     by__checkpoint_slice_index index = {0};
     by_status status = read_root(&index, path, root, error);
     json_decref(root);

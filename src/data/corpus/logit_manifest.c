@@ -97,12 +97,9 @@ static by_status read_root(by__data_logit_manifest *m, const char *name, const j
 by_status by__data_logit_manifest_parse(by__data_logit_manifest *out, const char *name,
                                         const char *text, size_t length, by_error *error)
 {
-    json_error_t problem;
+    json_t *root;
     by__data_logit_manifest m = {0};
-    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
-    }
+    BY_TRY(by__json_parse(&root, name, text, length, JSON_REJECT_DUPLICATES, error));
     by_status status = read_root(&m, name, root, error);
     json_decref(root);
     if (status != BY_OK) {

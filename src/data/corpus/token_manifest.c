@@ -226,13 +226,10 @@ static by_status read_files(by__data_token_manifest *m, const scope *s, const js
 by_status by__data_token_manifest_parse(by__data_token_manifest *out, const char *name,
                                         const char *text, size_t length, by_error *error)
 {
-    json_error_t problem;
+    json_t *root;
     by__data_token_manifest m = {0};
     scope s = {name, "", error};
-    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
-    }
+    BY_TRY(by__json_parse(&root, name, text, length, JSON_REJECT_DUPLICATES, error));
     by_status status = read_header(&m, &s, root);
     if (status == BY_OK) {
         status = read_files(&m, &s, root);

@@ -157,11 +157,8 @@ static by_status parse_root(by_encoding **out, const json_t *root, const char *n
 by_status by_encoding_parse(by_encoding **out, const char *name, const char *text, size_t length,
                             by_error *error)
 {
-    json_error_t problem;
-    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
-    }
+    json_t *root;
+    BY_TRY(by__json_parse(&root, name, text, length, JSON_REJECT_DUPLICATES, error));
     by_status status = parse_root(out, root, name, error);
     json_decref(root);
     return status;

@@ -57,35 +57,12 @@ bool by_chat_takes_parts(const by_chat *chat)
 
 /* ---- files ---- */
 
-static by_status parse_json(json_t **out, const char *text, size_t length, size_t flags,
-                            const char *name, by_error *error)
-{
-    json_error_t problem;
-    *out = by_json_load(text, length, JSON_ALLOW_NUL | flags, &problem);
-    return *out != NULL
-               ? BY_OK
-               : by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
-}
-
-/* Reads a JSON file of a directory; *out stays NULL if there is none. Its integers become real
- * numbers: "model_max_length" of transformers may be int(1e30), which is too large for json_t. */
+/* Integers become real numbers: "model_max_length" of transformers may be int(1e30), which is too
+ * large for json_t. */
 static by_status read_json(json_t **out, const char *directory, const char *name, by_error *error)
 {
-    char *text;
-    size_t length;
-    char *path;
-    BY_TRY(by__path_make(&path, directory, name, error));
-    by_status status = BY_OK;
-    if (by__path_exists(path)) {
-        status = by__file_read_text(&text, &length, path, MAX_FILE, error);
-        if (status == BY_OK) {
-            status = parse_json(out, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL,
-                                path, error);
-            free(text);
-        }
-    }
-    free(path);
-    return status;
+    return by__json_file(out, directory, name, MAX_FILE,
+                         JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, error);
 }
 
 /* Reads the texts of special tokens: "bos_token": "<s>" or {"content": "<s>", ...}. */
@@ -353,7 +330,7 @@ static by_status set_json(by__template_render *r, const char *name, const char *
 {
     json_t *json;
     by__template_value value;
-    BY_TRY(parse_json(&json, text, length, 0, name, r->error));
+    BY_TRY(by__json_parse(&json, name, text, length, JSON_ALLOW_NUL, r->error));
     by_status status = calls ? open_calls(json, r->error) : BY_OK;
     if (status != BY_OK) {
         json_decref(json);
@@ -381,7 +358,7 @@ static by_status set_variables(by__template_render *r, const char *text, size_t 
 {
     json_t *json;
     by__template_value value;
-    BY_TRY(parse_json(&json, text, length, 0, "variables", r->error));
+    BY_TRY(by__json_parse(&json, "variables", text, length, JSON_ALLOW_NUL, r->error));
     by_status status = json_is_object(json)
                            ? convert(r, json, &value)
                            : by_error_set(r->error, BY_EFORMAT, "variables: not a JSON object");

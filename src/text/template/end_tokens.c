@@ -31,35 +31,11 @@ static void add(end_tokens *e, int64_t id)
     e->count += i == e->count;
 }
 
-/* Reads a JSON file of a directory; *out stays NULL if there is none. */
-static by_status read_file(json_t **out, const char *directory, const char *name, by_error *error)
-{
-    char *path;
-    char *text = NULL;
-    size_t length;
-    json_error_t problem;
-    by_status status = BY_OK;
-    *out = NULL;
-    BY_TRY(by__path_make(&path, directory, name, error));
-    if (by__path_exists(path)) {
-        status = by__file_read_text(&text, &length, path, MAX_FILE, error);
-    }
-    if (text != NULL) {
-        *out = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
-        status = *out != NULL ? BY_OK
-                              : by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
-                                             problem.text);
-    }
-    free(text);
-    free(path);
-    return status;
-}
-
 /* Reads a file and checks the ids of tokens in it. */
 static by_status read_ids(json_t **out, const char *directory, const char *name, by_error *error)
 {
     char *path;
-    BY_TRY(read_file(out, directory, name, error));
+    BY_TRY(by__json_file(out, directory, name, MAX_FILE, JSON_REJECT_DUPLICATES, error));
     BY_TRY(by__path_make(&path, directory, name, error));
     by_status status = by__token_ids_check(path, *out, error);
     free(path);
@@ -110,7 +86,7 @@ static by_status add_name(end_tokens *e, const by_tokenizer *tokenizer, const ch
     bool told = false;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
         json_t *root;
-        BY_TRY(read_file(&root, directory, files[i], error));
+        BY_TRY(by__json_file(&root, directory, files[i], MAX_FILE, JSON_REJECT_DUPLICATES, error));
         const json_t *value = json_object_get(root, "eos_token");
         const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
         told = json_is_string(text);

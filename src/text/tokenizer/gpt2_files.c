@@ -49,13 +49,10 @@ by_status by__tokenizer_parse_gpt2(by_tokenizer **out, const char *encoder_name,
                                    const char *merges_name, const char *merges,
                                    size_t merges_length, by_error *error)
 {
-    json_error_t problem;
+    json_t *vocab;
     by_tokenizer *t = NULL;
-    json_t *vocab = by_json_load(encoder, encoder_length, JSON_REJECT_DUPLICATES, &problem);
-    if (vocab == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", encoder_name, problem.line,
-                            problem.text);
-    }
+    BY_TRY(by__json_parse(&vocab, encoder_name, encoder, encoder_length, JSON_REJECT_DUPLICATES,
+                          error));
     char *lines = by__strndup(merges, merges_length);
     by_status status = lines == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: merges")
                                      : by__tokenizer_new(&t, false, error);
