@@ -52,6 +52,7 @@ typedef struct by__compress_put {
 } by__compress_put;
 
 typedef struct by__compress_method by__compress_method;
+typedef struct by__compress_calibrated by__compress_calibrated;
 
 typedef struct by__compress_state {
     const by_compress_options *options;
@@ -87,9 +88,13 @@ typedef struct by__compress_stored_as {
     int64_t group; /* inputs that share a scale; 0: one scale for each output */
 } by__compress_stored_as;
 
+typedef by_status by__compress_calibrate_fn(by__compress_state *c, by__compress_calibrated *what,
+                                            void *user, by_error *error);
+
 struct by__compress_method {
     by_compress_method shown;
     by_status (*run)(by__compress_state *c, by_error *error);
+    by__compress_calibrate_fn *round; /* rounds layers: for by__compress_run_calibrated */
     /* Returns BY_EARG, before anything is computed, if the method does not support this model.
      * NULL: it supports all models or, if it calibrates, all that read tokens. */
     by_status (*takes)(by__compress_state *c, by_error *error);
@@ -134,7 +139,7 @@ char *by__compress_file_name(const by__compress_state *c, const char *name);
 #define BY__GROUP_GAINS  2
 
 /* The layers that read one value. */
-typedef struct by__compress_calibrated {
+struct by__compress_calibrated {
     by__compress_linear *linears[BY__GROUP_LAYERS];
     /* [n, k] f32 of each layer: the original weight on entry. What the method leaves here is used
      * to calibrate the following blocks. */
@@ -147,10 +152,7 @@ typedef struct by__compress_calibrated {
      * them by c multiplies column i of x by c. */
     char *gains[BY__GROUP_GAINS];
     size_t gain_count;
-} by__compress_calibrated;
-
-typedef by_status by__compress_calibrate_fn(by__compress_state *c, by__compress_calibrated *what,
-                                            void *user, by_error *error);
+};
 
 /* Called for each block and each batch of calibration data with the residual stream before and
  * after the block, f32 [rows, width]. */
@@ -290,6 +292,8 @@ by_status by__compress_round_layer(by__compress_state *c, by__compress_linear *l
 /* Encodes the head, if the setting "head" says so, and all layers that have no codes yet. */
 by_status by__compress_round_rest(by__compress_state *c, by__code_kind kind, int64_t group,
                                   by_error *error);
+/* Runs a method that rounds layers to 4 bits with calibration data, by its `round`. */
+by_status by__compress_run_calibrated(by__compress_state *c, by_error *error);
 
 /* ---- GPTQ (gptq.c) and AWQ (awq.c) on one layer ---- */
 

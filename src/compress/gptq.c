@@ -223,17 +223,11 @@ static by_status round_group(by__compress_state *c, by__compress_calibrated *wha
     return status;
 }
 
-static by_status run(by__compress_state *c, by_error *error)
-{
-    BY_TRY(by__compress_calibrate(c, round_group, NULL, error));
-    BY_TRY(by__compress_round_rest(c, BY__CODE_INT4, by__compress_group_setting(c), error));
-    return by__compress_codes_finish(c, BY__CODE_INT4, by__compress_group_setting(c), false, error);
-}
-
 const by__compress_method by__compress_method_gptq = {
     .shown = {.name = "gptq",
               .summary = "weights of 4 bits in groups, each column making up for those before it",
               .settings = settings,
               .calibrates = true},
-    .run = run,
+    .run = by__compress_run_calibrated,
+    .round = round_group,
     .store = by__compress_store_int4};

@@ -44,6 +44,14 @@ by_status by__compress_round_rest(by__compress_state *c, by__code_kind kind, int
     return BY_OK;
 }
 
+by_status by__compress_run_calibrated(by__compress_state *c, by_error *error)
+{
+    int64_t group = by__compress_group_setting(c);
+    BY_TRY(by__compress_calibrate(c, c->method->round, NULL, error));
+    BY_TRY(by__compress_round_rest(c, BY__CODE_INT4, group, error));
+    return by__compress_codes_finish(c, BY__CODE_INT4, group, false, error);
+}
+
 static by_status round_all(by__compress_state *c, by__code_kind kind, int64_t group,
                            by__compress_scale_rule rule, bool rows, by_error *error)
 {
