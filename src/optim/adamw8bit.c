@@ -8,17 +8,7 @@
 /* bitsandbytes' min_8bit_size. */
 #define SMALL 4096
 
-typedef struct adamw8bit_keys {
-    double betas[2];
-    double eps;
-} adamw8bit_keys;
-
-static const by__config_key keys[] = {
-    {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(adamw8bit_keys, betas), "[0.9, 0.99]", 0, 1,
-     BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
-    {"optimizer", "eps", BY__KEY_REAL, BY__OWN(adamw8bit_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
-     .help = "epsilon: added to the root of the second moment"},
-};
+static const by__config_key keys[] = {BY__MOMENT_KEYS("[0.9, 0.99]", "1e-8")};
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 static bool small_shape(const by_shape *parameter, const char *axes, by_shape *state)
@@ -55,16 +45,10 @@ static const by_optimizer_state states[] = {
 
 static by_value update(by_graph *graph, const by__optim_update *u, const void *own)
 {
-    const adamw8bit_keys *k = own;
-    by_attrs attrs = {.beta1 = (float)k->betas[0],
-                      .beta2 = (float)k->betas[1],
-                      .eps = (float)k->eps,
-                      .decay = u->decay,
-                      .lr_scale = u->lr_scale == 1.0f ? 0.0f : u->lr_scale};
     if (u->state[FIRST] != BY_NONE) {
-        return by__op_build_adamw(graph, u->parameter, u->gradient, u->state[FIRST],
-                                  u->state[SECOND], u->hyper, u->scale, &attrs, u->unit->copy);
+        return by__optim_adam_step(graph, u, own, u->state[FIRST], u->state[SECOND]);
     }
+    by_attrs attrs = by__optim_adam_attrs(u, own);
     const by_value in[8] = {u->parameter,
                             u->gradient,
                             u->state[FIRST_CODES],
@@ -74,11 +58,6 @@ static by_value update(by_graph *graph, const by__optim_update *u, const void *o
                             u->hyper,
                             u->scale};
     return by__op_build_adamw8(graph, in, &attrs, u->unit->copy);
-}
-
-static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
-{
-    by__optim_adam_corrections(hyper, ((const adamw8bit_keys *)own)->betas, step);
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
@@ -99,11 +78,11 @@ const by__optim_row by__optim_adamw8bit = {
                      "state per parameter instead of 8. Tensors of less than 4,096 elements have "
                      "f32 moments.",
              .keys = {&key_list},
-             .size = sizeof(adamw8bit_keys),
+             .size = sizeof(by__optim_moments),
              .resolve = resolve},
     .states = states,
     .state_count = BY_ARRAY_LENGTH(states),
     .needs_tensors = true,
     .update = update,
-    .hyper = hyper_values,
+    .hyper = by__optim_adam_hyper,
 };

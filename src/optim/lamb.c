@@ -7,43 +7,19 @@
 
 #include "optim/optim.h"
 
-typedef struct lamb_keys {
-    double betas[2];
-    double eps;
-} lamb_keys;
-
-static const by__config_key keys[] = {
-    {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(lamb_keys, betas), "[0.9, 0.999]", 0, 1,
-     BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
-    {"optimizer", "eps", BY__KEY_REAL, BY__OWN(lamb_keys, eps), "1e-6", 0, 1, BY__ABOVE_MIN,
-     .help = "epsilon: added to the root of the second moment"},
-};
+static const by__config_key keys[] = {BY__MOMENT_KEYS("[0.9, 0.999]", "1e-6")};
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
 
-/* Indices of hyper-parameters after the learning rate. */
-enum { FIRST_CORRECTION = 1, SECOND_CORRECTION };
-
 /* Updates the moments and computes r. */
-static by_value add_direction(by_graph *graph, const by__optim_update *u, const lamb_keys *k)
+static by_value add_direction(by_graph *graph, const by__optim_update *u,
+                              const by__optim_moments *k)
 {
     by__optim_update_map m;
     by_value results[BY_MAX_OUTPUTS];
     by__optim_update_begin(&m, graph, u);
-    int gradient = by__optim_update_gradient(&m);
-    int first = by_map_input(&m.map, u->state[0]);
-    int second = by_map_input(&m.map, u->state[1]);
-    int square = by__map_one(&m, BY_MAP_SQUARE, gradient);
-    first =
-        by__optim_update_set(&m, first, by__optim_map_average(&m, k->betas[0], first, gradient));
-    second =
-        by__optim_update_set(&m, second, by__optim_map_average(&m, k->betas[1], second, square));
-    first = by__map_div(&m, first, by__optim_update_hyper(&m, FIRST_CORRECTION));
-    second = by__map_div(&m, second, by__optim_update_hyper(&m, SECOND_CORRECTION));
-    int root = by__map_add(&m, by__map_one(&m, BY_MAP_SQRT, second),
-                           by_map_constant(&m.map, (float)k->eps));
-    int direction = by__map_div(&m, first, root);
+    int direction = by__optim_adam_direction(&m, k);
     if (u->decay != 0.0f) {
         int decay =
             by__map_mul(&m, by_map_input(&m.map, u->parameter), by_map_constant(&m.map, u->decay));
@@ -74,21 +50,16 @@ static by_value update(by_graph *graph, const by__optim_update *u, const void *o
     return by__optim_update_end(&m, by__map_mul(&m, by_map_input(&m.map, direction), rate));
 }
 
-static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
-{
-    by__optim_adam_corrections(hyper, ((const lamb_keys *)own)->betas, step);
-}
-
 const by__optim_row by__optim_lamb = {
     .kind = {.name = "lamb",
              .help =
                  "LAMB (You et al. 2020): Adam with decoupled weight decay, and updates scaled to "
                  "the norm of each tensor.",
              .keys = {&key_list},
-             .size = sizeof(lamb_keys)},
+             .size = sizeof(by__optim_moments)},
     .states = states,
     .state_count = BY_ARRAY_LENGTH(states),
     .needs_tensors = true,
     .update = update,
-    .hyper = hyper_values,
+    .hyper = by__optim_adam_hyper,
 };

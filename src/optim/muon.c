@@ -13,11 +13,10 @@
 #include "optim/optim.h"
 
 typedef struct muon_keys {
+    by__optim_moments adam;
     double momentum;
     int64_t nesterov;
     char *scale;
-    double betas[2];
-    double eps;
 } muon_keys;
 
 static const by__config_key keys[] = {
@@ -30,9 +29,9 @@ static const by__config_key keys[] = {
      .help = "scale of the update of a matrix: rms: 0.2 sqrt(max(rows, columns)), for which lr and "
              "weight_decay of adamw apply; original: sqrt(max(1, outputs / inputs)), with lr near "
              "0.02"},
-    {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(muon_keys, betas), "[0.9, 0.99]", 0, 1,
+    {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(muon_keys, adam.betas), "[0.9, 0.99]", 0, 1,
      BY__BELOW_MAX, .help = "decay rates of the moments, for parameters that are updated by AdamW"},
-    {"optimizer", "eps", BY__KEY_REAL, BY__OWN(muon_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
+    {"optimizer", "eps", BY__KEY_REAL, BY__OWN(muon_keys, adam.eps), "1e-8", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon: added to the root of their second moment"},
 };
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
@@ -147,18 +146,7 @@ static by_value update(by_graph *graph, const by__optim_update *u, const void *o
     if (u->state[MOMENTUM] != BY_NONE) {
         return update_hidden(graph, u, k);
     }
-    by_attrs attrs = {.beta1 = (float)k->betas[0],
-                      .beta2 = (float)k->betas[1],
-                      .eps = (float)k->eps,
-                      .decay = u->decay,
-                      .lr_scale = u->lr_scale == 1.0f ? 0.0f : u->lr_scale};
-    return by__op_build_adamw(graph, u->parameter, u->gradient, u->state[FIRST], u->state[SECOND],
-                              u->hyper, u->scale, &attrs, u->unit->copy);
-}
-
-static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t step)
-{
-    by__optim_adam_corrections(hyper, ((const muon_keys *)own)->betas, step);
+    return by__optim_adam_step(graph, u, &k->adam, u->state[FIRST], u->state[SECOND]);
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
@@ -186,5 +174,5 @@ const by__optim_row by__optim_muon = {
     .state_count = BY_ARRAY_LENGTH(states),
     .needs_tensors = true,
     .update = update,
-    .hyper = hyper_values,
+    .hyper = by__optim_adam_hyper,
 };

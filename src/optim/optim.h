@@ -50,9 +50,6 @@ typedef struct by__optim_row {
     void (*hyper)(float hyper[BY_HYPER_COUNT], const void *own, int64_t step);
 } by__optim_row;
 
-/* Bias corrections of Adam's first and second moments at update `step`, 1 - beta^(step + 1), in
- * hyper[1] and hyper[2] (Kingma and Ba 2015, section 3). */
-void by__optim_adam_corrections(float hyper[BY_HYPER_COUNT], const double betas[2], int64_t step);
 /* BY_ECONFIG unless precision.weights is f32. */
 by_status by__optim_wants_f32(const by_config *config, by_error *error);
 
@@ -138,5 +135,41 @@ int64_t by__optim_update_count(const by__optim_update *u);
 
 /* beta a + (1 - beta) b: updates a moving average a with b. */
 int by__optim_map_average(by__optim_update_map *m, double beta, int a, int b);
+
+/* ---- what Adam and its relatives share (adam.c) ---- */
+
+/* The keys of an optimizer whose row has by__optim_adam_hyper; its own struct begins with them. */
+typedef struct by__optim_moments {
+    double betas[2];
+    double eps;
+} by__optim_moments;
+
+/* Rows of a table of keys, with the defaults. */
+#define BY__MOMENT_KEYS(of_betas, of_eps)                                                          \
+    {"optimizer",                                                                                  \
+     "betas",                                                                                      \
+     BY__KEY_PAIR,                                                                                 \
+     BY__OWN(by__optim_moments, betas),                                                            \
+     of_betas,                                                                                     \
+     0,                                                                                            \
+     1,                                                                                            \
+     BY__BELOW_MAX,                                                                                \
+     .help = "decay rates of the first and second moment"},                                        \
+    {                                                                                              \
+        "optimizer", "eps", BY__KEY_REAL, BY__OWN(by__optim_moments, eps), of_eps, 0, 1,           \
+            BY__ABOVE_MIN, .help = "epsilon: added to the root of the second moment"               \
+    }
+
+/* Fills the bias corrections of the first and second moment at update `step`, 1 - beta^(step + 1),
+ * in hyper[1] and hyper[2] (Kingma and Ba 2015, section 3). */
+void by__optim_adam_hyper(float hyper[BY_HYPER_COUNT], const void *own, int64_t step);
+/* Attributes of AdamW's ops. */
+by_attrs by__optim_adam_attrs(const by__optim_update *u, const by__optim_moments *k);
+/* AdamW's step of a unit in f32 whose moments are these. Returns the unit's copy. */
+by_value by__optim_adam_step(by_graph *graph, const by__optim_update *u, const by__optim_moments *k,
+                             by_value first, by_value second);
+/* Updates the moments, which are the first two states, and returns the direction: the first,
+ * corrected, over the root of the second, plus epsilon. */
+int by__optim_adam_direction(by__optim_update_map *m, const by__optim_moments *k);
 
 #endif

@@ -1,5 +1,4 @@
 /* The table of optimizers, and the graphs of norm and update that they share. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,13 +88,6 @@ by_value by__optim_unit_squares(by_graph *graph, const by_update_unit *unit, by_
     }
     by_value mine = by_sum(graph, blocks, &axis, 1, true);
     return by_all_reduce(graph, mine, unit->mesh, unit->ranks);
-}
-
-void by__optim_adam_corrections(float hyper[BY_HYPER_COUNT], const double betas[2], int64_t step)
-{
-    for (int i = 0; i < 2; i++) {
-        hyper[i + 1] = (float)(1.0 - pow(betas[i], (double)step + 1.0));
-    }
 }
 
 by_status by__optim_wants_f32(const by_config *config, by_error *error)
