@@ -339,7 +339,7 @@ static void skip_blanks(json_reader *r)
 }
 
 /* Takes a character of the syntax, if it comes next. */
-static bool take(json_reader *r, char c)
+static bool accept(json_reader *r, char c)
 {
     skip_blanks(r);
     if (r->at < r->end && *r->at == (unsigned char)c) {
@@ -354,7 +354,7 @@ static bool read_value(json_reader *r, json_t **out);
 
 static bool read_items(json_reader *r, json_t *list)
 {
-    if (take(r, ']')) {
+    if (accept(r, ']')) {
         return true;
     }
     do {
@@ -365,8 +365,8 @@ static bool read_items(json_reader *r, json_t *list)
         if (list != NULL && json_array_append_new(list, item) != 0) {
             return lacks_memory(r);
         }
-    } while (take(r, ','));
-    return take(r, ']') ? true : fail(r, json_error_invalid_syntax, "']' expected");
+    } while (accept(r, ','));
+    return accept(r, ']') ? true : fail(r, json_error_invalid_syntax, "']' expected");
 }
 
 /* What a member is wanted for. */
@@ -423,7 +423,7 @@ static bool read_member(json_reader *r, json_t *object, wanted_member *only)
             return lacks_memory(r);
         }
     }
-    if (!take(r, ':')) {
+    if (!accept(r, ':')) {
         return fail(r, json_error_invalid_syntax, "':' expected");
     }
     skip_blanks(r);
@@ -452,15 +452,15 @@ static bool read_member(json_reader *r, json_t *object, wanted_member *only)
 /* Reads an object behind its brace: all of it, one member, or (both NULL) checks it. */
 static bool read_members(json_reader *r, json_t *object, wanted_member *only)
 {
-    if (take(r, '}')) {
+    if (accept(r, '}')) {
         return true;
     }
     do {
         if (!read_member(r, object, only)) {
             return false;
         }
-    } while (take(r, ','));
-    return take(r, '}') ? true : fail(r, json_error_invalid_syntax, "'}' expected");
+    } while (accept(r, ','));
+    return accept(r, '}') ? true : fail(r, json_error_invalid_syntax, "'}' expected");
 }
 
 static bool read_container(json_reader *r, json_t **out)

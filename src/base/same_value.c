@@ -206,7 +206,7 @@ static by_status add_group(grouping *g, const char *text, const char *spelling, 
     return by__name_table_add(&g->table, key, (int32_t)at, error);
 }
 
-static by_status take_value(grouping *g, size_t index, const char *text, by_error *error)
+static by_status count_value(grouping *g, size_t index, const char *text, by_error *error)
 {
     char buffer[BY__SPELLING];
     const char *spelling = by__spell_value(buffer, text, strlen(text)) ? buffer : NULL;
@@ -240,7 +240,7 @@ by_status by__value_groups_open(by__value_groups *out, const char *const *values
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         made.group_of[i] = -1;
         if (counts == NULL || counts[i] > 0) {
-            status = take_value(&g, i, values[i], error);
+            status = count_value(&g, i, values[i], error);
         }
     }
     by__name_table_free(&g.table);

@@ -70,7 +70,7 @@ int by__thread_count(int threads)
     return CPU_COUNT(&set);
 }
 
-static void *run(void *argument)
+static void *thread_main(void *argument)
 {
     thread_task *w = argument;
     w->status = w->work(w->context, w->index, &w->error);
@@ -90,12 +90,12 @@ by_status by__threads_run(size_t count, by_status (*work)(void *context, size_t 
         workers[i].index = i;
     }
     while (started < count &&
-           pthread_create(&workers[started].thread, NULL, run, &workers[started]) == 0) {
+           pthread_create(&workers[started].thread, NULL, thread_main, &workers[started]) == 0) {
         started++;
     }
-    (void)run(&workers[0]);
+    (void)thread_main(&workers[0]);
     for (size_t i = started; i < count; i++) {
-        (void)run(&workers[i]);
+        (void)thread_main(&workers[i]);
     }
     for (size_t i = 1; i < started; i++) {
         (void)pthread_join(workers[i].thread, NULL);

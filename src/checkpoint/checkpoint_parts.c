@@ -257,9 +257,9 @@ static by_status read_slices(by_checkpoint_writer *w, int rank, const char *name
 }
 
 /* Moves the records of a writer's files to `files`, and reads its slices. */
-static by_status take_files(by_checkpoint_writer *w, int rank,
-                            const by__checkpoint_manifest *manifest, const char *slices,
-                            by__checkpoint_file_list *files, by_error *error)
+static by_status merge_files(by_checkpoint_writer *w, int rank,
+                             const by__checkpoint_manifest *manifest, const char *slices,
+                             by__checkpoint_file_list *files, by_error *error)
 {
     bool found = false;
     if (manifest->step != w->step) {
@@ -298,7 +298,7 @@ by_status by__checkpoint_writer_take(by_checkpoint_writer *w, int rank,
                             w->writers);
     }
     BY_TRY(by__checkpoint_manifest_read(&manifest, w->temporary, name, false, error));
-    by_status status = take_files(w, rank, &manifest, slices, files, error);
+    by_status status = merge_files(w, rank, &manifest, slices, files, error);
     by__checkpoint_manifest_free(&manifest);
     BY_TRY(status);
     BY_TRY(remove_file(w, slices, error));

@@ -48,7 +48,7 @@ by_status by__checkpoint_step_path(char **out, const char *root, uint64_t step, 
  * lock for longer. */
 #define LOCK_SECONDS 3.0
 
-static bool take_lock(int fd)
+static bool acquire_lock(int fd)
 {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     double began = by__now();
@@ -69,7 +69,7 @@ by_status by__checkpoint_root_lock(int *fd, const char *root, by_error *error)
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock < 0) {
         status = by__io_error(error, "open", path);
-    } else if (!take_lock(lock)) {
+    } else if (!acquire_lock(lock)) {
         if (errno == EWOULDBLOCK) {
             status = by_error_set(error, BY_ESTATE,
                                   "another process is writing checkpoints in %s; give this run "

@@ -16,7 +16,7 @@ static by_status copy(char **out, const char *text, by_error *error)
 
 /* Takes the run's name from the path RUN/checkpoints/STEP. A checkpoint that was copied elsewhere
  * does not know its run. */
-static by_status take_run(char **out, const char *directory, by_error *error)
+static by_status parse_run(char **out, const char *directory, by_error *error)
 {
     char *path = realpath(directory, NULL);
     char *parts[3] = {NULL, NULL, NULL}; /* the step, "checkpoints", the run */
@@ -52,7 +52,7 @@ static by_status read_state(by__checkpoint_origin *out, const char *directory, b
         status = copy(&out->data_hash, state_text(checkpoint, "train_hash"), error);
     }
     if (status == BY_OK) {
-        status = run != NULL ? copy(&out->run, run, error) : take_run(&out->run, directory, error);
+        status = run != NULL ? copy(&out->run, run, error) : parse_run(&out->run, directory, error);
     }
     by_checkpoint_close(&checkpoint);
     return status;

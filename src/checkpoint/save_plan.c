@@ -299,8 +299,8 @@ static by_status own_names(by__checkpoint_save_plan *p, by_error *error)
     return BY_OK;
 }
 
-static by_status plan_alone(by__checkpoint_save_plan *p, const by__checkpoint_held_slice *held,
-                            size_t count, by_error *error)
+static by_status plan_single(by__checkpoint_save_plan *p, const by__checkpoint_held_slice *held,
+                             size_t count, by_error *error)
 {
     p->writers = 1;
     BY_TRY(by__alloc((void **)&p->tensors, count, sizeof *p->tensors, "a checkpoint", error));
@@ -329,7 +329,7 @@ by_status by__checkpoint_save_plan_make(by__checkpoint_save_plan *out, by_comm *
     slice_table t = {0};
     by_status status = BY_OK;
     if (comm == NULL || by_comm_size(comm) == 1) {
-        status = plan_alone(&p, held, count, error);
+        status = plan_single(&p, held, count, error);
     } else {
         t.ranks = by_comm_size(comm);
         t.rank = by_comm_rank(comm);

@@ -297,7 +297,7 @@ static by_status begin_files(by__checkpoint_saver *s, by_error *error)
 }
 
 /* Signals that the order is known or, if `status` is an error, that there will be none. */
-static void tell_begun(by__checkpoint_saver *s, by_status status)
+static void signal_begun(by__checkpoint_saver *s, by_status status)
 {
     by__base_worker_lock(&s->thread);
     s->is_begun = true;
@@ -341,7 +341,7 @@ static void save(by__checkpoint_saver *s)
     by_error error = {0};
     by_status status = begin_files(s, &error);
     bool began = status == BY_OK || s->writer != NULL;
-    tell_begun(s, status);
+    signal_begun(s, status);
     if (status == BY_OK) {
         status = write_parts(s, &error);
         by__base_worker_lock(&s->thread);

@@ -73,7 +73,7 @@ static by_status follow(by_comm *comm, by_status mine, uint64_t *token, by_error
                         by_comm_host(comm, 0), first.verdict.message);
 }
 
-static bool is_alone(const by_comm *comm)
+static bool is_single(const by_comm *comm)
 {
     return comm == NULL || by_comm_size(comm) == 1;
 }
@@ -82,7 +82,7 @@ by_status by__checkpoint_follow(by_comm *comm, by_status mine, by_error *error)
 {
     uint64_t token = 0;
     by_error local = {0};
-    return is_alone(comm) ? mine : follow(comm, mine, &token, error == NULL ? &local : error);
+    return is_single(comm) ? mine : follow(comm, mine, &token, error == NULL ? &local : error);
 }
 
 by_status by__checkpoint_begin_together(by_checkpoint_writer **out, by_comm *comm, int writer,
@@ -95,7 +95,7 @@ by_status by__checkpoint_begin_together(by_checkpoint_writer **out, by_comm *com
     by_error local = {0};
     error = error == NULL ? &local : error;
     *out = NULL;
-    if (is_alone(comm)) {
+    if (is_single(comm)) {
         return by_checkpoint_begin(out, root, step, layout, error);
     }
     if (by_comm_rank(comm) == 0) {
@@ -123,11 +123,11 @@ by_status by__checkpoint_commit_together(by_checkpoint_writer **writer, by_comm 
 {
     by_error local = {0};
     error = error == NULL ? &local : error;
-    bool leads = is_alone(comm) || by_comm_rank(comm) == 0;
+    bool leads = is_single(comm) || by_comm_rank(comm) == 0;
     if (!leads && *writer != NULL && mine == BY_OK) {
         mine = by_checkpoint_finish(writer, error);
     }
-    if (!is_alone(comm)) {
+    if (!is_single(comm)) {
         mine = agree(comm, mine, error);
     }
     if (leads && mine == BY_OK) {

@@ -15,7 +15,7 @@ static void put_float(uint8_t *to, float value)
     memcpy(to, &value, sizeof value);
 }
 
-static float take_float(const uint8_t *from)
+static float load_float(const uint8_t *from)
 {
     float value;
     memcpy(&value, from, sizeof value);
@@ -113,7 +113,7 @@ static void int8_decode(const uint8_t *code, size_t count, double density, float
     BY_UNUSED(density);
     for (size_t at = 0; at < count; at += INT8_UNIT) {
         size_t n = smaller(INT8_UNIT, count - at);
-        float scale = take_float(code);
+        float scale = load_float(code);
         code += sizeof scale;
         for (size_t i = 0; i < n; i++) {
             out[at + i] = scale * (float)(int8_t)code[i];
@@ -175,7 +175,7 @@ static void one_bit_decode(const uint8_t *code, size_t count, double density, fl
     BY_UNUSED(density);
     for (size_t at = 0; at < count; at += BIT_UNIT) {
         size_t n = smaller(BIT_UNIT, count - at);
-        float magnitude = take_float(code);
+        float magnitude = load_float(code);
         code += sizeof magnitude;
         for (size_t i = 0; i < n; i++) {
             uint32_t sign = (uint32_t)(code[i / 8] >> i % 8 & 1) << 31;
@@ -256,7 +256,7 @@ static void top_k_decode(const uint8_t *code, size_t count, double density, floa
     for (size_t i = 0; i < kept; i++) {
         uint16_t place;
         memcpy(&place, places + i * sizeof place, sizeof place);
-        out[place % count] = take_float(code + i * sizeof(float));
+        out[place % count] = load_float(code + i * sizeof(float));
     }
 }
 
@@ -371,7 +371,7 @@ static by_status run_part(void *context, size_t i, by_error *error)
 }
 
 /* Starting a thread pays off for some hundred thousand values. */
-static by_status run(coding *c, int threads, by_error *error)
+static by_status code_chunks(coding *c, int threads, by_error *error)
 {
     size_t parts = c->count / (16 * BY__CODEC_BLOCK);
     c->parts = smaller(parts < 1 ? 1 : parts, threads < 1 ? 1 : (size_t)threads);
@@ -388,7 +388,7 @@ by_status by__comm_codec_send(const by__comm_codec *codec, const float *values, 
                 .values = values,
                 .residual = residual,
                 .code = code};
-    return run(&c, threads, error);
+    return code_chunks(&c, threads, error);
 }
 
 by_status by__comm_codec_receive(const by__comm_codec *codec, const uint8_t *code, size_t count,
@@ -400,5 +400,5 @@ by_status by__comm_codec_receive(const by__comm_codec *codec, const uint8_t *cod
                 .received = code,
                 .out = out,
                 .add = add};
-    return run(&c, threads, error);
+    return code_chunks(&c, threads, error);
 }

@@ -68,25 +68,25 @@ size_t by__comm_coded_sum_bytes(int rank_count, const by__comm_codec *codec, dou
            (4 * ranks + 1) * sizeof(size_t);
 }
 
-static by_status take(void *out, size_t count, size_t size, by_error *error)
+static by_status allocate(void *out, size_t count, size_t size, by_error *error)
 {
     return by__alloc((void **)out, count > 0 ? count : 1, size, "compressed sum", error);
 }
 
-static by_status take_all(by__comm_coded_sum *s, by_error *error)
+static by_status allocate_all(by__comm_coded_sum *s, by_error *error)
 {
     size_t ranks = (size_t)s->ranks;
     sizes n = size_up(ranks, s->codec, s->density, s->count);
     s->step = n.step;
-    BY_TRY(take(&s->first, ranks + 1, sizeof *s->first, error));
-    BY_TRY(take(&s->sent, ranks, sizeof *s->sent, error));
-    BY_TRY(take(&s->received, ranks, sizeof *s->received, error));
-    BY_TRY(take(&s->gathered, ranks, sizeof *s->gathered, error));
-    BY_TRY(take(&s->owned, n.owned, sizeof *s->owned, error));
-    BY_TRY(take(&s->total, n.step, sizeof *s->total, error));
-    BY_TRY(take(&s->terms, n.sets * BY__CODEC_BLOCK, sizeof *s->terms, error));
-    BY_TRY(take(&s->codes, n.codes, 1, error));
-    BY_TRY(take(&s->others, n.codes, 1, error));
+    BY_TRY(allocate(&s->first, ranks + 1, sizeof *s->first, error));
+    BY_TRY(allocate(&s->sent, ranks, sizeof *s->sent, error));
+    BY_TRY(allocate(&s->received, ranks, sizeof *s->received, error));
+    BY_TRY(allocate(&s->gathered, ranks, sizeof *s->gathered, error));
+    BY_TRY(allocate(&s->owned, n.owned, sizeof *s->owned, error));
+    BY_TRY(allocate(&s->total, n.step, sizeof *s->total, error));
+    BY_TRY(allocate(&s->terms, n.sets * BY__CODEC_BLOCK, sizeof *s->terms, error));
+    BY_TRY(allocate(&s->codes, n.codes, 1, error));
+    BY_TRY(allocate(&s->others, n.codes, 1, error));
     for (int r = 0; r <= s->ranks; r++) {
         int64_t block = (int64_t)blocks_of(s->count);
         int64_t size;
@@ -112,7 +112,7 @@ by_status by__comm_coded_sum_open(by__comm_coded_sum **out, by_comm *comm,
     s->threads = threads;
     s->ranks = by_comm_size(comm);
     s->rank = by_comm_rank(comm);
-    by_status status = take_all(s, error);
+    by_status status = allocate_all(s, error);
     if (status != BY_OK) {
         by__comm_coded_sum_close(&s);
         return status;
@@ -209,7 +209,7 @@ static by_status add_chunk(by__comm_coded_sum *s, size_t at, by_error *error)
 }
 
 /* Decodes the sums of the chunk of every slice. */
-static by_status take_chunk(by__comm_coded_sum *s, float *data, size_t at, by_error *error)
+static by_status decode_chunk(by__comm_coded_sum *s, float *data, size_t at, by_error *error)
 {
     const uint8_t *code = s->codes;
     for (int r = 0; r < s->ranks; r++) {
@@ -234,7 +234,7 @@ by_status by__comm_coded_sum_run(by__comm_coded_sum *s, float *data, const char 
             s->gathered[r] = code_bytes(s, chunk_of(s, r, at));
         }
         BY_TRY(by_comm_all_gather(s->comm, s->others, s->codes, s->gathered, BY_U8, what, error));
-        BY_TRY(take_chunk(s, data, at, error));
+        BY_TRY(decode_chunk(s, data, at, error));
     }
     return BY_OK;
 }
@@ -248,7 +248,7 @@ by_status by__comm_rounded_sum(by_comm *comm, float *data, size_t count, const c
     if (by_comm_size(comm) == 1) {
         return BY_OK;
     }
-    BY_TRY(take(&halves, smaller(count, PIECE), sizeof *halves, error));
+    BY_TRY(allocate(&halves, smaller(count, PIECE), sizeof *halves, error));
     for (size_t at = 0; at < count && status == BY_OK; at += PIECE) {
         size_t n = smaller(count - at, PIECE);
         for (size_t i = 0; i < n; i++) {

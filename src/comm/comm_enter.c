@@ -134,7 +134,7 @@ void by_comm_watch(by_comm *comm, by_comm_watcher *watcher, void *user)
     comm->job->watcher_user = user;
 }
 
-static void tell_watcher(const by_comm *comm, double end)
+static void call_watcher(const by_comm *comm, double end)
 {
     const by_comm_call call = {.kind = by__comm_kind_name(comm->called.kind),
                                .what = comm->called.what,
@@ -157,7 +157,7 @@ by_status by__comm_leave(by_comm *comm, by_status status, by_error *error)
         }
         comm->counters.collectives++;
         if (comm->job->watcher != NULL) {
-            tell_watcher(comm, end);
+            call_watcher(comm, end);
         }
         comm->began = 0.0;
     }

@@ -179,7 +179,7 @@ static void sleep_ms(long ms)
     (void)nanosleep(&time, NULL);
 }
 
-static void tell_failure(by__comm_job *job)
+static void send_failure(by__comm_job *job)
 {
     enum { TRIES = 200 };
     mpi_state *state = job->state;
@@ -308,7 +308,7 @@ static const by__comm_link mpi_link = {
     .test = test,
     .cancel = cancel,
     .pump = pump,
-    .tell_failure = tell_failure,
+    .tell_failure = send_failure,
     .native = native,
     .close = close_job,
 };

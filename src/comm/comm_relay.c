@@ -253,8 +253,8 @@ static by_status end_results(by__comm_reduction *r, by_error *error)
 
 /* Allocates memory for the segments in flight, those of far hosts first. *most: the largest
  * slice. */
-static by_status take_stages(by__comm_reduction *r, size_t *most, unsigned char **relayed,
-                             by_error *error)
+static by_status allocate_stages(by__comm_reduction *r, size_t *most, unsigned char **relayed,
+                                 by_error *error)
 {
     by_comm *comm = r->comm;
     int here = comm->host_of[comm->rank];
@@ -290,7 +290,7 @@ by_status by__comm_sum_with_far(by__comm_reduction *r, by_error *error)
     by_comm *comm = r->comm;
     unsigned char *relayed = NULL;
     size_t most;
-    BY_TRY(take_stages(r, &most, &relayed, error));
+    BY_TRY(allocate_stages(r, &most, &relayed, error));
     for (size_t k = 0; k < BY__COMM_DEPTH; k++) {
         BY_TRY(receive_segment(r, k, error));
     }

@@ -69,7 +69,7 @@ static void add_tensor(by__comm_power_sum *s, const by__comm_power_tensor *tenso
     s->right_elements += tensor->columns * s->rank;
 }
 
-static by_status take(float **out, size_t count, by_error *error)
+static by_status allocate(float **out, size_t count, by_error *error)
 {
     return by__alloc((void **)out, count > 0 ? count : 1, sizeof **out, "PowerSGD", error);
 }
@@ -91,8 +91,8 @@ static by_status fill(by__comm_power_sum *s, const by__comm_power_tensor *tensor
     for (size_t i = 0; i < tensor_count; i++) {
         add_tensor(s, &tensors[i]);
     }
-    BY_TRY(take(&s->left, s->left_elements + s->plain_elements, error));
-    BY_TRY(take(&s->right, s->right_elements, error));
+    BY_TRY(allocate(&s->left, s->left_elements + s->plain_elements, error));
+    BY_TRY(allocate(&s->right, s->right_elements, error));
     draw_factors(s);
     return BY_OK;
 }
@@ -168,7 +168,7 @@ static void make_right(by__comm_power_sum *s)
 }
 
 /* Subtracts from the residual what this rank has contributed to the sum: P times its own Q. */
-static void take_away_own(by__comm_power_sum *s, float *scratch)
+static void subtract_own(by__comm_power_sum *s, float *scratch)
 {
     for (size_t k = 0; k < s->matrix_count; k++) {
         const factored_matrix *m = &s->matrices[k];
@@ -183,7 +183,7 @@ static void take_away_own(by__comm_power_sum *s, float *scratch)
     }
 }
 
-static void take_sums(by__comm_power_sum *s, float *data)
+static void read_sums(by__comm_power_sum *s, float *data)
 {
     const float *plain = s->left + s->left_elements;
     for (size_t k = 0; k < s->matrix_count; k++) {
@@ -204,9 +204,9 @@ by_status by__comm_power_sum_run(by__comm_power_sum *s, float *data, const char 
     BY_TRY(by_comm_all_reduce(s->comm, s->left, s->left_elements + s->plain_elements, BY_F32, what,
                               error));
     make_right(s);
-    take_away_own(s, data); /* the values are in the residual by now */
+    subtract_own(s, data); /* the values are in the residual by now */
     BY_TRY(by_comm_all_reduce(s->comm, s->right, s->right_elements, BY_F32, what, error));
-    take_sums(s, data);
+    read_sums(s, data);
     return BY_OK;
 }
 

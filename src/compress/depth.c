@@ -109,7 +109,7 @@ static by_status rename_tensor(by__compress_state *c, size_t i, int64_t number, 
     return status;
 }
 
-static by_status take_out(by__compress_state *c, const bool *stays, by_error *error)
+static by_status remove_layers(by__compress_state *c, const bool *stays, by_error *error)
 {
     int64_t layers = c->config->model.layers;
     by_config *to;
@@ -137,7 +137,7 @@ static by_status take_out(by__compress_state *c, const bool *stays, by_error *er
     return status;
 }
 
-static by_status takes(by__compress_state *c, by_error *error)
+static by_status check(by__compress_state *c, by_error *error)
 {
     int64_t layers = c->config->model.layers;
     int64_t count = (int64_t)by__compress_setting_number(c, "layers");
@@ -160,7 +160,7 @@ static void note(by__compress_state *c, const bool *stays)
     }
 }
 
-static by_status run(by__compress_state *c, by_error *error)
+static by_status prune_layers(by__compress_state *c, by_error *error)
 {
     size_t layers = (size_t)c->config->model.layers;
     int64_t count = (int64_t)by__compress_setting_number(c, "layers");
@@ -179,7 +179,7 @@ static by_status run(by__compress_state *c, by_error *error)
     if (status == BY_OK) {
         choose(stays, &sums, (int64_t)layers, count);
         note(c, stays);
-        status = take_out(c, stays, error);
+        status = remove_layers(c, stays, error);
     }
     free(stays);
     free(sums.rows);
@@ -202,6 +202,6 @@ const by__compress_method by__compress_method_depth = {
               .summary = "layers of the least influence go",
               .settings = settings,
               .calibrates = true},
-    .run = run,
-    .takes = takes,
+    .run = prune_layers,
+    .takes = check,
     .resize = resize};

@@ -63,8 +63,8 @@ static by_status add(by__compress_state *c, const char *name, const by__op_packe
 }
 
 /* Adds the weight of a node, if the node is a product with a weight. */
-static by_status look_at(by__compress_state *c, const by_graph *graph, const by__graph_node *node,
-                         by_error *error)
+static by_status add_linear(by__compress_state *c, const by_graph *graph,
+                            const by__graph_node *node, by_error *error)
 {
     int operand;
     by__op_packed_reader reader;
@@ -110,7 +110,7 @@ by_status by__compress_linears_list(by__compress_state *c, by_error *error)
     by_status status = BY_OK;
     BY_TRY(by__compress_graph(&graph, c, error));
     for (size_t n = 0; status == BY_OK && n < graph->node_count; n++) {
-        status = look_at(c, graph, &graph->nodes[n], error);
+        status = add_linear(c, graph, &graph->nodes[n], error);
     }
     by_graph_close(&graph);
     return status;

@@ -77,7 +77,7 @@ static by_status run_w8a8(by__compress_state *c, by_error *error)
 }
 
 /* Only the programs of language models quantize what weights are multiplied with. */
-static by_status takes_w8a8(by__compress_state *c, by_error *error)
+static by_status check_w8a8(by__compress_state *c, by_error *error)
 {
     const by_model_config *model = &c->config->model;
     return strcmp(by_model_reads(model), "tokens") == 0
@@ -138,7 +138,7 @@ const by__compress_method by__compress_method_w8a8 = {
                          "too, a scale for each row",
               .settings = int8_settings},
     .run = run_w8a8,
-    .takes = takes_w8a8,
+    .takes = check_w8a8,
     .store = store_int8};
 const by__compress_method by__compress_method_int4 = {
     .shown = {.name = "int4",

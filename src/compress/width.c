@@ -313,7 +313,7 @@ static by_status resize_model(by__compress_state *c, const narrowing *n, by_erro
     return status;
 }
 
-static by_status run(by__compress_state *c, by_error *error)
+static by_status prune_widths(by__compress_state *c, by_error *error)
 {
     narrowing n = {0};
     by_status status = open_narrowing(&n, c, error);
@@ -332,7 +332,7 @@ static by_status run(by__compress_state *c, by_error *error)
 
 /* Checks that the remaining sizes form a valid model. config.json is updated when the method
  * runs. */
-static by_status takes(by__compress_state *c, by_error *error)
+static by_status check(by__compress_state *c, by_error *error)
 {
     narrowing n = {0};
     by_status status = open_narrowing(&n, c, error);
@@ -371,6 +371,6 @@ const by__compress_method by__compress_method_width = {
               .summary = "heads and channels go, and the others make up for them",
               .settings = settings,
               .calibrates = true},
-    .run = run,
-    .takes = takes,
+    .run = prune_widths,
+    .takes = check,
     .resize = resize};

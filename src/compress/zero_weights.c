@@ -259,7 +259,7 @@ static by__compress_prune_rule rule_of(const by__compress_state *c)
 }
 
 /* 2:4 sets half of the weights to 0, so another share contradicts it. */
-static by_status takes(by__compress_state *c, by_error *error)
+static by_status check(by__compress_state *c, by_error *error)
 {
     const by__compress_prune_rule rule = rule_of(c);
     return !rule.pairs || rule.sparsity == 0.5
@@ -353,18 +353,18 @@ const by__compress_method by__compress_method_magnitude = {
               .summary = "the smallest weights become 0",
               .settings = plain_settings},
     .run = run_magnitude,
-    .takes = takes};
+    .takes = check};
 const by__compress_method by__compress_method_wanda = {
     .shown = {.name = "wanda",
               .summary = "the smallest |w| ||x|| of each output become 0",
               .settings = plain_settings,
               .calibrates = true},
     .run = run_wanda,
-    .takes = takes};
+    .takes = check};
 const by__compress_method by__compress_method_sparsegpt = {
     .shown = {.name = "sparsegpt",
               .summary = "weights become 0, and the others make up for them",
               .settings = sparsegpt_settings,
               .calibrates = true},
     .run = run_sparsegpt,
-    .takes = takes};
+    .takes = check};

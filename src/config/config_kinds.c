@@ -544,7 +544,7 @@ bool by__config_deeper(const by__config *config, const char *key, const char *ot
     return a != NULL && b != NULL && a->origin != NULL && b->origin != NULL && a->level > b->level;
 }
 
-static void forget(by__config_entry *entry)
+static void reset(by__config_entry *entry)
 {
     free(entry->origin);
     free(entry->refusal);
@@ -566,7 +566,7 @@ static bool drop_earlier(by__config *config, by__config_entry *entry)
     const char *name = entry->key.name;
     for (by__config_entry *e = by__config_entry_find(config, NULL, entry->key.section, name);
          e != NULL; e = by__config_entry_find(config, e, entry->key.section, name)) {
-        forget(e);
+        reset(e);
     }
     return true;
 }
@@ -593,7 +593,7 @@ void by__config_drop_foreign(by__config *config)
     for (size_t i = 0; i < config->count; i++) {
         by__config_entry *entry = &config->entries[i];
         if (is_foreign(config, entry)) {
-            forget(entry);
+            reset(entry);
         }
     }
 }

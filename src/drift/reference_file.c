@@ -108,7 +108,7 @@ static by_status wrong(const char *file, const char *what, by_error *error)
 }
 
 /* Reads a number that must be in [low, high]. */
-static by_status take_number(double *out, const char *file, const json_t *o, const char *key,
+static by_status read_number(double *out, const char *file, const json_t *o, const char *key,
                              double low, double high, by_error *error)
 {
     const json_t *v = json_object_get(o, key);
@@ -120,7 +120,7 @@ static by_status take_number(double *out, const char *file, const json_t *o, con
                         low, high);
 }
 
-static by_status take_list(double **out, size_t *count, const char *file, const json_t *o,
+static by_status read_list(double **out, size_t *count, const char *file, const json_t *o,
                            const char *key, size_t most, double low, by_error *error)
 {
     const json_t *list = json_object_get(o, key);
@@ -146,15 +146,15 @@ static by_status take_list(double **out, size_t *count, const char *file, const 
 static by_status parse_number(by__drift_feature *f, const char *file, const json_t *o,
                               by_error *error)
 {
-    BY_TRY(take_list(&f->edges, &f->edge_count, file, o, "edges", BY__DRIFT_BINS + 1, -INFINITY,
+    BY_TRY(read_list(&f->edges, &f->edge_count, file, o, "edges", BY__DRIFT_BINS + 1, -INFINITY,
                      error));
     for (size_t i = 1; i < f->edge_count; i++) {
         if (!(f->edges[i] > f->edges[i - 1])) {
             return wrong(file, "edges do not ascend", error);
         }
     }
-    BY_TRY(take_number(&f->mean, file, o, "mean", -INFINITY, INFINITY, error));
-    BY_TRY(take_number(&f->deviation, file, o, "deviation", 0.0, INFINITY, error));
+    BY_TRY(read_number(&f->mean, file, o, "mean", -INFINITY, INFINITY, error));
+    BY_TRY(read_number(&f->deviation, file, o, "deviation", 0.0, INFINITY, error));
     return f->bins == f->edge_count + 1 ? BY_OK : wrong(file, "counts do not fit edges", error);
 }
 
@@ -192,7 +192,7 @@ static by_status parse_kept(by__drift_feature *f, const char *file, const json_t
     if (!json_is_array(list) || n > BY__DRIFT_KEPT || f->bins != n + 1) {
         return wrong(file, "values do not fit counts", error);
     }
-    BY_TRY(take_number(&distinct, file, o, "distinct", (double)n, MOST_COUNT, error));
+    BY_TRY(read_number(&distinct, file, o, "distinct", (double)n, MOST_COUNT, error));
     f->distinct = (size_t)distinct;
     if (texts) {
         BY_TRY(by__alloc((void **)&f->values, n + 1, sizeof *f->values, "a reference", error));
@@ -238,9 +238,9 @@ static by_status parse_feature(by_drift_reference *r, const char *file, const js
     }
     BY_TRY(by__drift_feature_add(r, &f, name, (by_drift_kind)k, error));
     BY_TRY(parse_role(r, file, json_object_get(o, "role"), error));
-    BY_TRY(take_number(&f->rows, file, o, "rows", 1.0, MOST_COUNT, error));
-    BY_TRY(take_number(&f->missing, file, o, "missing", 0.0, MOST_COUNT, error));
-    BY_TRY(take_list(&f->counts, &f->bins, file, o, "counts", BY__DRIFT_KEPT + 1, 0.0, error));
+    BY_TRY(read_number(&f->rows, file, o, "rows", 1.0, MOST_COUNT, error));
+    BY_TRY(read_number(&f->missing, file, o, "missing", 0.0, MOST_COUNT, error));
+    BY_TRY(read_list(&f->counts, &f->bins, file, o, "counts", BY__DRIFT_KEPT + 1, 0.0, error));
     for (size_t i = 0; i < f->bins; i++) {
         sum += floor(f->counts[i]) == f->counts[i] ? f->counts[i] : NAN;
     }
@@ -293,7 +293,7 @@ by_status by_drift_reference_parse(by_drift_reference **out, const char *name, c
     by_drift_reference *r = NULL;
     double examples = 0.0;
     BY_TRY(by__json_parse(&all, name, text, length, JSON_REJECT_DUPLICATES, error));
-    by_status status = take_number(&examples, name, all, "examples", 0.0, MOST_COUNT, error);
+    by_status status = read_number(&examples, name, all, "examples", 0.0, MOST_COUNT, error);
     if (status == BY_OK) {
         status = by_drift_reference_open(&r, (uint64_t)examples, error);
     }

@@ -33,8 +33,8 @@ static by_status ring_shift(by__exec_mesh_collectives *c, by_comm *comm,
     return by_comm_all_to_all(comm, e->in, send, e->out, receive, e->dtype, e->what, error);
 }
 
-static by_status ask(by__exec_call_fn *fn, void *user, const by__device_exchange *e,
-                     by_error *error)
+static by_status call_back(by__exec_call_fn *fn, void *user, const by__device_exchange *e,
+                           by_error *error)
 {
     return fn == NULL ? by_error_set(error, BY_ESTATE, "%s: nothing was given to do it", e->what)
                       : fn(user, e->call, error);
@@ -66,13 +66,13 @@ static by_status exchange(by__exec_mesh_collectives *c, by_comm *comm, const by_
     case BY__EXCHANGE_RING_SHIFT:
         return ring_shift(c, comm, e, error);
     case BY__EXCHANGE_PARAMETER:
-        return ask(c->parameters, c->user, e, error);
+        return call_back(c->parameters, c->user, e, error);
     default:
-        return ask(c->gradients, c->user, e, error);
+        return call_back(c->gradients, c->user, e, error);
     }
 }
 
-static by_status run(void *user, const by__device_exchange *e, by_error *error)
+static by_status run_exchange(void *user, const by__device_exchange *e, by_error *error)
 {
     by__exec_mesh_collectives *c = user;
     by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;
@@ -98,7 +98,7 @@ by_status by__exec_mesh_collectives_open(by__exec_mesh_collectives **out, by_mes
         return status;
     }
     c->mesh = mesh;
-    c->base = (by__device_collectives){.user = c, .run = run};
+    c->base = (by__device_collectives){.user = c, .run = run_exchange};
     *out = c;
     return BY_OK;
 }

@@ -26,7 +26,7 @@ static bool at_line_end(const by__format_csv *csv)
 }
 
 /* Passes the line end at which the reader is: LF, CRLF or CR. */
-static void pass_line_end(by__format_csv *csv)
+static void skip_line_end(by__format_csv *csv)
 {
     bool pair = *csv->at == '\r' && csv->at + 1 < csv->end && csv->at[1] == '\n';
     csv->at += pair ? 2 : 1;
@@ -34,12 +34,12 @@ static void pass_line_end(by__format_csv *csv)
 }
 
 /* Reads a quoted cell after its opening quote; leaves `at` after the closing one. */
-static by_status take_quoted(by__format_csv *csv, by__format_csv_cell *cell, by_error *error)
+static by_status read_quoted(by__format_csv *csv, by__format_csv_cell *cell, by_error *error)
 {
     cell->text = csv->at;
     while (csv->at < csv->end) {
         if (at_line_end(csv)) {
-            pass_line_end(csv);
+            skip_line_end(csv);
             continue;
         }
         if (*csv->at == '"') {
@@ -57,7 +57,7 @@ static by_status take_quoted(by__format_csv *csv, by__format_csv_cell *cell, by_
     return bad_cell(csv, cell->line, "the quote that opens this cell is never closed", error);
 }
 
-static by_status take_plain(by__format_csv *csv, by__format_csv_cell *cell, by_error *error)
+static by_status read_plain(by__format_csv *csv, by__format_csv_cell *cell, by_error *error)
 {
     cell->text = csv->at;
     for (; csv->at < csv->end; csv->at++) {
@@ -91,7 +91,7 @@ static by_status end_cell(by__format_csv *csv, by__format_csv_cell *cell, by_err
         return bad_cell(csv, csv->line, "text behind the quote that closes the cell", error);
     }
     if (csv->at < csv->end) {
-        pass_line_end(csv);
+        skip_line_end(csv);
     }
     csv->column = 0;
     cell->ends_row = true;
@@ -101,7 +101,7 @@ static by_status end_cell(by__format_csv *csv, by__format_csv_cell *cell, by_err
 void by__format_csv_skip_lines(by__format_csv *csv)
 {
     while (at_line_end(csv)) {
-        pass_line_end(csv);
+        skip_line_end(csv);
     }
 }
 
@@ -118,9 +118,9 @@ by_status by__format_csv_next(by__format_csv *csv, by__format_csv_cell *out, boo
     by__format_csv_cell cell = {.line = csv->line, .column = csv->column};
     if (csv->at < csv->end && *csv->at == '"') {
         csv->at++;
-        BY_TRY(take_quoted(csv, &cell, error));
+        BY_TRY(read_quoted(csv, &cell, error));
     } else {
-        BY_TRY(take_plain(csv, &cell, error));
+        BY_TRY(read_plain(csv, &cell, error));
     }
     BY_TRY(end_cell(csv, &cell, error));
     *out = cell;
@@ -152,7 +152,7 @@ static bool close_quote(by__format_csv *csv)
 {
     while (csv->at < csv->end) {
         if (at_line_end(csv)) {
-            pass_line_end(csv);
+            skip_line_end(csv);
             continue;
         }
         const char *quote = csv->at++;
@@ -194,7 +194,7 @@ void by__format_csv_leave_row(by__format_csv *csv)
         csv->at++; /* the separator */
     }
     if (csv->at < csv->end) {
-        pass_line_end(csv);
+        skip_line_end(csv);
     }
 }
 

@@ -80,8 +80,8 @@ static void put_row(const by__format_image_decoding *d, const jpeg *j, int64_t y
 }
 
 /* The only function that longjmp returns to: state changed after setjmp is in *j. */
-static by_status run(jpeg *j, by__format_image_decoding *d, const uint8_t *data, size_t size,
-                     by_error *error)
+static by_status decode(jpeg *j, by__format_image_decoding *d, const uint8_t *data, size_t size,
+                        by_error *error)
 {
     if (setjmp(j->back) != 0) {
         return by_error_set(error, BY_EFORMAT, "the JPEG is damaged: %s", j->reason);
@@ -118,7 +118,7 @@ by_status by__format_image_decode_jpeg(by__format_image_decoding *d, const uint8
     j->errors.error_exit = on_error;
     j->errors.emit_message = on_message;
     j->progress.progress_monitor = on_progress;
-    by_status status = run(j, d, data, size, error);
+    by_status status = decode(j, d, data, size, error);
     jpeg_destroy_decompress(&j->info);
     free(j->row);
     free(j);

@@ -37,7 +37,7 @@ static void on_warning(png_structp reader, png_const_charp message)
     BY_UNUSED(message);
 }
 
-static void take_bytes(png_structp reader, png_bytep out, size_t n)
+static void read_bytes(png_structp reader, png_bytep out, size_t n)
 {
     png *p = png_get_io_ptr(reader);
     if (n > (size_t)(p->end - p->at)) {
@@ -116,12 +116,12 @@ static void put_row(const by__format_image_decoding *d, const png *p, uint8_t *r
 }
 
 /* The only function that longjmp returns to: state changed after setjmp is in *p. */
-static by_status run(png *p, by__format_image_decoding *d, by_error *error)
+static by_status decode(png *p, by__format_image_decoding *d, by_error *error)
 {
     if (setjmp(p->back) != 0) {
         return by_error_set(error, BY_EFORMAT, "the PNG is damaged: %s", p->reason);
     }
-    png_set_read_fn(p->reader, p, take_bytes);
+    png_set_read_fn(p->reader, p, read_bytes);
     png_set_user_limits(p->reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* ours says more */
     png_read_info(p->reader, p->info);
     p->kind = png_get_color_type(p->reader, p->info);
@@ -164,7 +164,7 @@ by_status by__format_image_decode_png(by__format_image_decoding *d, const uint8_
         p->reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, p, on_error, on_warning);
         p->info = p->reader == NULL ? NULL : png_create_info_struct(p->reader);
         status = p->info == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: an image")
-                                 : run(p, d, error);
+                                 : decode(p, d, error);
     }
     if (p != NULL && p->reader != NULL) {
         png_destroy_read_struct(&p->reader, &p->info, NULL);

@@ -41,7 +41,7 @@ static void skip_spaces(npy_cursor *c)
 }
 
 /* Consumes the literal `s` if it comes next. */
-static bool take(npy_cursor *c, const char *s)
+static bool accept(npy_cursor *c, const char *s)
 {
     skip_spaces(c);
     size_t n = strlen(s);
@@ -53,7 +53,7 @@ static bool take(npy_cursor *c, const char *s)
 }
 
 /* Reads a quoted string of at most `size` - 1 characters without escapes. */
-static bool take_string(npy_cursor *c, char *out, size_t size)
+static bool parse_string(npy_cursor *c, char *out, size_t size)
 {
     skip_spaces(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) {
@@ -68,7 +68,7 @@ static bool take_string(npy_cursor *c, char *out, size_t size)
     return c->at < c->end && *c->at++ == quote;
 }
 
-static bool take_number(npy_cursor *c, uint64_t *out)
+static bool parse_number(npy_cursor *c, uint64_t *out)
 {
     skip_spaces(c);
     uint64_t n = 0;
@@ -91,20 +91,20 @@ typedef struct npy_header {
 } npy_header;
 
 /* Parses the shape: "(3, 4)", "(5,)", "()". */
-static bool take_shape(npy_cursor *c, by_shape *out)
+static bool parse_shape(npy_cursor *c, by_shape *out)
 {
     *out = (by_shape){0};
-    if (!take(c, "(")) {
+    if (!accept(c, "(")) {
         return false;
     }
-    while (!take(c, ")")) {
+    while (!accept(c, ")")) {
         uint64_t extent;
-        if (out->rank == BY_MAX_RANK || !take_number(c, &extent) || extent > INT64_MAX) {
+        if (out->rank == BY_MAX_RANK || !parse_number(c, &extent) || extent > INT64_MAX) {
             return false;
         }
         out->dim[out->rank++] = (int64_t)extent;
-        if (!take(c, ",")) {
-            return out->rank > 1 && take(c, ")");
+        if (!accept(c, ",")) {
+            return out->rank > 1 && accept(c, ")");
         }
     }
     return true;
@@ -116,27 +116,27 @@ static const char *parse_header(npy_cursor c, npy_header *out)
 {
     char key[24];
     unsigned seen = 0;
-    if (!take(&c, "{")) {
+    if (!accept(&c, "{")) {
         return "the header is not a dictionary";
     }
-    while (!take(&c, "}")) {
-        if (!take_string(&c, key, sizeof key) || !take(&c, ":")) {
+    while (!accept(&c, "}")) {
+        if (!parse_string(&c, key, sizeof key) || !accept(&c, ":")) {
             return "the header is not a dictionary";
         }
         unsigned bit;
         if (strcmp(key, "descr") == 0) {
             bit = 1;
-            if (!take_string(&c, out->descr, sizeof out->descr)) {
+            if (!parse_string(&c, out->descr, sizeof out->descr)) {
                 return "descr is not a short string";
             }
         } else if (strcmp(key, "fortran_order") == 0) {
             bit = 2;
-            if (!take(&c, "False")) {
+            if (!accept(&c, "False")) {
                 return "fortran_order is not False";
             }
         } else if (strcmp(key, "shape") == 0) {
             bit = 4;
-            if (!take_shape(&c, &out->shape)) {
+            if (!parse_shape(&c, &out->shape)) {
                 return "shape is not a tuple of up to 6 extents";
             }
         } else {
@@ -146,8 +146,8 @@ static const char *parse_header(npy_cursor c, npy_header *out)
             return "the header has a key twice";
         }
         seen |= bit;
-        if (!take(&c, ",")) {
-            if (!take(&c, "}")) {
+        if (!accept(&c, ",")) {
+            if (!accept(&c, "}")) {
                 return "the header is not a dictionary";
             }
             break;

@@ -91,7 +91,7 @@ static double load_decimal(const uint8_t *p, size_t bytes)
 }
 
 /* Reads a number of `width` bytes. Returns false if it does not fit. */
-static bool take_number(const by__format_parquet_column *c, const uint8_t *p, size_t width,
+static bool read_number(const by__format_parquet_column *c, const uint8_t *p, size_t width,
                         by__format_parquet_value *out)
 {
     uint64_t bits = load(p, width < 8 ? width : 8);
@@ -128,7 +128,7 @@ static bool take_number(const by__format_parquet_column *c, const uint8_t *p, si
     return true;
 }
 
-static by_status take_text(by__format_parquet_values *out, const uint8_t *p, size_t length,
+static by_status read_text(by__format_parquet_values *out, const uint8_t *p, size_t length,
                            by__format_parquet_value *value, by_error *error)
 {
     size_t end;
@@ -170,8 +170,8 @@ by_status by__format_parquet_plain(const by__format_parquet *p, const by__format
                                                   error);
             }
             if (c->kind == BY__PARQUET_TEXT) {
-                BY_TRY(take_text(out, data + at, width, &value, error));
-            } else if (!take_number(c, data + at, width, &value)) {
+                BY_TRY(read_text(out, data + at, width, &value, error));
+            } else if (!read_number(c, data + at, width, &value)) {
                 return by_error_set(error, BY_EFORMAT, "%s: column '%.60s' has %s", p->name,
                                     c->name,
                                     c->physical == INT96 ? "a time that is not in 1678 to 2261"

@@ -3,7 +3,7 @@
 /* Limit of nesting in skipped values: structs in lists in structs ... */
 #define MAX_DEPTH 16
 
-static uint8_t take_byte(by__format_thrift *t)
+static uint8_t read_byte(by__format_thrift *t)
 {
     if (t->failed || t->at == t->end) {
         t->failed = true;
@@ -12,11 +12,11 @@ static uint8_t take_byte(by__format_thrift *t)
     return *t->at++;
 }
 
-static uint64_t take_varint(by__format_thrift *t)
+static uint64_t read_varint(by__format_thrift *t)
 {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte = take_byte(t);
+        uint8_t byte = read_byte(t);
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (byte < 0x80) {
             return t->failed ? 0 : value;
@@ -26,13 +26,13 @@ static uint64_t take_varint(by__format_thrift *t)
     return 0;
 }
 
-static int64_t take_zigzag(by__format_thrift *t)
+static int64_t read_zigzag(by__format_thrift *t)
 {
-    uint64_t value = take_varint(t);
+    uint64_t value = read_varint(t);
     return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
 }
 
-static void take_bytes(by__format_thrift *t, uint64_t count)
+static void skip_bytes(by__format_thrift *t, uint64_t count)
 {
     if (t->failed || count > (uint64_t)(t->end - t->at)) {
         t->failed = true;
@@ -43,11 +43,11 @@ static void take_bytes(by__format_thrift *t, uint64_t count)
 
 bool by__format_thrift_next(by__format_thrift *t, by__format_thrift_field *field)
 {
-    uint8_t head = take_byte(t);
+    uint8_t head = read_byte(t);
     if (t->failed || (head & 0x0f) == BY__THRIFT_STOP) {
         return false;
     }
-    int64_t id = head >> 4 != 0 ? field->id + (head >> 4) : take_zigzag(t);
+    int64_t id = head >> 4 != 0 ? field->id + (head >> 4) : read_zigzag(t);
     if (t->failed || id < 0 || id > INT16_MAX || (head & 0x0f) > BY__THRIFT_STRUCT) {
         t->failed = true;
         return false;
@@ -65,11 +65,11 @@ int64_t by__format_thrift_integer(by__format_thrift *t, by__format_thrift_type t
     case BY__THRIFT_FALSE:
         return 0;
     case BY__THRIFT_I8:
-        return (int8_t)take_byte(t);
+        return (int8_t)read_byte(t);
     case BY__THRIFT_I16:
     case BY__THRIFT_I32:
     case BY__THRIFT_I64:
-        return take_zigzag(t);
+        return read_zigzag(t);
     default:
         by__format_thrift_skip(t, type);
         return 0;
@@ -84,9 +84,9 @@ const char *by__format_thrift_binary(by__format_thrift *t, by__format_thrift_typ
         by__format_thrift_skip(t, type);
         return "";
     }
-    uint64_t count = take_varint(t);
+    uint64_t count = read_varint(t);
     const char *begin = (const char *)t->at;
-    take_bytes(t, count);
+    skip_bytes(t, count);
     if (t->failed) {
         return "";
     }
@@ -97,8 +97,8 @@ const char *by__format_thrift_binary(by__format_thrift *t, by__format_thrift_typ
 /* Reads the header of a list or set. */
 static uint64_t list_head(by__format_thrift *t, by__format_thrift_type *element)
 {
-    uint8_t head = take_byte(t);
-    uint64_t count = head >> 4 == 15 ? take_varint(t) : head >> 4;
+    uint8_t head = read_byte(t);
+    uint64_t count = head >> 4 == 15 ? read_varint(t) : head >> 4;
     *element = (by__format_thrift_type)(head & 0x0f);
     if (t->failed || count > (uint64_t)(t->end - t->at) || (head & 0x0f) > BY__THRIFT_STRUCT ||
         (head & 0x0f) == BY__THRIFT_STOP) {
@@ -122,21 +122,21 @@ static void skip_value(by__format_thrift *t, by__format_thrift_type type, bool i
     switch (type) {
     case BY__THRIFT_TRUE:
     case BY__THRIFT_FALSE:
-        take_bytes(t, in_list ? 1 : 0);
+        skip_bytes(t, in_list ? 1 : 0);
         return;
     case BY__THRIFT_I8:
-        take_bytes(t, 1);
+        skip_bytes(t, 1);
         return;
     case BY__THRIFT_I16:
     case BY__THRIFT_I32:
     case BY__THRIFT_I64:
-        (void)take_varint(t);
+        (void)read_varint(t);
         return;
     case BY__THRIFT_DOUBLE:
-        take_bytes(t, 8);
+        skip_bytes(t, 8);
         return;
     case BY__THRIFT_BINARY:
-        take_bytes(t, take_varint(t));
+        skip_bytes(t, read_varint(t));
         return;
     case BY__THRIFT_LIST:
     case BY__THRIFT_SET:

@@ -51,8 +51,8 @@ static bool blame_operand(by__trainer_finding *f, const by__exec_program_row *ro
     return false;
 }
 
-static void look(void *user, const by__exec_program_row *row, size_t node,
-                 const by__device_call *call)
+static void find_bad_value(void *user, const by__exec_program_row *row, size_t node,
+                           const by__device_call *call)
 {
     finder *s = user;
     const by__graph_node *n = &row->graph->nodes[node];
@@ -88,7 +88,7 @@ by_status by__job_guard_find(by_trainer *t, const by_batch *batch, int64_t step,
     finder s = {.t = t, .first = {.leaf = INT64_MAX}};
     double loss;
     int64_t updates = t->steps.updates;
-    BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_FIND, look, &s, error));
+    BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_FIND, find_bad_value, &s, error));
     t->steps.updates = step - 1; /* the random numbers are those of the step */
     by_status status = by_trainer_gradients(t, batch, &loss, error);
     t->steps.updates = updates;

@@ -8,7 +8,7 @@
 #include "trainer/probes/probes.h"
 #include "trainer/state/guard.h"
 
-static uint64_t behind_step(const by__job *job, int64_t step)
+static uint64_t loader_after(const by__job *job, int64_t step)
 {
     return job->at.loader_position[step % BY_STEPS_AHEAD];
 }
@@ -19,7 +19,7 @@ static by_status locate(by__job *job, int64_t step, char *text, size_t size, by_
 {
     by_batch batch;
     by__trainer_found found;
-    uint64_t behind = behind_step(job, step);
+    uint64_t behind = loader_after(job, step);
     uint64_t first = behind - (uint64_t)by_config_batch(job->config, step - 1);
     uint64_t micro_batch = (uint64_t)job->config->train.micro_batch;
     text[0] = '\0';
@@ -51,11 +51,12 @@ static by_status locate(by__job *job, int64_t step, char *text, size_t size, by_
 }
 
 /* Writes the note and the event for a step. */
-static void tell(by__job *job, const char *name, const by_step_result *result, const char *where)
+static void report_skipped(by__job *job, const char *name, const by_step_result *result,
+                           const char *where)
 {
     char zscore[48] = "";
     const char *reason = result->skipped == BY_SKIP_NONFINITE ? "nonfinite" : "spike";
-    uint64_t behind = behind_step(job, result->step);
+    uint64_t behind = loader_after(job, result->step);
     uint64_t batch = (uint64_t)by_config_batch(job->config, result->step - 1);
     if (result->skipped == BY_SKIP_OVERFLOW) {
         reason = "overflow";
@@ -122,11 +123,11 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
                  "rolled back to the checkpoint of step %lld; training continues with the samples "
                  "from %llu on",
                  (long long)job->saved.good_step,
-                 (unsigned long long)behind_step(job, result->step));
+                 (unsigned long long)loader_after(job, result->step));
     if (by__job_leads(job)) {
         by__track_begin(job->tracker, BY__EVENT_ALERT, "rollback", (uint64_t)result->step);
         by__track_integer(job->tracker, "to_step", job->saved.good_step);
-        by__track_integer(job->tracker, "next_sample", (int64_t)behind_step(job, result->step));
+        by__track_integer(job->tracker, "next_sample", (int64_t)loader_after(job, result->step));
         by__track_integer(job->tracker, "rollbacks", job->saved.rollbacks);
         by__track_end(job->tracker);
     }
@@ -137,11 +138,11 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
 {
     char where[400] = "";
     const by_guard_config *c = &job->config->guard;
-    uint64_t behind = behind_step(job, result->step);
+    uint64_t behind = loader_after(job, result->step);
     *back = false;
     if (result->skipped == BY_SKIP_NONE) {
         if (result->zscore > c->spike_zscore) {
-            tell(job, "spike", result, where);
+            report_skipped(job, "spike", result, where);
         }
         return BY_OK;
     }
@@ -152,7 +153,7 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
     if (result->skipped == BY_SKIP_NONFINITE) {
         BY_TRY(locate(job, result->step, where, sizeof where, error));
     }
-    tell(job, "skip", result, where);
+    report_skipped(job, "skip", result, where);
     /* Steps submitted after it are forgotten, so their batches are read again. */
     if (by_loader_position(job->loader) != behind) {
         BY_TRY(by_loader_seek(job->loader, behind, error));

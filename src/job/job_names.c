@@ -40,8 +40,8 @@ by_status by__job_names_gather(by__job_names *names, const by__job *job, const d
 }
 
 /* Exchanges the bytes and the number of names of each rank. */
-static by_status tell_sizes(by__job_names *n, const by__job *job, size_t bytes, size_t own,
-                            const char *what, by_error *error)
+static by_status gather_sizes(by__job_names *n, const by__job *job, size_t bytes, size_t own,
+                              const char *what, by_error *error)
 {
     uint64_t mine[2] = {bytes, own};
     uint64_t *all;
@@ -88,7 +88,7 @@ by_status by__job_names_open(by__job_names *out, const by__job *job, const by_st
     if (own->failed) {
         return by_error_set(error, BY_EMEMORY, "out of memory: %s", what);
     }
-    BY_TRY(tell_sizes(out, job, own->length, count, what, error));
+    BY_TRY(gather_sizes(out, job, own->length, count, what, error));
     for (int r = 0; r < by__job_ranks(job); r++) {
         bytes += out->counts[r];
     }

@@ -56,7 +56,7 @@ typedef struct taking {
     uint64_t first;
 } taking;
 
-static void take(void *user, const by_field *fields, size_t count)
+static void add_outcome(void *user, const by_field *fields, size_t count)
 {
     const taking *t = user;
     by__job_outcome said = {(double)NAN, (double)NAN};
@@ -87,7 +87,7 @@ by_status by__job_outcomes_predict(by__job_outcomes *o, by__job_outcome *slots, 
     for (size_t i = 0; i < o->micro_batch; i++) {
         slots[i] = (by__job_outcome){(double)NAN, (double)NAN};
     }
-    return data->task->predict(data, batch, loss, values, width, take, &t, error);
+    return data->task->predict(data, batch, loss, values, width, add_outcome, &t, error);
 }
 
 void by__job_outcomes_add(by__job_outcomes *o, const by__job_outcome *slots, uint64_t first)

@@ -77,7 +77,7 @@ typedef struct preparing {
     by_error error;
 } preparing;
 
-static by_status tell(preparing *p, int32_t going_on)
+static by_status broadcast(preparing *p, int32_t going_on)
 {
     p->told = by__now();
     p->lost = by_comm_broadcast(p->job->comm, &going_on, 1, BY_I32, 0, "the data", &p->error);
@@ -91,7 +91,7 @@ static void on_progress(void *user, const by_train_event *event)
         p->options->event(p->options->user, event);
     }
     if (p->lost == BY_OK && by__now() - p->told > SIGN_OF_LIFE) {
-        (void)tell(p, 1);
+        (void)broadcast(p, 1);
     }
 }
 
@@ -145,7 +145,7 @@ by_status by__job_open_data(by__job *job, by_error *error)
     if (by__job_leads(job)) {
         by_status status = open_data(job, &progress, error);
         if (status == BY_OK || p.lost != BY_OK) {
-            status = p.lost == BY_OK ? tell(&p, 0) : p.lost;
+            status = p.lost == BY_OK ? broadcast(&p, 0) : p.lost;
             if (error != NULL && status != BY_OK) {
                 *error = p.error;
             }

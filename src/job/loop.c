@@ -325,7 +325,7 @@ static void warn_of_slowness(const by__job *job)
 }
 
 /* A run that is resumed after its last step ends at once: says how to continue it. */
-static void tell_complete(const by__job *job)
+static void note_complete(const by__job *job)
 {
     long long done = (long long)job->at.done_step;
     long long steps = (long long)job->config->train.steps;
@@ -343,7 +343,7 @@ static by_status run_steps(by__job *job, by_error *error)
 {
     int64_t last = job->config->train.steps;
     warn_of_slowness(job);
-    tell_complete(job);
+    note_complete(job);
     BY_TRY(by__job_hooks_begin(job, error));
     while (job->at.done_step < last) {
         int64_t submitted = by_trainer_updates(job->trainer);

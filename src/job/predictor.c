@@ -112,7 +112,7 @@ by_status by_predictor_table(by_table **out, const by_predictor *p, const char *
 /* ---- opening ---- */
 
 /* Makes one placeholder example: a row with all values missing, or a black image. */
-static by_status take_nothing(by_predictor_input **out, const by_predictor *p, by_error *error)
+static by_status make_placeholder(by_predictor_input **out, const by_predictor *p, by_error *error)
 {
     by_table *table = NULL;
     void *memory = NULL;
@@ -141,7 +141,7 @@ static by_status take_nothing(by_predictor_input **out, const by_predictor *p, b
 }
 
 /* Allocates a batch of examples like those of an input. */
-static by_status take_batch(by_predictor *p, const by_predictor_input *like, by_error *error)
+static by_status allocate_batch(by_predictor *p, const by_predictor_input *like, by_error *error)
 {
     const by_source *source = like->source;
     if (source->array_count > MOST_ARRAYS) {
@@ -164,7 +164,7 @@ static by_status take_batch(by_predictor *p, const by_predictor_input *like, by_
     return BY_OK;
 }
 
-static void say_nothing(void *user, const by_field *fields, size_t count)
+static void ignore_fields(void *user, const by_field *fields, size_t count)
 {
     BY_UNUSED(user);
     BY_UNUSED(fields);
@@ -222,11 +222,11 @@ static by_status set_up(by_predictor *p, const by_config *config, const by_weigh
     BY_TRY(by_trainer_allocate(p->trainer, error));
     BY_TRY(by_trainer_set_data(p->trainer, p->data, error));
     BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
-    BY_TRY(take_nothing(&nothing, p, error));
-    by_status status = take_batch(p, nothing, error);
+    BY_TRY(make_placeholder(&nothing, p, error));
+    by_status status = allocate_batch(p, nothing, error);
     if (status == BY_OK) {
         const by_predictor_place place = {nothing, 0};
-        status = by_predictor_run(p, &place, 1, say_nothing, NULL, error);
+        status = by_predictor_run(p, &place, 1, ignore_fields, NULL, error);
     }
     by_predictor_input_close(&nothing);
     return status;

@@ -97,7 +97,7 @@ by_status by__job_run_dir_name(by__job *job, by_error *error)
     return by__path_make(&job->dir.checkpoints, job->dir.path, "checkpoints", error);
 }
 
-static by_status take(by__job *job, by_error *error)
+static by_status lock_directory(by__job *job, by_error *error)
 {
     BY_TRY(by__job_run_dir_name(job, error));
     BY_TRY(by__track_run_lock(&job->dir.lock, job->dir.path, error));
@@ -127,13 +127,13 @@ by_status by__job_run_dir_is_there(const by__job *job, by_error *error)
 by_status by__job_run_dir_find(by__job *job, by_error *error)
 {
     BY_TRY(by_run_find(&job->dir.path, job->options->resume, error));
-    return take(job, error);
+    return lock_directory(job, error);
 }
 
 by_status by__job_run_dir_make(by__job *job, by_error *error)
 {
     BY_TRY(make_directory(&job->dir.path, job->config->run.dir, job->config->name, error));
-    return take(job, error);
+    return lock_directory(job, error);
 }
 
 /* by_run_find returns a path whose last component is the run's name. */
@@ -268,7 +268,7 @@ static by_status keep_config(by__job *job, by_string *changes, by_error *error)
                                   keeps ? job->dir.config_text : NULL, error);
 }
 
-static void tell_changes(by__job *job, const by_string *changes)
+static void record_changes(by__job *job, const by_string *changes)
 {
     if (changes->length > 0) {
         by__track_begin(job->tracker, BY__EVENT_TEXT, "config", (uint64_t)job->at.first_step);
@@ -292,7 +292,7 @@ by_status by__job_run_dir_start(by__job *job, by_error *error)
         status = open_tracker(job, error);
     }
     if (status == BY_OK) {
-        tell_changes(job, &changes);
+        record_changes(job, &changes);
     }
     by_string_free(&changes);
     BY_TRY(status);

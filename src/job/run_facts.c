@@ -85,7 +85,8 @@ static by_status read_record(fact_list *l, const char *run, by_error *error)
 /* ---- the last numbers ---- */
 
 /* Called for each number of the events: the last value of a key is kept. */
-static void take_number(void *user, const char *event, uint64_t step, const char *key, double value)
+static void record_number(void *user, const char *event, uint64_t step, const char *key,
+                          double value)
 {
     fact_list *l = user;
     char name[128];
@@ -124,7 +125,7 @@ typedef struct config_reader {
     uint64_t step; /* of the config that is compared with the one before; 0: the first */
 } config_reader;
 
-static void take_value(void *user, const char *key, const char *before, const char *after)
+static void add_value(void *user, const char *key, const char *before, const char *after)
 {
     const config_reader *r = user;
     by_run_facts *facts = &r->list->facts;
@@ -175,8 +176,7 @@ static by_status read_version(fact_list *l, char **text, const char *run, uint64
     by_status status = by__schema_config_print_file(&next, path, error);
     free(path);
     BY_TRY(status);
-    status =
-        by__schema_config_compare(*text == NULL ? "" : *text, next, take_value, &reader, error);
+    status = by__schema_config_compare(*text == NULL ? "" : *text, next, add_value, &reader, error);
     free(*text);
     *text = next;
     return status;
@@ -281,7 +281,7 @@ by_status by_run_facts_read(by_run_facts *out, const char *run, by_error *error)
     uint64_t offset = 0;
     by_status status = read_record(&l, run, error);
     if (status == BY_OK) {
-        status = by_events_follow(run, &offset, NULL, take_number, &l, error);
+        status = by_events_follow(run, &offset, NULL, record_number, &l, error);
     }
     if (status == BY_OK) {
         status = read_tags(&l, run, error);

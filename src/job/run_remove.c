@@ -72,7 +72,7 @@ static bool names_run(const char *text, const run_location *p)
 }
 
 /* Refuses if the config of another run names this one: as its base, its teacher or its adapter. */
-static by_status check_others(const run_location *p, by_error *error)
+static by_status check_dependents(const run_location *p, by_error *error)
 {
     char **names;
     size_t count;
@@ -98,8 +98,8 @@ static by_status check_others(const run_location *p, by_error *error)
 }
 
 /* Takes all checkpoints, so that nobody begins to read one. *leases is freed by the caller. */
-static by_status take_checkpoints(by__checkpoint_lease ***leases, size_t *taken,
-                                  const run_location *p, by_error *error)
+static by_status lease_checkpoints(by__checkpoint_lease ***leases, size_t *taken,
+                                   const run_location *p, by_error *error)
 {
     char **names = NULL;
     size_t count = 0;
@@ -154,7 +154,7 @@ static by_status remove_directory(const run_location *p, by_error *error)
     return status;
 }
 
-static void forget(const run_location *p)
+static void drop_from_registry(const run_location *p)
 {
     by_registry *registry;
     char *path = by__path_join(p->runs, "registry.sqlite");
@@ -179,16 +179,16 @@ by_status by_run_remove(const char *run, by_error *error)
             ? by_error_set(error, BY_ESTATE, "%s is being trained; stop that first", p.run)
             : by__track_run_lock(&lock, p.run, error);
     if (status == BY_OK) {
-        status = check_others(&p, error);
+        status = check_dependents(&p, error);
     }
     if (status == BY_OK) {
-        status = take_checkpoints(&leases, &taken, &p, error);
+        status = lease_checkpoints(&leases, &taken, &p, error);
     }
     if (status == BY_OK) {
         status = remove_directory(&p, error);
     }
     if (status == BY_OK) {
-        forget(&p);
+        drop_from_registry(&p);
     }
     for (size_t i = 0; i < taken; i++) {
         by__checkpoint_lease_close(&leases[i]);

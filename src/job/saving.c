@@ -24,7 +24,7 @@ static by_status open_saver(by__job *job, by_error *error)
     return by__checkpoint_saver_open(&job->saved.saving->saver, &comm, staging, error);
 }
 
-static void let_go(void *user)
+static void wait_copied(void *user)
 {
     by__checkpoint_saver_let_go(user);
 }
@@ -39,7 +39,7 @@ by_status by__job_saving_open(by__job *job, by_error *error)
     if (job->config->checkpoint.async != 0) {
         /* Otherwise ranks with a saver would wait for one without. */
         BY_TRY(by__checkpoint_follow(job->comm, open_saver(job, error), error));
-        by__trainer_before_change(job->trainer, let_go, s->saver);
+        by__trainer_before_change(job->trainer, wait_copied, s->saver);
     }
     return BY_OK;
 }
@@ -66,7 +66,7 @@ static bool is_pending(const by__job *job)
 }
 
 /* Reports a checkpoint that is on disk. */
-static void tell(by__job *job, const by__checkpoint_save_end *end)
+static void report_saved(by__job *job, const by__checkpoint_save_end *end)
 {
     if (by__job_leads(job)) {
         by__job_run_dir_update(job, "running");
@@ -100,7 +100,7 @@ by_status by__job_saving_wait(by__job *job, by_error *error)
         }
         return status;
     }
-    tell(job, &end);
+    report_saved(job, &end);
     return BY_OK;
 }
 
@@ -118,7 +118,8 @@ by_status by__job_saving_look(by__job *job, by_error *error)
     return alone || !by__job_saving_failed(job) ? by__job_saving_wait(job, error) : BY_OK;
 }
 
-static by_status take(by__job *job, const by__checkpoint_save_request *request, by_error *error)
+static by_status begin_save(by__job *job, const by__checkpoint_save_request *request,
+                            by_error *error)
 {
     double began = by__now();
     by__job_saving *s = job->saved.saving;
@@ -128,7 +129,7 @@ static by_status take(by__job *job, const by__checkpoint_save_request *request, 
     BY_TRY(by__checkpoint_save_together(job->comm, request, error));
     double seconds = by__now() - began;
     const by__checkpoint_save_end end = {request->step, seconds, seconds};
-    tell(job, &end);
+    report_saved(job, &end);
     return BY_OK;
 }
 
@@ -165,7 +166,7 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
     BY_TRY(by__checkpoint_follow(
         job->comm, by__job_leads(job) ? by__job_run_dir_is_there(job, error) : BY_OK, error));
     BY_TRY(by_trainer_settle(job->trainer, error));
-    BY_TRY(by__job_describe(job, &request, take, error));
+    BY_TRY(by__job_describe(job, &request, begin_save, error));
     job->saved.step = step;
     return BY_OK;
 }

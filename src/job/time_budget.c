@@ -38,7 +38,7 @@ static double middle_mean(double *seconds, size_t count)
     return sum / (double)(count - 2 * cut);
 }
 
-static by_status take_step(by__job *job, double *seconds, by_error *error)
+static by_status time_step(by__job *job, double *seconds, by_error *error)
 {
     by_batch batch;
     by_step_result result;
@@ -65,13 +65,13 @@ static by_status share_count(const by__job *job, int32_t *count, by_error *error
 static by_status measure_steps(by__job *job, double *step, double seconds, by_error *error)
 {
     double times[MOST_STEPS];
-    BY_TRY(take_step(job, &times[0], error));
-    BY_TRY(take_step(job, &times[0], error));
+    BY_TRY(time_step(job, &times[0], error));
+    BY_TRY(time_step(job, &times[0], error));
     double fitting = floor((seconds - times[0]) / times[0]);
     int32_t count = fitting >= MOST_STEPS ? MOST_STEPS : fitting < 1.0 ? 0 : (int32_t)fitting;
     BY_TRY(share_count(job, &count, error));
     for (int32_t i = 0; i < count; i++) {
-        BY_TRY(take_step(job, &times[i], error));
+        BY_TRY(time_step(job, &times[i], error));
     }
     *step = middle_mean(times, count == 0 ? 1 : (size_t)count);
     return BY_OK;

@@ -39,15 +39,15 @@ static bool is_bad(const by_graph *graph)
     return graph->error.status != BY_OK;
 }
 
-static by_value take(const ring *s, by_value x, int axis, sequence_part which)
+static by_value slice_part(const ring *s, by_value x, int axis, sequence_part which)
 {
     return which == ALL ? x : by_slice(s->graph, x, axis, which * s->chunk, s->chunk);
 }
 
-static void take_parts(const ring *s, by_value x, int axis, by_value out[PARTS])
+static void slice_parts(const ring *s, by_value x, int axis, by_value out[PARTS])
 {
     for (sequence_part p = FRONT; p < ALL; p++) {
-        out[p] = take(s, x, axis, p);
+        out[p] = slice_part(s, x, axis, p);
     }
     out[ALL] = x;
 }
@@ -83,13 +83,13 @@ static ring open_ring(by_graph *graph, const by__op_sharding *sh, const by_value
         s.q[ALL] = q;
         s.kv = by_concat(graph, in + 1, 2, 2);
     }
-    take_parts(&s, s.q[ALL], 1, s.q);
+    slice_parts(&s, s.q[ALL], 1, s.q);
     return s;
 }
 
 static void keys_of(const ring *s, sequence_part which, by_value out[2])
 {
-    by_value kv = take(s, s->kv, 1, which);
+    by_value kv = slice_part(s, s->kv, 1, which);
     out[0] = by_slice(s->graph, kv, 2, 0, s->width);
     out[1] = by_slice(s->graph, kv, 2, s->width, s->width);
 }
@@ -143,8 +143,8 @@ static void build_forward(by_graph *graph, const by__op_sharding *sh, const by_v
     by_value lse[PARTS];
     result results[ALL];
     result own = attend(&s, (part_pair){ALL, ALL}, true);
-    take_parts(&s, own.y, 1, y);
-    take_parts(&s, own.lse, 2, lse);
+    slice_parts(&s, own.y, 1, y);
+    slice_parts(&s, own.lse, 2, lse);
     for (sequence_part p = FRONT; p < ALL; p++) {
         results[p] = (result){y[p], lse[p]};
     }
@@ -174,7 +174,8 @@ typedef struct gradients {
 } gradients;
 
 /* Computes gradients of the queries in `m`, and of the keys and values side by side. */
-static void meet_back(const ring *s, const gradients *g, part_pair m, bool own, by_value out[2])
+static void attend_backward(const ring *s, const gradients *g, part_pair m, bool own,
+                            by_value out[2])
 {
     by_attrs attrs = s->sh->attrs;
     by_value in[6] = {s->q[m.queries], BY_NONE,           BY_NONE,
@@ -201,7 +202,7 @@ static void add_step(const ring *s, gradients *g, int step)
     list_meetings(s, step, meetings);
     for (int i = 0; i < 2; i++) {
         by_value d[2];
-        meet_back(s, g, meetings[i], false, d);
+        attend_backward(s, g, meetings[i], false, d);
         g->dq[meetings[i].queries] = by_add(graph, g->dq[meetings[i].queries], d[0]);
         dkv[meetings[i].keys] = add(graph, dkv[meetings[i].keys], d[1]);
     }
@@ -217,11 +218,11 @@ static void build_backward(by_graph *graph, const by__op_sharding *sh, const by_
     by_value own[2];
     gradients g;
     ring s = open_ring(graph, sh, in, operands == 1);
-    take_parts(&s, in[operands], 1, g.y);
-    take_parts(&s, in[operands + 1], 2, g.lse);
-    take_parts(&s, in[operands + 2], 1, g.dy);
-    meet_back(&s, &g, (part_pair){ALL, ALL}, true, own);
-    take_parts(&s, own[0], 1, g.dq);
+    slice_parts(&s, in[operands], 1, g.y);
+    slice_parts(&s, in[operands + 1], 2, g.lse);
+    slice_parts(&s, in[operands + 2], 1, g.dy);
+    attend_backward(&s, &g, (part_pair){ALL, ALL}, true, own);
+    slice_parts(&s, own[0], 1, g.dq);
     g.dkv = own[1];
     for (int step = 1; step < sh->ranks; step++) {
         s.kv = pass_on(&s, s.kv);

@@ -63,27 +63,27 @@ static const by__graph_node *step_of(const fusion *f, by_value value)
     return inputs <= BY_MAP_MAX_INPUTS && is_step(f->graph, node, f->shape) ? node : NULL;
 }
 
-static int take_node(fusion *f, const by__graph_node *node);
+static int add_step(fusion *f, const by__graph_node *node);
 
 /* Returns the number of a value in the map: of the step that makes it, or of an input. */
-static int take_value(fusion *f, by_value value)
+static int add_value(fusion *f, by_value value)
 {
     const by__graph_node *node = step_of(f, value);
     f->waiting--;
     if (node != NULL) {
-        return take_node(f, node);
+        return add_step(f, node);
     }
     return is_scalar(f->graph, value, f->shape) ? by_map_scalar(&f->map, value, 0)
                                                 : by_map_input(&f->map, value);
 }
 
-static int take_node(fusion *f, const by__graph_node *node)
+static int add_step(fusion *f, const by__graph_node *node)
 {
     int operand[BY_MAP_MAX_INPUTS] = {0};
     f->taken[f->count++] = (size_t)(node - f->graph->nodes);
     f->waiting += node->input_count;
     for (int i = 0; i < node->input_count; i++) {
-        operand[i] = take_value(f, node->in[i]);
+        operand[i] = add_value(f, node->in[i]);
     }
     return by__op_row_of(node->op)->step(&f->map, node, operand);
 }
@@ -120,6 +120,6 @@ by_status by__op_fuse_map(by_graph *graph, size_t n, const int *uses, by_error *
     }
     fusion f = {.graph = graph, .uses = uses, .shape = &out->shape};
     by_map_begin(&f.map, graph);
-    by_map_result(&f.map, take_node(&f, root), out->dtype);
+    by_map_result(&f.map, add_step(&f, root), out->dtype);
     return f.count > 1 ? replace(&f, root, error) : BY_OK;
 }

@@ -91,7 +91,7 @@ static by_status gather_for(gather_pass *g, by_value parameter, size_t first, by
     return BY_OK;
 }
 
-static by_status run(gather_pass *g, by_error *error)
+static by_status gather_parameters(gather_pass *g, by_error *error)
 {
     size_t values = g->graph->value_count;
     BY_TRY(by__alloc((void **)&g->place, g->old_nodes, sizeof *g->place, "gather", error));
@@ -118,7 +118,7 @@ by_status by_pass_gather(by_graph *graph, const by_gather_options *options, by_e
     }
     by__graph_phase phase = graph->phase;
     gather_pass g = {.graph = graph, .options = options, .old_nodes = graph->node_count};
-    by_status status = run(&g, error);
+    by_status status = gather_parameters(&g, error);
     graph->phase = phase;
     by_graph_set_block(graph, -1);
     free(g.place);

@@ -101,7 +101,7 @@ static by_status widen_operands(narrow_pass *p, size_t n, by_error *error)
     return BY_OK;
 }
 
-static by_status run(narrow_pass *p, by_error *error)
+static by_status narrow_values(narrow_pass *p, by_error *error)
 {
     int block = -1;
     for (size_t n = 0; n < p->old_nodes; n++) {
@@ -167,7 +167,7 @@ by_status by_pass_narrow(by_graph *graph, by_dtype dtype, by_error *error)
     }
     if (status == BY_OK) {
         choose(&p);
-        status = run(&p, error);
+        status = narrow_values(&p, error);
     }
     graph->phase = phase;
     by_graph_set_block(graph, -1);

@@ -260,7 +260,7 @@ static by_status begin(scheduler *s, by_error *error)
 }
 
 /* Runs node n and updates the nodes that this affects. */
-static by_status run(scheduler *s, size_t n, size_t *peak, by_error *error)
+static by_status schedule_node(scheduler *s, size_t n, size_t *peak, by_error *error)
 {
     const by_graph *graph = s->l.graph;
     const by__graph_node *node = &graph->nodes[n];
@@ -308,7 +308,7 @@ static by_status schedule(const by_graph *graph, size_t *order, size_t *peak, by
         ready_node next = pop(&s);
         if (!s.done[next.node] && next.growth == s.growth[next.node]) {
             order[k++] = next.node;
-            status = run(&s, next.node, peak, error);
+            status = schedule_node(&s, next.node, peak, error);
         }
     }
     scheduler_close(&s);

@@ -88,7 +88,7 @@ static size_t gathered(const overlap_pass *o, size_t n)
 /* ---- memory ---- */
 
 /* Returns true if collective n may overwrite its operand with its result: nothing else reads it. */
-static bool takes_place(const overlap_pass *o, size_t n, const int *uses)
+static bool may_overwrite_operand(const overlap_pass *o, size_t n, const int *uses)
 {
     const by__graph_node *node = &o->graph->nodes[n];
     bool may = row_at(o, n)->communicates && by__mask_has(row_at(o, n)->overlay[0], 0);
@@ -107,7 +107,7 @@ static by_status find_groups(overlap_pass *o, by_error *error)
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__graph_node *node = &graph->nodes[n];
-        if (row_at(o, n)->view || takes_place(o, n, uses)) {
+        if (row_at(o, n)->view || may_overwrite_operand(o, n, uses)) {
             o->group[node->out[0]] = o->group[node->in[0]];
         }
     }
@@ -236,7 +236,7 @@ static void overlap_close(overlap_pass *o)
     free(o->pending);
 }
 
-static void run(overlap_pass *o, size_t n)
+static void schedule_node(overlap_pass *o, size_t n)
 {
     const by_graph *graph = o->graph;
     const by__graph_node *node = &graph->nodes[n];
@@ -321,12 +321,12 @@ static by_status schedule(overlap_pass *o, by_error *error)
         if (n == SIZE_MAX) {
             return by_error_set(error, BY_ESTATE, "overlap: a node depends on itself");
         }
-        run(o, n);
+        schedule_node(o, n);
     }
     return BY_OK;
 }
 
-static by_status take_order(by_graph *graph, const size_t *order, by_error *error)
+static by_status reorder_nodes(by_graph *graph, const size_t *order, by_error *error)
 {
     by__graph_node *nodes;
     BY_TRY(by__alloc((void **)&nodes, graph->node_count, sizeof *nodes, "overlap", error));
@@ -383,7 +383,7 @@ by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *erro
         }
         taken = status == BY_OK && o.peak <= o.limit;
         if (taken) {
-            status = take_order(graph, o.order, error);
+            status = reorder_nodes(graph, o.order, error);
         }
         overlap_close(&o);
         BY_TRY(status);

@@ -133,7 +133,7 @@ static bool is_made_again(const recompute *r, by_value value)
            (f->read[value] ? f->may[value] && r->dropped[value] : true);
 }
 
-static by_status meet(recompute *r, by_value value, size_t reader, by_error *error)
+static by_status recompute_for(recompute *r, by_value value, size_t reader, by_error *error)
 {
     size_t producer = (size_t)r->graph->values[value].producer;
     if (r->again[value] != BY_NONE || r->met[producer] == reader + 1) {
@@ -184,12 +184,12 @@ static by_status copy_node(recompute *r, size_t n, size_t reader, by_error *erro
 static by_status make_again(recompute *r, by_value value, size_t reader, by_error *error)
 {
     r->chain.count = 0;
-    BY_TRY(meet(r, value, reader, error));
+    BY_TRY(recompute_for(r, value, reader, error));
     for (size_t k = 0; k < r->chain.count; k++) {
         const by__graph_node *node = &r->graph->nodes[r->chain.items[k]];
         for (int i = 0; i < node->input_count; i++) {
             if (is_made_again(r, node->in[i])) {
-                BY_TRY(meet(r, node->in[i], reader, error));
+                BY_TRY(recompute_for(r, node->in[i], reader, error));
             }
         }
     }
@@ -202,7 +202,7 @@ static by_status make_again(recompute *r, by_value value, size_t reader, by_erro
     return BY_OK;
 }
 
-static void forget_block(recompute *r)
+static void reset_block(recompute *r)
 {
     for (size_t k = 0; k < r->passing.count; k++) {
         r->again[r->passing.items[k]] = BY_NONE;
@@ -219,7 +219,7 @@ static by_status make_all(recompute *r, by_error *error)
         }
         if (r->graph->nodes[n].block >= 0 && r->graph->nodes[n].block != block) {
             block = r->graph->nodes[n].block;
-            forget_block(r);
+            reset_block(r);
         }
         for (int i = 0; i < r->graph->nodes[n].input_count; i++) {
             by_value value = r->graph->nodes[n].in[i];

@@ -119,7 +119,7 @@ static void find_wishes(by__pass_sharder *s)
 /* ---- rewriting ---- */
 
 /* Makes the node of `made` produce `value` instead. */
-static void take_over(by_graph *graph, by_value made, by_value value)
+static void replace_output(by_graph *graph, by_value made, by_value value)
 {
     int producer = graph->values[made].producer;
     by__graph_node *node = &graph->nodes[producer];
@@ -144,7 +144,7 @@ static by_status build_nodes(by__pass_sharder *s, size_t n, const by__op_shardin
     by__graph_node *node = &graph->nodes[n];
     for (int i = 0; i < node->output_count; i++) {
         if (node->out[i] != BY_NONE) {
-            take_over(graph, outs[i], node->out[i]);
+            replace_output(graph, outs[i], node->out[i]);
         }
     }
     node->dead = true;
@@ -205,7 +205,7 @@ static by_status keep_bound(by__pass_sharder *s, size_t n, int i, by_error *erro
     graph->values[inner].producer = producer;
     by_value made = by__pass_shard_convert(s, inner, &s->whole[bound].shape, split, wanted);
     BY_TRY(by_graph_check(graph, error));
-    take_over(graph, made, bound);
+    replace_output(graph, made, bound);
     s->split[bound] = wanted;
     return BY_OK;
 }

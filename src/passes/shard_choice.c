@@ -118,8 +118,8 @@ void by__pass_shard_choice_close(by__pass_shard_choice *c)
 }
 
 /* Tries the chosen options of the operands; keeps them if they are the cheapest so far. */
-static void try_taken(by__pass_shard_choice *c, const by__pass_sharder *s,
-                      const by__graph_node *node)
+static void try_current(by__pass_shard_choice *c, const by__pass_sharder *s,
+                        const by__graph_node *node)
 {
     const by__op_row *row = by__op_row_of(node->op);
     by_value first = node->output_count > 0 ? node->out[0] : BY_NONE;
@@ -162,7 +162,7 @@ void by__pass_shard_choose(by__pass_shard_choice *c, const by__pass_sharder *s,
 {
     for (bool more = true; more;) {
         int i = 0;
-        try_taken(c, s, node);
+        try_current(c, s, node);
         while (i < node->input_count && ++c->taken[i] == c->option_count[i]) {
             c->taken[i++] = 0;
         }

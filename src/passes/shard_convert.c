@@ -85,7 +85,7 @@ static by_value gather(by__pass_sharder *s, by_value value, const by_shape *whol
 }
 
 /* Takes this rank's two chunks of an axis with one section and concatenates them. */
-static by_value take_chunks(by__pass_sharder *s, by_value value, const by_shape *whole, int axis)
+static by_value slice_chunks(by__pass_sharder *s, by_value value, const by_shape *whole, int axis)
 {
     int rank = s->axis->rank;
     int last = 2 * s->axis->ranks - 1;
@@ -96,8 +96,8 @@ static by_value take_chunks(by__pass_sharder *s, by_value value, const by_shape 
 }
 
 /* Takes this rank's slice of each section and concatenates them. */
-static by_value take_slices(by__pass_sharder *s, by_value value, const by_shape *whole,
-                            by__op_split split)
+static by_value slice_sections(by__pass_sharder *s, by_value value, const by_shape *whole,
+                               by__op_split split)
 {
     by_value slices[8];
     int64_t section = whole->dim[split.axis] / split.parts;
@@ -167,8 +167,8 @@ by_value by__pass_shard_convert(by__pass_sharder *s, by_value value, const by_sh
     }
     return to.axis == BY__PARTIAL ? as_addend(s, value)
            : to.axis < 0          ? value
-           : zigzag               ? take_chunks(s, value, whole, to.axis)
-                                  : take_slices(s, value, whole, to);
+           : zigzag               ? slice_chunks(s, value, whole, to.axis)
+                                  : slice_sections(s, value, whole, to);
 }
 
 by_value by__pass_shard_form(by__pass_sharder *s, by_value v, by__op_split to)

@@ -40,7 +40,7 @@ static int producers_unit(const stage_units *u, const by__graph_node *node, by__
 }
 
 /* Notes in the producers of a node of `phase` which unit reads them. */
-static void tell_producers(stage_units *u, const by__graph_node *node, int unit,
+static void mark_producers(stage_units *u, const by__graph_node *node, int unit,
                            by__graph_phase phase)
 {
     for (int i = 0; i < node->input_count; i++) {
@@ -78,7 +78,7 @@ static void place_forward(stage_units *u)
         } else if (node->block < 0 && (read < 0 || read == u->count - 1)) {
             u->of[n] = u->count - 1;
         }
-        tell_producers(u, node, u->of[n], BY__FORWARD);
+        mark_producers(u, node, u->of[n], BY__FORWARD);
     }
 }
 
@@ -150,7 +150,7 @@ static void place_backward(stage_units *u, by_value seed)
         if (!u->gradient[n]) {
             u->of[n] = u->readers[n] >= 0 ? u->readers[n] : u->count - 1;
         }
-        tell_producers(u, node, u->of[n], BY__BACKWARD);
+        mark_producers(u, node, u->of[n], BY__BACKWARD);
     }
 }
 
@@ -268,7 +268,7 @@ static by_status set_parts(int *part, const stage_units *u, const int *stage, bo
 }
 
 /* Returns a part's position in the order in which parts run. */
-static int turn_of(int part, int stages)
+static int order_of(int part, int stages)
 {
     int stage = by__stage_of_part(part);
     int kind = part % BY__PART_KINDS;
@@ -287,7 +287,7 @@ static by_status check_parts(const int *part, const by_graph *graph, int stages,
             if (producer_of(graph, node->in[i], &p) == NULL || part[p] == part[n]) {
                 continue;
             }
-            if (turn_of(part[p], stages) > turn_of(part[n], stages) ||
+            if (order_of(part[p], stages) > order_of(part[n], stages) ||
                 part[p] % BY__PART_KINDS == BY__PART_WEIGHT) {
                 return by_error_set(error, BY_ESTATE,
                                     "stages: node %zu (%s) of stage %d reads node %zu (%s) of "

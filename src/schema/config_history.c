@@ -162,8 +162,8 @@ static const config_line *find(const config_lines *l, const char *key)
     return NULL;
 }
 
-static by_status tell(by__schema_config_change *change, void *user, const char *key,
-                      const config_line *before, const config_line *after, by_error *error)
+static by_status report_change(by__schema_config_change *change, void *user, const char *key,
+                               const config_line *before, const config_line *after, by_error *error)
 {
     if (before != NULL && after != NULL && before->length == after->length &&
         memcmp(before->value, after->value, after->length) == 0) {
@@ -191,12 +191,13 @@ by_status by__schema_config_compare(const char *before, const char *after,
     }
     for (size_t i = 0; i < first.count && status == BY_OK; i++) {
         const char *key = first.all[i].key;
-        status = tell(change, user, key, &first.all[i], find(&second, key), error);
+        status = report_change(change, user, key, &first.all[i], find(&second, key), error);
     }
     for (size_t i = 0; i < second.count && status == BY_OK; i++) {
         const char *key = second.all[i].key;
-        status = find(&first, key) != NULL ? BY_OK
-                                           : tell(change, user, key, NULL, &second.all[i], error);
+        status = find(&first, key) != NULL
+                     ? BY_OK
+                     : report_change(change, user, key, NULL, &second.all[i], error);
     }
     free_items(&first);
     free_items(&second);

@@ -182,7 +182,7 @@ static by_status check_keys(const by_config *config, const by_config *theirs, by
 }
 
 /* Takes what config.json says, and of what was given before what a run may set otherwise. */
-static by_status take_config(by_config *config, const char *json, by_error *error)
+static by_status inherit_config(by_config *config, const char *json, by_error *error)
 {
     char path[64];
     size_t at = 0;
@@ -255,7 +255,7 @@ static void keep_head(by_model_config *model, int64_t outputs, int64_t tied)
 }
 
 /* Sets the config's sizes from the directory to start from. */
-static by_status adopt_model(by_config *config, by_error *error)
+static by_status inherit_directory(by_config *config, by_error *error)
 {
     by_weights *weights;
     const int64_t outputs = config->model.outputs;
@@ -267,7 +267,7 @@ static by_status adopt_model(by_config *config, by_error *error)
                            ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json", from)
                            : check_given(config, weights, json, error);
     if (status == BY_OK) {
-        status = take_config(config, json, error);
+        status = inherit_config(config, json, error);
         keep_head(&config->model, outputs, tied);
     }
     by_weights_close(&weights);
@@ -304,7 +304,7 @@ by_status by_config_take_model(by_config *config, by_error *error)
                 by__config_where(config, "model.from", "model.from"), config->model.from);
         }
         BY_TRY(name_checkpoint(config, error));
-        BY_TRY(adopt_model(config, error));
+        BY_TRY(inherit_directory(config, error));
         /* Only with rotary positions may the context be shorter than the checkpoint's. */
         if (context < config->model.context && by_model_is_rotary(&config->model)) {
             config->model.context = context;

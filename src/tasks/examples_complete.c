@@ -5,8 +5,8 @@
 #include "nn/nn.h"
 #include "tasks/examples.h"
 
-static by_status take_size(int64_t *size, int64_t have, const char *key, const char *set,
-                           by_error *error)
+static by_status set_size(int64_t *size, int64_t have, const char *key, const char *set,
+                          by_error *error)
 {
     if (*size > 0 && *size != have) {
         return by_error_set(error, BY_ECONFIG,
@@ -18,8 +18,8 @@ static by_status take_size(int64_t *size, int64_t have, const char *key, const c
     return BY_OK;
 }
 
-static by_status take_categories(by_model_config *m, const by__task_examples *d, const char *set,
-                                 by_error *error)
+static by_status set_categories(by_model_config *m, const by__task_examples *d, const char *set,
+                                by_error *error)
 {
     size_t count = by_encoding_categories(d->encoding);
     bool given = m->categories.count > 0;
@@ -89,15 +89,15 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
                                 "%s has images of %lld channels; those of the weights have %zu",
                                 name, (long long)shape->dim[1], d->scales.channels);
         }
-        BY_TRY(take_size(&m->channels, shape->dim[1], "channels", name, error));
-        BY_TRY(take_size(&m->image_height, shape->dim[2], "image_height", name, error));
-        BY_TRY(take_size(&m->image_width, shape->dim[3], "image_width", name, error));
+        BY_TRY(set_size(&m->channels, shape->dim[1], "channels", name, error));
+        BY_TRY(set_size(&m->image_height, shape->dim[2], "image_height", name, error));
+        BY_TRY(set_size(&m->image_width, shape->dim[3], "image_width", name, error));
     } else {
         if (m->numbers != 0 || by_encoding_numbers(d->encoding) != 0) {
-            BY_TRY(take_size(&m->numbers, (int64_t)by_encoding_numbers(d->encoding), "numbers",
-                             name, error));
+            BY_TRY(set_size(&m->numbers, (int64_t)by_encoding_numbers(d->encoding), "numbers", name,
+                            error));
         }
-        BY_TRY(take_categories(m, d, name, error));
+        BY_TRY(set_categories(m, d, name, error));
     }
     BY_TRY(by__task_examples_keep_classes(d, config, error));
     if (m->outputs < 1) {

@@ -89,7 +89,7 @@ static by_status open_files(by_array_set **out, const by__task_examples *d,
 }
 
 /* Takes the files out of the list that were left out of the set, whose damage has them in order. */
-static void take_out_damaged(by__image_folder *f, const by_array_set *set)
+static void remove_damaged(by__image_folder *f, const by_array_set *set)
 {
     size_t count;
     size_t next = 0;
@@ -122,7 +122,7 @@ by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *
         by__image_folder_free(&f);
         return status;
     }
-    take_out_damaged(&f, *out);
+    remove_damaged(&f, *out);
     by__image_folder_free(&d->folder);
     d->folder = f;
     return BY_OK;

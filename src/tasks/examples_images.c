@@ -92,7 +92,7 @@ by_status by__task_examples_image_path(by_array_set **out, by__task_examples *d,
 }
 
 /* Takes the size of images from the keys, unless a checkpoint sets it. */
-static by_status take_fit(by__task_examples *d, const by_model_config *m, by_error *error)
+static by_status set_fit(by__task_examples *d, const by_model_config *m, by_error *error)
 {
     const by__task_examples_keys *k = d->keys;
     if (d->learned != NULL || strcmp(k->resize, "none") == 0) {
@@ -142,7 +142,7 @@ by_status by__task_examples_config_images(by__task_examples *d, const by_task_re
     const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_images.count > 0;
     BY_TRY(check_transforms(k, r->config, error));
-    BY_TRY(take_fit(d, &r->config->model, error));
+    BY_TRY(set_fit(d, &r->config->model, error));
     BY_TRY(open_images(&d->train, d, &k->images, &k->labels, true, error));
     BY_TRY(by__task_examples_split(d, r->config, by_array_set_examples(d->train), apart, error));
     if (d->folder.class_count > 0) {

@@ -120,7 +120,7 @@ static by_status read_file(by__task_examples *d, const char *path, bool images, 
 
 /* Takes the names of "id2label": {"0": "cat", "1": "dog"}; not those that stand for a class without
  * a name, LABEL_0 and so on. */
-static by_status take_names(by_string_list *out, const json_t *names, by_error *error)
+static by_status read_label_names(by_string_list *out, const json_t *names, by_error *error)
 {
     size_t count = json_object_size(names);
     bool is_named = false;
@@ -156,7 +156,7 @@ static by_status read_names(by__task_examples *d, const char *directory, by_erro
     char *path = by__path_join(directory, MODEL_FILE);
     if (path != NULL && by__file_read(&text, &length, path, LEARNED_LIMIT, NULL) == BY_OK) {
         json_t *root = by__json_read(text, 0, NULL);
-        status = take_names(&d->described, json_object_get(root, "id2label"), error);
+        status = read_label_names(&d->described, json_object_get(root, "id2label"), error);
         json_decref(root);
     }
     free(text);

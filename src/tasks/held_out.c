@@ -13,7 +13,7 @@
 #define REMEDY                                                                                     \
     "if the file is sorted by something else than time, hold out random ones: data.split=random"
 
-static bool takes_last(const by__task_examples *d)
+static bool holds_out_last(const by__task_examples *d)
 {
     return d->valid == NULL && d->folder.class_count == 0 && !d->valid_part.random &&
            d->valid_part.rows == NULL;
@@ -117,7 +117,7 @@ by_status by__task_train_held_out_doubts(const by__task_examples *d, char **out,
     double difference = 0.0;
     const by_array *targets = by_array_set_find(d->train, "targets");
     const by_array *labels = by_array_set_find(d->train, "labels");
-    bool compares = takes_last(d) && d->valid_part.count >= FEWEST;
+    bool compares = holds_out_last(d) && d->valid_part.count >= FEWEST;
     if (compares && targets != NULL) {
         difference = compare_numbers(d, targets->data);
         if (fabs(difference) > MEANS) {

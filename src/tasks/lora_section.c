@@ -40,8 +40,8 @@ static by_status set_list(by_config *config, const char *key, const char *const 
 }
 
 /* Sets a list of the section from the adapters, unless the config has a different one. */
-static by_status take_list(by_config *config, by_string_list *list, const char *key,
-                           const char *const *names, size_t count, by_error *error)
+static by_status inherit_list(by_config *config, by_string_list *list, const char *key,
+                              const char *const *names, size_t count, by_error *error)
 {
     char path[64];
     by_config *theirs = NULL;
@@ -62,7 +62,7 @@ static by_status take_list(by_config *config, by_string_list *list, const char *
     return set_list(config, path, names, count, error);
 }
 
-static by_status take_lists(by_config *config, const by_adapter *adapter, by_error *error)
+static by_status inherit_lists(by_config *config, const by_adapter *adapter, by_error *error)
 {
     const by_weights *weights = by_adapter_weights(adapter);
     size_t count = by_weights_count(weights);
@@ -73,20 +73,20 @@ static by_status take_lists(by_config *config, const by_adapter *adapter, by_err
     for (size_t i = 0; i < layers; i++) {
         names[i] = by_adapter_layer(adapter, i);
     }
-    by_status status = take_list(config, &config->lora.targets, "targets", names, layers, error);
+    by_status status = inherit_list(config, &config->lora.targets, "targets", names, layers, error);
     for (size_t i = 0; i < count; i++) {
         if (!by__task_is_adapter(by_weights_name(weights, i))) {
             names[also++] = by_weights_name(weights, i);
         }
     }
     if (status == BY_OK) {
-        status = take_list(config, &config->lora.train_also, "train_also", names, also, error);
+        status = inherit_list(config, &config->lora.train_also, "train_also", names, also, error);
     }
     free(names);
     return status;
 }
 
-static by_status take_numbers(by_config *config, const by_adapter_info *info, by_error *error)
+static by_status inherit_numbers(by_config *config, const by_adapter_info *info, by_error *error)
 {
     by_lora_config *lora = &config->lora;
     if (lora->rank != 0 && lora->rank != info->rank) {
@@ -111,9 +111,9 @@ by_status by__task_adapters_take(by_config *config, by_error *error)
         return BY_OK;
     }
     BY_TRY(by_adapter_open(&adapter, config->lora.from, error));
-    by_status status = take_numbers(config, by_adapter_describe(adapter), error);
+    by_status status = inherit_numbers(config, by_adapter_describe(adapter), error);
     if (status == BY_OK) {
-        status = take_lists(config, adapter, error);
+        status = inherit_lists(config, adapter, error);
     }
     by_adapter_close(&adapter);
     return status;

@@ -42,8 +42,8 @@ static by_status count_tokens(uint64_t *counts, uint64_t *counted, const by_data
 }
 
 /* Appends the lengths of documents spread evenly over the set. */
-static by_status take_lengths(double *lengths, size_t *count, const by_dataset *set,
-                              by_error *error)
+static by_status append_lengths(double *lengths, size_t *count, const by_dataset *set,
+                                by_error *error)
 {
     uint64_t all = by_dataset_documents(set);
     uint64_t wanted = all < DOCUMENTS ? all : DOCUMENTS;
@@ -68,7 +68,7 @@ static by_status add_lengths(by_drift_reference *r, by_dataset *const *sets, siz
     BY_TRY(by__alloc((void **)&lengths, count * DOCUMENTS, sizeof *lengths, "lengths", error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        status = take_lengths(lengths, &taken, sets[i], error);
+        status = append_lengths(lengths, &taken, sets[i], error);
     }
     qsort(lengths, taken, sizeof *lengths, by__compare_doubles);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(quantiles) && status == BY_OK && taken > 0; i++) {

@@ -16,7 +16,7 @@ by_status by__track_mlflow_no_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: mlflow");
 }
 
-static size_t take_reply(char *data, size_t size, size_t n, void *user)
+static size_t append_reply(char *data, size_t size, size_t n, void *user)
 {
     by_string *reply = user;
     if (reply->length + size * n > most_reply) {
@@ -153,7 +153,7 @@ void by__track_mlflow_prepare(by__track_mlflow *m)
     (void)curl_easy_setopt(m->curl, CURLOPT_TIMEOUT, (long)request_seconds);
     (void)curl_easy_setopt(m->curl, CURLOPT_HTTPHEADER, m->headers);
     (void)curl_easy_setopt(m->curl, CURLOPT_ERRORBUFFER, m->problem);
-    (void)curl_easy_setopt(m->curl, CURLOPT_WRITEFUNCTION, take_reply);
+    (void)curl_easy_setopt(m->curl, CURLOPT_WRITEFUNCTION, append_reply);
     (void)curl_easy_setopt(m->curl, CURLOPT_WRITEDATA, &m->reply);
     set_secrets(m);
 }

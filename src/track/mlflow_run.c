@@ -19,7 +19,7 @@ static by_status read_inside(char **out, const by__track_mlflow *m, const char *
     return status;
 }
 
-static by_status take_text(char **out, const json_t *value, const by__track_mlflow *m,
+static by_status copy_text(char **out, const json_t *value, const by__track_mlflow *m,
                            by_error *error)
 {
     const char *text = json_string_value(value);
@@ -58,7 +58,7 @@ static by_status find_experiment(by__track_mlflow *m, by_error *error)
     by_string_free(&point);
     if (status == BY_OK) {
         const json_t *found = json_object_get(reply, "experiment");
-        status = take_text(&m->state.experiment, json_object_get(found, "experiment_id"), m, error);
+        status = copy_text(&m->state.experiment, json_object_get(found, "experiment_id"), m, error);
         json_decref(reply);
     }
     return status;
@@ -111,12 +111,12 @@ static const json_t *id_of(const json_t *run)
 }
 
 /* Takes a run that the server created, although its ID did not arrive. */
-static by_status adopt(by__track_mlflow *m, by_error *error)
+static by_status resume_run(by__track_mlflow *m, by_error *error)
 {
     json_t *reply;
     BY_TRY(search(m, &reply, error));
     const json_t *run = json_array_get(json_object_get(reply, "runs"), 0);
-    by_status status = run == NULL ? BY_OK : take_text(&m->state.run, id_of(run), m, error);
+    by_status status = run == NULL ? BY_OK : copy_text(&m->state.run, id_of(run), m, error);
     json_decref(reply);
     return status;
 }
@@ -167,7 +167,7 @@ static by_status create_run(by__track_mlflow *m, by_error *error)
     by__track_run_free(&record);
     BY_TRY(by__track_mlflow_request(m, "runs/create", &reply, refusal, error));
     const json_t *info = json_object_get(json_object_get(reply, "run"), "info");
-    by_status status = take_text(&m->state.run, json_object_get(info, "run_id"), m, error);
+    by_status status = copy_text(&m->state.run, json_object_get(info, "run_id"), m, error);
     json_decref(reply);
     return status;
 }
@@ -255,7 +255,7 @@ by_status by__track_mlflow_describe(by__track_mlflow *m, by_error *error)
         m->state.experiment = NULL;
         BY_TRY(find_experiment(m, error));
         BY_TRY(m->state.key == NULL ? make_key(m, error) : BY_OK);
-        BY_TRY(m->state.creations > 0 ? adopt(m, error) : BY_OK);
+        BY_TRY(m->state.creations > 0 ? resume_run(m, error) : BY_OK);
         if (m->state.run == NULL) {
             m->state.creations++; /* on disk before the server knows of it */
             BY_TRY(by__track_mlflow_save(m, error));

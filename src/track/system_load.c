@@ -47,7 +47,7 @@ static bool is_cpu_sensor(const char *name)
     return found;
 }
 
-static void take_temperature(double *hottest, const char *root, const char *path)
+static void update_temperature(double *hottest, const char *root, const char *path)
 {
     char text[64];
     if (read_small(text, sizeof text, root, path)) {
@@ -68,7 +68,7 @@ static double temperature(const char *root)
         if (read_small(name, sizeof name, root, path) && is_cpu_sensor(name)) {
             for (int k = 1; k <= inputs; k++) {
                 (void)snprintf(path, sizeof path, "/sys/class/hwmon/hwmon%d/temp%d_input", i, k);
-                take_temperature(&hottest, root, path);
+                update_temperature(&hottest, root, path);
             }
         }
     }
@@ -78,7 +78,7 @@ static double temperature(const char *root)
         (void)snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%d/type", i);
         if (read_small(name, sizeof name, root, path) && is_cpu_sensor(name)) {
             (void)snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%d/temp", i);
-            take_temperature(&hottest, root, path);
+            update_temperature(&hottest, root, path);
         }
     }
     return hottest;
@@ -107,7 +107,7 @@ static double seconds_of(const struct timeval *t)
     return (double)t->tv_sec + 1e-6 * (double)t->tv_usec;
 }
 
-static void look_at_cpu(by__track_system_load *out, by__track_system_past *past, const char *root)
+static void read_cpu(by__track_system_load *out, by__track_system_past *past, const char *root)
 {
     struct rusage used;
     by__track_system_past now = {.clock = by__now()};
@@ -134,7 +134,7 @@ void by__track_system_look(by__track_system_load *out, by__track_system_past *pa
     char text[4096];
     struct statvfs disk;
     by__host_memory memory;
-    look_at_cpu(out, past, root);
+    read_cpu(out, past, root);
     out->temperature = temperature(root);
     out->resident = read_small(text, sizeof text, root, "/proc/self/status")
                         ? 1024.0 * number_of(text, "VmRSS:")

@@ -239,7 +239,7 @@ static by_status read_layer(const coded_reader *r, by__checkpoint_tensor_entry *
     return by__string_take(&name, &own->name, r->error);
 }
 
-static bool takes_integers(const json_t *config)
+static bool quantizes_activations(const json_t *config)
 {
     const json_t *all = json_object_get(config, "config_groups");
     bool found = false;
@@ -275,7 +275,7 @@ static by_status make(by__checkpoint_coded_entries *out, const coded_reader *r, 
             return wrong(r, out->entries[i]->name, "the weight is there as well");
         }
     }
-    out->rows_as_integers = takes_integers(r->config);
+    out->rows_as_integers = quantizes_activations(r->config);
     return BY_OK;
 }
 

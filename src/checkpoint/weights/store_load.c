@@ -53,8 +53,8 @@ static const char *file_name(char name[512], const by__store_tensor *entry,
 }
 
 /* Returns true if the files have an entry under one of its names. */
-static bool is_there(const by__store *store, by__store_handle handle, const by_weights *weights,
-                     const by__checkpoint_load_options *options)
+static bool is_in_file(const by__store *store, by__store_handle handle, const by_weights *weights,
+                       const by__checkpoint_load_options *options)
 {
     char name[512];
     return by_weights_has(weights,
@@ -116,7 +116,7 @@ static bool is_left(const by__store *store, int flat, by__store_handle handle,
     return by__store_shape(store, flat, handle).rank < 0 ||
            is_new(store, flat, handle, weights, options) ||
            (options->may_lack != NULL && options->may_lack(by__store_entry(store, handle)->name) &&
-            !is_there(store, handle, weights, options));
+            !is_in_file(store, handle, weights, options));
 }
 
 /* Adds the keys of config.json that have a value, or whose product it is: a number of heads and
@@ -435,7 +435,7 @@ static bool has_entry(const by__store *store, const char *name,
 }
 
 /* Refuses tensors without an entry: a model without them would be a different one. */
-static by_status check_others(const by__store *store, const by_weights *weights,
+static by_status check_unused(const by__store *store, const by_weights *weights,
                               const by__checkpoint_load_options *options, by_error *error)
 {
     const char *first = NULL;
@@ -500,7 +500,7 @@ static by_status check_head(const by__store *store, const by_weights *weights,
     by__store_handle handle =
         options->tied == NULL ? BY__NO_ENTRY : by__store_find(store, options->tied);
     if (handle == BY__NO_ENTRY || !by_weights_has(weights, head_name) ||
-        !is_there(store, handle, weights, options)) {
+        !is_in_file(store, handle, weights, options)) {
         return BY_OK;
     }
     (void)file_name(name, by__store_entry(store, handle), weights, options);
@@ -520,7 +520,7 @@ static by_status check_head(const by__store *store, const by_weights *weights,
 by_status by__checkpoint_store_check(const by__store *store, int flat, const by_weights *weights,
                                      const by__checkpoint_load_options *options, by_error *error)
 {
-    BY_TRY(check_others(store, weights, options, error));
+    BY_TRY(check_unused(store, weights, options, error));
     BY_TRY(check_head(store, weights, options, error));
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;

@@ -243,7 +243,7 @@ static by_status refuse_directory(const char *directory, const char *single, con
 }
 
 /* Converts quantized weights to ordinary tensors. */
-static by_status take_codes(by_weights *weights, by_error *error)
+static by_status decode_entries(by_weights *weights, by_error *error)
 {
     BY_TRY(by__checkpoint_coded_entries_make(&weights->coded, weights->entries, weights->count,
                                              weights->path, weights->config, error));
@@ -287,7 +287,7 @@ static by_status open_directory(by_weights *weights, const char *directory, cons
         status = read_config(weights, directory, error);
     }
     if (status == BY_OK) {
-        status = take_codes(weights, error);
+        status = decode_entries(weights, error);
     }
     free(single_path);
     free(index_path);

@@ -161,7 +161,7 @@ const char *by_weights_path(const by_weights *weights)
 
 /* Tells the system that this part of a mapped file need not stay in memory; it is read again on the
  * next use. */
-static void give_back(const void *data, size_t bytes)
+static void release_pages(const void *data, size_t bytes)
 {
     uintptr_t begin = (uintptr_t)data & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
     (void)madvise((void *)begin, (uintptr_t)data + bytes - begin, MADV_DONTNEED);
@@ -174,7 +174,7 @@ void by__weights_release(const by_weights *weights, const void *data, size_t byt
         const by__map *map = &weights->shards[i]->map;
         uintptr_t first = (uintptr_t)map->data;
         if (begin >= first && begin < first + map->size && bytes <= first + map->size - begin) {
-            give_back(data, bytes);
+            release_pages(data, bytes);
         }
     }
 }

@@ -23,8 +23,8 @@ static bool is_weight_file(const char *name, const char *stem)
 
 /* Removes weight files in the directory that were not just written, the single file first, because
  * readers look for it first. */
-static by_status remove_others(const char *directory, const by__checkpoint_file_list *written,
-                               by_error *error)
+static by_status remove_stale(const char *directory, const by__checkpoint_file_list *written,
+                              by_error *error)
 {
     char **names;
     size_t count;
@@ -62,7 +62,7 @@ by_status by_weights_write(const char *directory, const by_tensor_view *tensors,
         status = by__sync_dir(directory, error);
     }
     if (status == BY_OK) {
-        status = remove_others(directory, &written, error);
+        status = remove_stale(directory, &written, error);
     }
     if (status == BY_OK) {
         status = by__sync_dir(directory, error);

@@ -132,7 +132,7 @@ static by_status sort_pieces(packer *p, by_error *error)
 
 /* ---- bins ---- */
 
-static uint32_t take_bin(packer *p, uint32_t room)
+static uint32_t pop_bin(packer *p, uint32_t room)
 {
     uint32_t bin = p->newest[room];
     p->newest[room] = p->older[bin];
@@ -159,7 +159,7 @@ static void place_pieces(packer *p)
     for (uint32_t i = 0; i < p->bins->piece_count; i++) {
         uint32_t piece = p->sorted[i];
         uint32_t room = find_room(&p->rooms, p->cut[piece].length);
-        uint32_t bin = room == NONE ? p->bins->count++ : take_bin(p, room);
+        uint32_t bin = room == NONE ? p->bins->count++ : pop_bin(p, room);
         room = room == NONE ? p->bins->capacity : room;
         p->bin_of[piece] = bin;
         put_bin(p, bin, room - p->cut[piece].length);

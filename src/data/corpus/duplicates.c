@@ -21,7 +21,7 @@ static uint64_t mix(uint64_t z)
 
 /* Updates the minima, each over a pseudo-random order of 32-bit values: the value, combined with
  * the key of the order, goes through a bijection that mixes all bits. */
-static void take_minima(uint32_t minima[MINIMA], uint32_t value)
+static void update_minima(uint32_t minima[MINIMA], uint32_t value)
 {
     for (uint32_t i = 0; i < MINIMA; i++) {
         uint32_t z = value + (i + 1) * (uint32_t)WORD_PRIME;
@@ -78,7 +78,7 @@ void by__data_signature_make(by__data_pack_signature *out, const char *text, siz
             for (size_t i = 0; i < GRAM_WORDS; i++) {
                 gram = mix((gram + words[(count + i) % GRAM_WORDS]) * WORD_PRIME);
             }
-            take_minima(minima, (uint32_t)gram);
+            update_minima(minima, (uint32_t)gram);
         }
     }
     out->has_bands = count >= GRAM_WORDS;

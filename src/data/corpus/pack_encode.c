@@ -253,8 +253,8 @@ static by_status check_share(const pack_encoder *p, by_error *error)
     return fits ? BY_OK : refuse_lines(p, error);
 }
 
-static by_status take_unit(void *context, size_t thread, const by__data_format_unit *unit,
-                           by_error *error)
+static by_status append_unit(void *context, size_t thread, const by__data_format_unit *unit,
+                             by_error *error)
 {
     pack_encoder *p = context;
     const encoded *e = &p->threads[thread];
@@ -279,7 +279,7 @@ static by_status run_threads(pack_encoder *p, const by_tokenizer *tokenizer, by_
     size_t threads = p->pack->options.threads;
     by__data_unit_job job = {.context = p,
                              .work = encode_unit,
-                             .take = take_unit,
+                             .take = append_unit,
                              .threads = threads,
                              .wanted = UNIT_BYTES,
                              /* Texts must be whole if an added token may span a cut, or to find

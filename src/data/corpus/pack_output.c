@@ -48,8 +48,8 @@ static by_status wait_for_lock(const by__data_pack *pack, const char *output, bo
     return BY_OK;
 }
 
-static by_status take_lock(const by__data_pack *pack, int lock, const char *partial,
-                           const char *output, bool wait, bool *noted, by_error *error)
+static by_status acquire_lock(const by__data_pack *pack, int lock, const char *partial,
+                              const char *output, bool wait, bool *noted, by_error *error)
 {
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EINTR && errno != EWOULDBLOCK) {
@@ -94,7 +94,7 @@ static by_status lock_partial(const by__data_pack *pack, const char *partial, co
         if (lock < 0) {
             return by__io_error(error, "open", partial);
         }
-        by_status status = take_lock(pack, lock, partial, output, wait, &noted, error);
+        by_status status = acquire_lock(pack, lock, partial, output, wait, &noted, error);
         if (status != BY_OK) {
             (void)close(lock);
             return status;

@@ -48,7 +48,7 @@ static by_status add_line(void *context, const by_text *text, by_error *error)
 }
 
 /* Skipped lines are reported when they are encoded. */
-static by_status pass_over(void *context, size_t line, const by_error *why, by_error *error)
+static by_status ignore_line(void *context, size_t line, const by_error *why, by_error *error)
 {
     BY_UNUSED(context);
     BY_UNUSED(line);
@@ -68,7 +68,7 @@ static by_status add_unit(void *context, size_t thread, const by__data_format_un
     BY_TRY(by__data_unit_read(unit, &s->buffer, &s->capacity, error));
     if (unit->file->json_lines) {
         const by__data_line_takers to = {.take = add_line,
-                                         .skip = l->pack->options.skip_corrupt ? pass_over : NULL,
+                                         .skip = l->pack->options.skip_corrupt ? ignore_line : NULL,
                                          .context = s};
         return by__data_unit_texts(unit, s->buffer, &to, error);
     }

@@ -264,8 +264,8 @@ static by_status add_damage(images *s, const char *path, size_t record, const ch
 }
 
 /* Adds the undamaged records of a file; `before` records precede them. */
-static by_status take_records(images *s, const char *path, const uint8_t *data, size_t count,
-                              size_t before, int classes, by_error *error)
+static by_status add_records(images *s, const char *path, const uint8_t *data, size_t count,
+                             size_t before, int classes, by_error *error)
 {
     size_t record = BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1);
     size_t kept = before;
@@ -294,7 +294,7 @@ static by_status add_cifar(images *s, const char *path, int classes, by_error *e
         status = grow(s, &BY_SHAPE((int64_t)count, 3, 32, 32), true, path, error);
     }
     if (status == BY_OK && s->skip) {
-        status = take_records(s, path, data, count, before, classes, error);
+        status = add_records(s, path, data, count, before, classes, error);
         if (status == BY_OK && tail > 0) {
             status = add_damage(s, path, count, "the file ends within it", error);
         }

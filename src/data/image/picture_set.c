@@ -82,7 +82,7 @@ static by_status refuse_one(const picture_reader *r, const by_error *why, bool w
 }
 
 /* Takes the size of the first picture that can be read, if the fit has none. */
-static by_status take_size(picture_reader *r, by_error *error)
+static by_status derive_size(picture_reader *r, by_error *error)
 {
     for (size_t i = 0; i < r->files->image_count && r->fit.height == 0; i++) {
         uint8_t *pixels;
@@ -127,8 +127,8 @@ static by_status explain(const picture_reader *r, size_t i, bool *whole, by_erro
 }
 
 /* Removes the pictures that are skipped; returns the number of the others. */
-static by_status leave_out(size_t *kept, picture_reader *r, int32_t *labels,
-                           by__loader_damage *damage, by_error *error)
+static by_status remove_skipped(size_t *kept, picture_reader *r, int32_t *labels,
+                                by__loader_damage *damage, by_error *error)
 {
     *kept = 0;
     for (size_t i = 0; i < r->files->image_count; i++) {
@@ -161,7 +161,7 @@ static by_status read_all(by__image_pictures *out, picture_reader *r, by__loader
     size_t bytes;
     size_t kept;
     size_t threads = (size_t)by__thread_count(0);
-    BY_TRY(take_size(r, error));
+    BY_TRY(derive_size(r, error));
     out->shape = BY_SHAPE((int64_t)f->image_count, r->channels, r->fit.height, r->fit.width);
     BY_TRY(by__loader_array_bytes(&bytes, BY_U8, &out->shape, f->images[0], error));
     r->bytes = bytes / f->image_count;
@@ -178,7 +178,7 @@ static by_status read_all(by__image_pictures *out, picture_reader *r, by__loader
             by__alloc((void **)&out->labels, f->image_count, sizeof *out->labels, "labels", error));
     }
     BY_TRY(by__threads_run(threads < f->image_count ? threads : f->image_count, work, r, error));
-    BY_TRY(leave_out(&kept, r, out->labels, damage, error));
+    BY_TRY(remove_skipped(&kept, r, out->labels, damage, error));
     if (kept == 0) {
         return refuse_all(r, damage->items[damage->count - 1].reason, error);
     }

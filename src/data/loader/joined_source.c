@@ -96,8 +96,8 @@ static bool fits(const by_source *a, const by_source *b)
 }
 
 /* Takes ownership of the parts, also on failure. */
-static by_status take_parts(joined_source *j, by_source *const *parts, size_t part_count,
-                            uint64_t unit, uint64_t most, uint64_t *ends, by_error *error)
+static by_status adopt_parts(joined_source *j, by_source *const *parts, size_t part_count,
+                             uint64_t unit, uint64_t most, uint64_t *ends, by_error *error)
 {
     j->count = part_count;
     memcpy(j->parts, parts, part_count * sizeof(by_source *));
@@ -166,7 +166,7 @@ by_status by_joined_source_open(by_source **out, by_source *const *parts, size_t
         }
         return status;
     }
-    status = take_parts(j, parts, part_count, unit, most, ends, error);
+    status = adopt_parts(j, parts, part_count, unit, most, ends, error);
     if (status != BY_OK) {
         close_source(&j->base);
         return status;

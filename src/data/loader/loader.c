@@ -386,7 +386,7 @@ static void begin_at(by_loader *l, uint64_t sample)
 }
 
 /* Takes the lock, and keeps the threads from taking work. */
-static void hold_threads(by_loader *l)
+static void pause_threads(by_loader *l)
 {
     by__base_worker_lock(&l->worker);
     l->is_seeking = true;
@@ -401,7 +401,7 @@ by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error)
         return by_error_set(error, BY_EARG, "loader: sample %llu is more than 2^62",
                             (unsigned long long)sample);
     }
-    hold_threads(loader);
+    pause_threads(loader);
     begin_at(loader, sample);
     by__base_worker_unlock(&loader->worker);
     return BY_OK;
@@ -417,7 +417,7 @@ by_status by_loader_resize(by_loader *loader, const by_loader_options *options, 
                             "loader: a part of %zu samples, and it was opened with %zu", count,
                             l->most);
     }
-    hold_threads(l);
+    pause_threads(l);
     uint64_t sample = l->base + (l->released + l->is_held) * l->batch;
     set_part(l, options);
     for (size_t k = 0; k < l->slot_count; k++) {

@@ -170,7 +170,7 @@ static by_status fill_rows(by__loader_thread *t, const loader_work *w, size_t *p
 }
 
 /* Takes the next work; returns false if there is none now. The lock must be held. */
-static bool take_work(by_loader *l, loader_work *w)
+static bool claim_work(by_loader *l, loader_work *w)
 {
     if (l->is_seeking || l->fault.status != BY_OK) {
         return false;
@@ -275,7 +275,7 @@ void *by__loader_run(void *thread)
     by__base_worker_lock(&l->worker);
     while (!l->worker.stop) {
         loader_work w;
-        if (take_work(l, &w)) {
+        if (claim_work(l, &w)) {
             do_work(t, &w);
         } else {
             by__base_worker_wait(&l->worker);

@@ -57,7 +57,7 @@ static by_status check_cell(const row_reader *r, const by__format_csv_cell *cell
 }
 
 /* Reads the cells of the next row. */
-static by_status take_row(row_reader *r, bool *found, by_error *error)
+static by_status read_row(row_reader *r, bool *found, by_error *error)
 {
     const by_table *t = r->table;
     by__format_csv_cell cell = {0};
@@ -83,7 +83,7 @@ static by_status take_row(row_reader *r, bool *found, by_error *error)
 }
 
 /* Records a skipped row that begins at `begin`, and continues behind it. */
-static by_status pass_row(row_reader *r, by__format_csv begin, const by_error *problem,
+static by_status skip_row(row_reader *r, by__format_csv begin, const by_error *problem,
                           by_error *error)
 {
     char line[300];
@@ -107,7 +107,7 @@ static by_status next_row(row_reader *r, bool *found, by_error *error)
         by_error problem = {0};
         by__format_csv_skip_lines(&r->csv);
         const by__format_csv begin = r->csv;
-        by_status status = take_row(r, found, r->skip ? &problem : error);
+        by_status status = read_row(r, found, r->skip ? &problem : error);
         if (status == BY_OK || !r->skip) {
             r->row += status == BY_OK && *found;
             return status;
@@ -115,7 +115,7 @@ static by_status next_row(row_reader *r, bool *found, by_error *error)
         if (status != BY_EFORMAT) {
             return by_error_set(error, status, "%s", problem.message);
         }
-        BY_TRY(pass_row(r, begin, &problem, error));
+        BY_TRY(skip_row(r, begin, &problem, error));
         r->row++;
     }
 }
@@ -187,7 +187,7 @@ static by_status scan(row_reader *r, by_error *error)
                : by_error_set(error, BY_EFORMAT, "%s: there are no rows below the header", t->name);
 }
 
-static void forget_rows(by_table *t)
+static void reset_rows(by_table *t)
 {
     by__loader_damage_free(&t->damage);
     t->rows = 0;
@@ -288,7 +288,7 @@ static by_status read_rows(by_table *t, by__format_csv csv, const by_table_optio
         status = by__table_kinds_decide(t, o->skip, &again, error);
     }
     if (status == BY_OK && again) {
-        forget_rows(t);
+        reset_rows(t);
         r.csv = csv;
         r.row = 0;
         status = scan(&r, error);

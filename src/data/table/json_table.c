@@ -146,7 +146,7 @@ static by_status check_row(const by_table *t, const lines *in, by_error *error)
     return BY_OK;
 }
 
-static by_status pass_row(const lines *in, const by_error *problem, by_error *error)
+static by_status skip_row(const lines *in, const by_error *problem, by_error *error)
 {
     char at[BY__WHERE];
     const char *reason = problem->message;
@@ -179,7 +179,7 @@ static by_status next(lines *in, const by_table *t, bool *found, by_error *error
         if (status != BY_EFORMAT) {
             return by_error_set(error, status, "%s", problem.message);
         }
-        BY_TRY(pass_row(in, &problem, error));
+        BY_TRY(skip_row(in, &problem, error));
     }
 }
 
@@ -257,7 +257,7 @@ static by_status decide_kinds(by_table *t, bool skip, by_error *error)
 }
 
 /* Counts the rows that stay once the kinds are known, and records the others. */
-static by_status scan_again(by_table *t, lines *in, const by_table_options *o, by_error *error)
+static by_status rescan(by_table *t, lines *in, const by_table_options *o, by_error *error)
 {
     rewind_lines(in);
     in->kinds = true;
@@ -323,7 +323,7 @@ by_status by__table_read_json(by_table *t, const by__table_text *parts, size_t c
         status = decide_kinds(t, in.skip != NULL, error);
     }
     if (status == BY_OK && in.skip != NULL) {
-        status = scan_again(t, &in, options, error);
+        status = rescan(t, &in, options, error);
     }
     if (status == BY_OK) {
         status = open_columns(t, error);

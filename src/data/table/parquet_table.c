@@ -48,10 +48,10 @@ static by__table_cell_class class_of(double *number, const by__table_column *c,
     return isnan(*number) ? BY__CELL_MISSING : BY__CELL_NUMBER;
 }
 
-static by_status take_value(by__table_column *c, uint64_t row,
-                            const by__format_parquet_column *from,
-                            const by__format_parquet_values *values, const by_table *t,
-                            by_error *error)
+static by_status convert_value(by__table_column *c, uint64_t row,
+                               const by__format_parquet_column *from,
+                               const by__format_parquet_values *values, const by_table *t,
+                               by_error *error)
 {
     char text[32];
     char where[BY__WHERE];
@@ -123,7 +123,7 @@ static by_status read_column(by_table *t, size_t index, const parquet_columns *i
     BY_TRY(by__format_parquet_read(in->file, in->index[index], &values, error));
     by_status status = BY_OK;
     for (uint64_t row = 0; row < t->rows && status == BY_OK; row++) {
-        status = take_value(c, row, from, &values, t, error);
+        status = convert_value(c, row, from, &values, t, error);
     }
     by__format_parquet_values_free(&values);
     return status;

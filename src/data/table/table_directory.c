@@ -84,7 +84,7 @@ static const by__table_column *column_named(const by_table *part, const char *na
 
 /* Writers give a column with nulls only an arbitrary type: that of the first part with values
  * counts. */
-static by_status take_kind(by_table *first, const parts *p, size_t index, by_error *error)
+static by_status infer_kind(by_table *first, const parts *p, size_t index, by_error *error)
 {
     by__table_column *c = &first->columns[index];
     const by__table_column *like = NULL;
@@ -180,7 +180,7 @@ static by_status copy_cells(by__table_column *to, const by__table_column *from, 
 static by_status join_column(const parts *p, size_t index, by_error *error)
 {
     by_table *first = p->tables[0];
-    BY_TRY(take_kind(first, p, index, error));
+    BY_TRY(infer_kind(first, p, index, error));
     by__table_column *c = &first->columns[index];
     size_t size = c->numbers != NULL ? sizeof *c->numbers : sizeof *c->categories;
     void *own = c->numbers != NULL ? (void *)c->numbers : (void *)c->categories;

@@ -62,7 +62,7 @@ static by_status check_sizes(const by_config *config, const char *key, const by_
 }
 
 /* Sets layers and width from a list of widths, which are the same after config.json was read. */
-static void take_hidden(by_model_config *c, const by_string_list *hidden)
+static void set_widths(by_model_config *c, const by_string_list *hidden)
 {
     if (hidden->count > 0) {
         c->layers = (int64_t)hidden->count;
@@ -74,7 +74,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const mlp_keys *m = own;
     BY_TRY(check_sizes(config, "model.hidden", &m->hidden, error));
-    take_hidden(&config->model, &m->hidden);
+    set_widths(&config->model, &m->hidden);
     return check_sizes(config, "model.categories", &config->model.categories, error);
 }
 
@@ -241,7 +241,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     const json_t *act = json_object_get(in, "hidden_act");
     const json_t *numbers = json_object_get(in, "num_numbers");
     BY_TRY(read_sizes(&m->hidden, name, in, "hidden_sizes", error));
-    take_hidden(c, &m->hidden);
+    set_widths(c, &m->hidden);
     BY_TRY(read_sizes(&c->categories, name, in, "category_sizes", error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "num_outputs", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&m->embedding, name, in, "embedding_size", -1, error));

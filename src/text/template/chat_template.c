@@ -153,7 +153,7 @@ static by_status open_template(by_chat *c, const by_chat_source *s, const json_t
 
 /* What a rendering reports goes to the author of the conversation, possibly a client of a server,
  * whom the paths of this machine do not concern. */
-static by_status forget_path(by_chat *c, by_error *error)
+static by_status rename_template(by_chat *c, by_error *error)
 {
     char *name = by__strdup("chat template");
     if (name == NULL) {
@@ -183,7 +183,7 @@ by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *er
     }
     json_decref(config);
     if (status == BY_OK) {
-        status = forget_path(c, error);
+        status = rename_template(c, error);
     }
     if (status != BY_OK) {
         by_chat_close(&c);

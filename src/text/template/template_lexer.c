@@ -79,7 +79,7 @@ static by_status add_text(lexer *l, size_t end, char sign, bool lstrip)
 }
 
 /* Continues after a delimiter that ends at `at`. */
-static void go_on(lexer *l, size_t at, bool strip, bool trim)
+static void continue_at(lexer *l, size_t at, bool strip, bool trim)
 {
     if (strip) {
         at = skip_space(l, at);
@@ -96,7 +96,7 @@ static by_status lex_comment(lexer *l, size_t begin)
     for (size_t at = begin + 2; at + 1 < l->n; at++) {
         if (l->s[at] == '#' && l->s[at + 1] == '}') {
             char sign = at > begin + 2 ? l->s[at - 1] : ' ';
-            go_on(l, at + 2, sign == '-', sign != '+');
+            continue_at(l, at + 2, sign == '-', sign != '+');
             return BY_OK;
         }
     }
@@ -202,7 +202,7 @@ static by_status lex_inside(lexer *l, bool block)
         bool sign = c == '-' || (c == '+' && block);
         if (depth == 0 && (has(l, l->at, end) || (sign && has(l, l->at + 1, end)))) {
             BY_TRY(add(l, block ? BY__TOKEN_BLOCK_END : BY__TOKEN_PRINT_END, l->at, l->at));
-            go_on(l, l->at + (sign ? 3 : 2), c == '-', block && c != '+');
+            continue_at(l, l->at + (sign ? 3 : 2), c == '-', block && c != '+');
             return BY_OK;
         }
         if (is_name(c, true)) {
@@ -241,13 +241,13 @@ static size_t word_tag(const lexer *l, size_t at, const char *word, char *open, 
 
 static by_status lex_raw(lexer *l, size_t begin, char close)
 {
-    go_on(l, begin, close == '-', false);
+    continue_at(l, begin, close == '-', false);
     for (size_t at = l->at; at < l->n; at++) {
         char sign;
         size_t end = l->s[at] == '{' ? word_tag(l, at, "endraw", &sign, &close) : 0;
         if (end > 0) {
             BY_TRY(add_text(l, at, sign, true));
-            go_on(l, end, close == '-', close != '+');
+            continue_at(l, end, close == '-', close != '+');
             return BY_OK;
         }
     }

@@ -142,7 +142,7 @@ static by_status parse_target(by__template_parser *p, bool attribute, by__templa
 }
 
 /* Consumes "{% word %}" at the end of a body. */
-static by_status take_end(by__template_parser *p, const char *word)
+static by_status consume_end(by__template_parser *p, const char *word)
 {
     char what[48];
     if (p->token->kind == BY__TOKEN_BLOCK && p->token[1].kind == BY__TOKEN_NAME) {
@@ -178,7 +178,7 @@ static by_status parse_if(by__template_parser *p, by__template_node **out)
         if (by__template_parse_take_word(p, "else")) {
             BY_TRY(end_block(p));
             BY_TRY(parse_body(p, last, &node->other));
-            return take_end(p, "endif");
+            return consume_end(p, "endif");
         }
         p->token++; /* endif */
         return end_block(p);
@@ -215,7 +215,7 @@ static by_status parse_for(by__template_parser *p, by__template_node **out)
             p->token--;
         }
     }
-    return take_end(p, "endfor");
+    return consume_end(p, "endfor");
 }
 
 static by_status parse_set(by__template_parser *p, by__template_node **out)
@@ -233,7 +233,7 @@ static by_status parse_set(by__template_parser *p, by__template_node **out)
     }
     BY_TRY(end_block(p));
     BY_TRY(parse_body(p, ends, &node->body));
-    return take_end(p, "endset");
+    return consume_end(p, "endset");
 }
 
 static by_status parse_macro(by__template_parser *p, by__template_node **out)
@@ -261,7 +261,7 @@ static by_status parse_macro(by__template_parser *p, by__template_node **out)
     BY_TRY(end_block(p));
     BY_TRY(parse_body(p, ends, &node->body));
     p->loops = loops;
-    return take_end(p, "endmacro");
+    return consume_end(p, "endmacro");
 }
 
 /* Parses {% filter trim %}, and {% generation %}, which marks what a model wrote and has no
@@ -283,7 +283,7 @@ static by_status parse_group(by__template_parser *p, bool filter, by__template_n
     }
     BY_TRY(end_block(p));
     BY_TRY(parse_body(p, filter ? filter_ends : ends, &(*out)->body));
-    return take_end(p, filter ? filter_ends[0] : ends[0]);
+    return consume_end(p, filter ? filter_ends[0] : ends[0]);
 }
 
 /* Parses {% with a = 1, b = 2 %}: names that are visible in the body only. */
@@ -310,7 +310,7 @@ static by_status parse_with(by__template_parser *p, by__template_node **out)
     }
     BY_TRY(end_block(p));
     BY_TRY(parse_body(p, ends, &node->body));
-    return take_end(p, "endwith");
+    return consume_end(p, "endwith");
 }
 
 static by_status parse_statement(by__template_parser *p, by__template_node **out)

@@ -32,7 +32,7 @@ static inline unsigned class_at(const uint8_t *s, size_t n, size_t *length)
 }
 
 /* End of the run of characters of class `kind` from i on. */
-static inline size_t run(const uint8_t *s, size_t n, size_t i, unsigned kind)
+static inline size_t run_length(const uint8_t *s, size_t n, size_t i, unsigned kind)
 {
     while (i < n) {
         if (s[i] < 0x80) {
@@ -90,7 +90,7 @@ size_t by__tokenizer_split_next(const uint8_t *s, size_t n)
     size_t length;
     if (s[0] == ' ' && n > 1) {
         unsigned kind = class_at(s + 1, n - 1, &length);
-        return kind == BY__SPACE ? spaces(s, n) : run(s, n, 1 + length, kind);
+        return kind == BY__SPACE ? spaces(s, n) : run_length(s, n, 1 + length, kind);
     }
     if (s[0] == '\'') {
         size_t short_form = contraction(s, n);
@@ -99,7 +99,7 @@ size_t by__tokenizer_split_next(const uint8_t *s, size_t n)
         }
     }
     unsigned kind = class_at(s, n, &length);
-    return kind == BY__SPACE ? spaces(s, n) : run(s, n, length, kind);
+    return kind == BY__SPACE ? spaces(s, n) : run_length(s, n, length, kind);
 }
 
 /* Finds a border that is valid under every rule: a space after a letter or a number, or a space

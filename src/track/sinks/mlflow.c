@@ -58,7 +58,7 @@ static void let_pass(sender *s, int seconds)
     }
 }
 
-static void *run(void *user)
+static void *sender_main(void *user)
 {
     sender *s = user;
     int delay = 1;
@@ -102,8 +102,8 @@ static by_status open_sink(void **sink, const by__track_tracker_options *options
                                             .stop = is_stopped,
                                             .user = s};
     BY_TRY(by__track_mlflow_open(&s->mlflow, &s->options, error));
-    return by__base_worker_start(&s->thread, run, s, "the thread that sends to the mlflow server",
-                                 error);
+    return by__base_worker_start(&s->thread, sender_main, s,
+                                 "the thread that sends to the mlflow server", error);
 }
 
 /* Every event is in events.jsonl already, so only wake the sender. */

@@ -183,7 +183,7 @@ static void serve(exporter *e, int fd)
     reply(e, fd, kind, until);
 }
 
-static void *run(void *user)
+static void *server_main(void *user)
 {
     exporter *e = user;
     for (;;) {
@@ -221,7 +221,7 @@ static by_status start(exporter *e, const char *where, by_error *error)
         return by_error_set(error, BY_EIO, "track.prometheus: cannot listen on %s: %s", where,
                             strerror(errno));
     }
-    BY_TRY(by__thread_create(&e->thread, run, e, "the thread of track.prometheus", error));
+    BY_TRY(by__thread_create(&e->thread, server_main, e, "the thread of track.prometheus", error));
     e->has_thread = true;
     return BY_OK;
 }

@@ -21,7 +21,7 @@ typedef struct slice_search {
     found *out;
 } slice_search;
 
-static bool take(slice_search *s, const found *next)
+static bool is_sought(slice_search *s, const found *next)
 {
     if (s->left-- > 0) {
         return false;
@@ -31,7 +31,7 @@ static bool take(slice_search *s, const found *next)
 }
 
 /* Visits the boxes of the tensor that make up what a piece has of box k of the part. */
-static bool visit_box(slice_search *s, const by__store_tensor *entry, int64_t k, found *next)
+static bool find_in_box(slice_search *s, const by__store_tensor *entry, int64_t k, found *next)
 {
     by_tensor_slice boxes[BY__SLICE_BOXES];
     by_tensor_slice place;
@@ -45,7 +45,7 @@ static bool visit_box(slice_search *s, const by__store_tensor *entry, int64_t k,
             next->held.slice.offset[axis] += whole.offset[axis];
             next->place.offset[axis] += place.offset[axis];
         }
-        if (take(s, next)) {
+        if (is_sought(s, next)) {
             return true;
         }
     }
@@ -63,11 +63,11 @@ static bool find(const by_trainer *t, int flat, by__store_handle handle, slice_s
                       .held = {by__store_shape(t->store, flat, handle),
                                {true, {piece.part.first}, {piece.part.count}},
                                !entry->trainable}};
-        if (!part && take(s, &next)) {
+        if (!part && is_sought(s, &next)) {
             return true;
         }
         for (int64_t box = 0; part && box < by__store_box_count(entry); box++) {
-            if (visit_box(s, entry, box, &next)) {
+            if (find_in_box(s, entry, box, &next)) {
                 return true;
             }
         }

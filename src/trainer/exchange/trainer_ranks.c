@@ -69,7 +69,7 @@ static by_status check_device(const by_trainer *t, by_error *error)
                               t->layout.ranks, info.name);
 }
 
-static void tell(void *user, by_status status, const by_error *error)
+static void report_failure(void *user, by_status status, const by_error *error)
 {
     (void)by_comm_fail(user, status, error);
 }
@@ -118,7 +118,7 @@ by_status by__trainer_ranks_open(by_trainer *t, by_error *error)
         return BY_OK;
     }
     BY_TRY(check_device(t, error));
-    by__device_on_error(t->device, tell, r->all);
+    by__device_on_error(t->device, report_failure, r->all);
     BY_TRY(by_mesh_open(&r->mesh, r->all, t->layout.size, error));
     BY_TRY(open_split_comms(t, error));
     BY_TRY(by_mesh_comm(&r->peers, r->mesh, 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, error));

@@ -376,7 +376,7 @@ by_status by__trainer_sync_gradients(by_trainer *t, int set, by_error *error)
 }
 
 /* After settling all ranks have the sum of the residuals: one rank keeps it. */
-static by_status leave_settled(by_trainer *t, by_error *error)
+static by_status mark_unsettled(by_trainer *t, by_error *error)
 {
     by__trainer_sync *s = &t->sync;
     bool clears = s->is_settled && s->is_coded && by_comm_rank(s->peers) > 0;
@@ -387,7 +387,7 @@ static by_status leave_settled(by_trainer *t, by_error *error)
 
 by_status by__trainer_sync_before_step(by_trainer *t, by_error *error)
 {
-    BY_TRY(t->sync.is_on ? leave_settled(t, error) : BY_OK);
+    BY_TRY(t->sync.is_on ? mark_unsettled(t, error) : BY_OK);
     if (!t->sync.is_local || t->sync.is_anchored) {
         return BY_OK;
     }

@@ -127,7 +127,7 @@ static by_status read_ahead(by_trainer *t, by_error *error)
 }
 
 /* Waits until the next window is in memory. */
-static by_status bring_in(by_trainer *t, by_error *error)
+static by_status load_next(by_trainer *t, by_error *error)
 {
     by__offload *o = t->offload;
     BY_TRY(read_ahead(t, error));
@@ -139,7 +139,7 @@ static by_status bring_in(by_trainer *t, by_error *error)
 }
 
 /* Discards data read ahead if the file was written in the meantime. */
-static void forget_old(by_trainer *t)
+static void drop_stale(by_trainer *t)
 {
     by__offload *o = t->offload;
     const by__store_scratch *scratch = by__store_scratch_of(t->store);
@@ -199,10 +199,10 @@ by_status by__offload_update(by_trainer *t, by_error *error)
     if (o->trained == 0) { /* all tensors belong to other ranks */
         return BY_OK;
     }
-    forget_old(t);
+    drop_stale(t);
     for (size_t i = 0; i < o->trained; i++) {
         by__trainer_window *w = window_of(o, o->next);
-        BY_TRY(bring_in(t, error));
+        BY_TRY(load_next(t, error));
         BY_TRY(compute(t, w, w->kinds[BY__USE_UPDATE], error));
         BY_TRY(w->kinds[BY__USE_AVERAGE] >= 0 ? compute(t, w, w->kinds[BY__USE_AVERAGE], error)
                                               : BY_OK);

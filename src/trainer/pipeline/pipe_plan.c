@@ -237,7 +237,7 @@ static by_status cut_model(by_trainer *t, const by_trainer_options *o, by_error 
 }
 
 /* A model or schedule that does not fit is an error of the config. */
-static by_status say_where(const by_config *config, by_status status, by_error *error)
+static by_status add_location(const by_config *config, by_status status, by_error *error)
 {
     by_error plain = error == NULL ? (by_error){0} : *error;
     return status != BY_EARG
@@ -259,9 +259,9 @@ by_status by__pipeline_open(by_trainer *t, const by_trainer_options *options, by
     pipe->rank = t->layout.place[BY_MESH_PIPELINE];
     pipe->chunks = (int)parallel->chunks;
     pipe->apart = kind == BY_PIPELINE_ZERO_BUBBLE;
-    BY_TRY(say_where(t->config, cut_model(t, options, error), error));
-    BY_TRY(say_where(t->config, make_schedule(t, kind, error), error));
-    BY_TRY(say_where(t->config, by__pipeline_list_parameters(t, error), error));
+    BY_TRY(add_location(t->config, cut_model(t, options, error), error));
+    BY_TRY(add_location(t->config, make_schedule(t, kind, error), error));
+    BY_TRY(add_location(t->config, by__pipeline_list_parameters(t, error), error));
     t->model.parameters = pipe->parameters;
     t->model.forward = pipe->loss.whole;
     return BY_OK;

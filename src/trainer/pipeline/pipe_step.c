@@ -13,7 +13,7 @@ static by__trainer_pipe_stage *stage_at(const by__trainer_pipe *pipe, int stage)
     return &pipe->stages[stage / pipe->ranks];
 }
 
-static bool is_here(const by__trainer_pipe *pipe, int stage)
+static bool is_local(const by__trainer_pipe *pipe, int stage)
 {
     return by__pipe_rank_of(pipe, stage) == pipe->rank;
 }
@@ -67,8 +67,8 @@ static by_status move_values(by_trainer *t, const stage_transfer *x, by_error *e
 {
     const by__trainer_pipe *pipe = t->pipe;
     const by__trainer_pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
-    bool sends = is_here(pipe, x->from);
-    bool receives = is_here(pipe, x->to);
+    bool sends = is_local(pipe, x->from);
+    bool receives = is_local(pipe, x->to);
     for (size_t i = 0; i < g->move_count; i++) {
         const by__trainer_pipe_move *move = &g->moves[i];
         char what[64];
@@ -283,7 +283,7 @@ static by_status evaluate(by_trainer *t, const by_batch *batch, by_error *error)
         stage_transfer x = {.to = stage->stage, .loss = true};
         for (x.from = 0; x.from < stage->stage; x.from++) {
             x.tag = x.from * stages + x.to;
-            BY_TRY(is_here(pipe, x.from) ? BY_OK : move_values(t, &x, error));
+            BY_TRY(is_local(pipe, x.from) ? BY_OK : move_values(t, &x, error));
         }
         BY_TRY(run_loss(t, stage, batch, error));
         x.from = stage->stage;

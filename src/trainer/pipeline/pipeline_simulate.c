@@ -68,7 +68,7 @@ static void measure_rank(const simulated_run *r, int rank)
     out->idle = r->time->makespan - out->busy;
 }
 
-static by_status run_all(simulated_run *r, by_error *error)
+static by_status simulate_all(simulated_run *r, by_error *error)
 {
     const by_pipeline *p = r->pipeline;
     by_pipeline_time *t = r->time;
@@ -118,7 +118,7 @@ by_status by_pipeline_simulate(by_pipeline_time *out, const by_pipeline *pipelin
 {
     by_pipeline_time time = {0};
     simulated_run r = {.pipeline = pipeline, .costs = costs, .time = &time};
-    by_status status = run_all(&r, error);
+    by_status status = simulate_all(&r, error);
     free(r.arrival);
     free(r.next);
     if (status != BY_OK) {

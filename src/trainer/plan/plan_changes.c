@@ -49,7 +49,7 @@ typedef struct need {
 } need;
 
 /* Removes keys that the other optimizer does not have, which would be refused. */
-static void forget_keys(by_config *config, const char *kind)
+static void reset_keys(by_config *config, const char *kind)
 {
     by__config *c = (by__config *)config;
     for (size_t i = 0; i < c->count; i++) {
@@ -66,7 +66,7 @@ static by_status set_key(by_config *config, const char *key, const char *value, 
 {
     char assignment[128];
     if (strcmp(key, "optimizer.kind") == 0) {
-        forget_keys(config, value);
+        reset_keys(config, value);
     }
     (void)snprintf(assignment, sizeof assignment, "%s=%s", key, value);
     return by_config_set(config, assignment, error);

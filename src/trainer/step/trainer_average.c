@@ -19,12 +19,12 @@ static by_status build_average(const by_trainer *t, by_graph *graph, by_error *e
     return by_optimizer_average_graph(graph, t->units.updated, t->units.updated_count, error);
 }
 
-static by_status build_take(const by_trainer *t, by_graph *graph, by_error *error)
+static by_status build_swap_in(const by_trainer *t, by_graph *graph, by_error *error)
 {
     return by_optimizer_swap_graph(graph, t->units.updated, t->units.updated_count, false, error);
 }
 
-static by_status build_return(const by_trainer *t, by_graph *graph, by_error *error)
+static by_status build_swap_out(const by_trainer *t, by_graph *graph, by_error *error)
 {
     return by_optimizer_swap_graph(graph, t->units.updated, t->units.updated_count, true, error);
 }
@@ -38,8 +38,8 @@ by_status by__trainer_average_plan(by_trainer *t, by_error *error)
     if (t->config->train.eval_ema == 0) {
         return BY_OK;
     }
-    BY_TRY(by__trainer_add_update(t, "average in", build_take, &t->update.average[IN], error));
-    return by__trainer_add_update(t, "average out", build_return, &t->update.average[OUT], error);
+    BY_TRY(by__trainer_add_update(t, "average in", build_swap_in, &t->update.average[IN], error));
+    return by__trainer_add_update(t, "average out", build_swap_out, &t->update.average[OUT], error);
 }
 
 static by_status bind(by_trainer *t, by__exec_program_row *row, by_error *error)
