@@ -158,7 +158,7 @@ mutations() {
         test_tensor_parallel test_tensor_train
     mutation "missing tensor reduce-scatter" src/passes/shard_convert.c \
         'if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1 && !zigzag) {' \
-        'if (from.axis == BY__PARTIAL && to.axis >= 0) { return take_slices(s, value, whole, to); } if (false) {' \
+        'if (from.axis == BY__PARTIAL && to.axis >= 0) { return slice_sections(s, value, whole, to); } if (false) {' \
         test_tensor_parallel test_tensor_train
     mutation "heads of q, k and v mixed up" src/passes/shard_convert.c \
         '{0, 2, 1, 3};' '{0, 1, 2, 3};' test_shard_pass

@@ -74,7 +74,7 @@ BY_API by_status by_chat_render(const by_chat *chat, const by_chat_request *requ
                                 size_t *length, by_error *error);
 /* Returns whether the template iterates over the parts of a message's content (`for part in
  * message.content` or similar). Other templates need each content as a single string. */
-BY_API bool by_chat_takes_parts(const by_chat *chat);
+BY_API bool by_chat_accepts_parts(const by_chat *chat);
 /* Returns the text of a special token by its key in tokenizer_config.json ("bos_token",
  * "eos_token", ...), or NULL. */
 BY_API const char *by_chat_special(const by_chat *chat, const char *name);

@@ -263,7 +263,7 @@ BY_API void by_task_close(by_task_data **data);
  * config. With rotary positions, a smaller model.context is kept; if the config does not set it, it
  * is the checkpoint's, at most 1024. Returns BY_ECONFIG if the config contradicts the weights,
  * BY_EFORMAT if there is no config.json. */
-BY_API by_status by_config_take_model(by_config *config, by_error *error);
+BY_API by_status by_config_inherit_model(by_config *config, by_error *error);
 /* Completes a config with the sizes of model.from, if set, and of the data, and resolves it.
  * Returns BY_ECONFIG if they contradict sizes in the config. */
 BY_API by_status by_task_complete(by_task_data *data, by_config *config, by_error *error);

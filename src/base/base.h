@@ -87,7 +87,7 @@ void by__string_append(by_string *string, const char *text);
 /* Adds bytes as UTF-8; each invalid byte and each U+0000 becomes U+FFFD. */
 void by__string_add_valid(by_string *string, const char *bytes, size_t n);
 /* Transfers the string to the caller (freed with free()). BY_EMEMORY if building it failed. */
-by_status by__string_take(by_string *string, char **out, by_error *error);
+by_status by__string_release(by_string *string, char **out, by_error *error);
 /* Adds the base64 digits of n bytes, with padding (RFC 4648, section 4). */
 void by__string_add_base64(by_string *text, const void *bytes, size_t n);
 

@@ -199,7 +199,7 @@ by_status by__file_write(const char *path, const void *data, size_t length, by_e
     by_string temporary = {0};
     char *temporary_path;
     by_string_format(&temporary, "%s.tmp", path);
-    BY_TRY(by__string_take(&temporary, &temporary_path, error));
+    BY_TRY(by__string_release(&temporary, &temporary_path, error));
     by_status status;
     int fd = open(temporary_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
@@ -279,7 +279,7 @@ char *by__path_join(const char *a, const char *b)
         by__string_append(&text, "/");
     }
     by__string_append(&text, b);
-    return by__string_take(&text, &joined, NULL) == BY_OK ? joined : NULL;
+    return by__string_release(&text, &joined, NULL) == BY_OK ? joined : NULL;
 }
 
 static int compare_names(const void *a, const void *b)

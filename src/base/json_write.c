@@ -326,7 +326,7 @@ char *by__json_dump(const json_t *value, size_t flags)
     by_string text = {0};
     char *out = NULL;
     by__json_write(&text, value, flags);
-    return by__string_take(&text, &out, NULL) == BY_OK ? out : NULL;
+    return by__string_release(&text, &out, NULL) == BY_OK ? out : NULL;
 }
 
 void by__json_compact(by_string *out, const char *text, size_t length)

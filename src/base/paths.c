@@ -41,7 +41,7 @@ by_status by__cache_path(char **out, const char *name, by_error *error)
         return by_error_set(error, BY_EIO,
                             "no place for a cache: set XDG_CACHE_HOME or HOME to an absolute path");
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 const char *by__temporary_dir(void)
@@ -55,7 +55,7 @@ by_status by__open_nameless(int *out, const char *directory, const char *name, b
     by_string text = {0};
     char *path;
     by_string_format(&text, "%s/%s-XXXXXX", directory, name);
-    BY_TRY(by__string_take(&text, &path, error));
+    BY_TRY(by__string_release(&text, &path, error));
     int fd = mkostemp(path, O_CLOEXEC);
     by_status status = fd < 0 ? by__io_error(error, "create", path) : BY_OK;
     if (status == BY_OK && unlink(path) != 0) {

@@ -76,12 +76,12 @@ void by__sum_tree_begin(by__sum_tree *tree, int64_t first, int64_t all, int sets
     }
 }
 
-int by__sum_tree_take(by__sum_tree *tree)
+int by__sum_tree_acquire(by__sum_tree *tree)
 {
     return tree->spare[--tree->spare_count];
 }
 
-void by__sum_tree_put(by__sum_tree *tree, int set)
+void by__sum_tree_release(by__sum_tree *tree, int set)
 {
     tree->held[tree->held_count++] = (by__sum_node){tree->next++, 1, set};
 }

@@ -80,9 +80,9 @@ void by__sum_tree_begin(by__sum_tree *tree, int64_t first, int64_t all, int sets
 /* Takes a free set for the result of leaf tree->next. Leaves count micro-batches over the whole
  * step, so the first sample of this one in the global batch, by which random numbers are keyed, is
  * tree->next times the micro-batch size. */
-int by__sum_tree_take(by__sum_tree *tree);
+int by__sum_tree_acquire(by__sum_tree *tree);
 /* Marks the leaf in `set` as complete. */
-void by__sum_tree_put(by__sum_tree *tree, int set);
+void by__sum_tree_release(by__sum_tree *tree, int set);
 /* Returns the next addition that the held sums allow, or false if another leaf must be put first.
  * The caller must run it before asking again; it also frees set `left`. */
 bool by__sum_tree_add(by__sum_tree *tree, by__sum_addition *out);

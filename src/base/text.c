@@ -158,7 +158,7 @@ void by_string_free(by_string *text)
     *text = (by_string){0};
 }
 
-by_status by__string_take(by_string *text, char **out, by_error *error)
+by_status by__string_release(by_string *text, char **out, by_error *error)
 {
     by__string_append(text, "");
     by_status status = by_string_check(text, error);

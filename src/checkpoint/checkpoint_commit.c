@@ -264,7 +264,7 @@ static by_status record_weights(by_checkpoint_writer *w, by__checkpoint_file_lis
     by__checkpoint_file_list all = {0};
     by_status status = BY_OK;
     for (int rank = 1; rank < w->writers && status == BY_OK; rank++) {
-        status = by__checkpoint_writer_take(w, rank, &all, error);
+        status = by__checkpoint_writer_merge(w, rank, &all, error);
     }
     if (status == BY_OK) {
         status = check_whole(w, error);

@@ -188,7 +188,7 @@ static void names_of(char slices[32], char files[32], int rank)
     (void)snprintf(files, 32, "files-%d", rank);
 }
 
-by_status by__checkpoint_writer_leave(by_checkpoint_writer *w, by_error *error)
+by_status by__checkpoint_writer_finish_part(by_checkpoint_writer *w, by_error *error)
 {
     char slices[32];
     char files[32];
@@ -282,8 +282,8 @@ static by_status merge_files(by_checkpoint_writer *w, int rank,
                                 rank);
 }
 
-by_status by__checkpoint_writer_take(by_checkpoint_writer *w, int rank,
-                                     by__checkpoint_file_list *files, by_error *error)
+by_status by__checkpoint_writer_merge(by_checkpoint_writer *w, int rank,
+                                      by__checkpoint_file_list *files, by_error *error)
 {
     char slices[32];
     char name[32];

@@ -28,7 +28,7 @@ static by_status link_file(by_checkpoint_writer *w, by__checkpoint_weight_file *
     char *to = NULL;
     char *path = by__path_join(w->temporary, record->name);
     by_string_format(&target, "../%s/%s", in, record->name);
-    by_status status = by__string_take(&target, &to, error);
+    by_status status = by__string_release(&target, &to, error);
     if (status == BY_OK && path == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }

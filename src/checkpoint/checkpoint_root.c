@@ -188,7 +188,7 @@ by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by
         }
     }
     free(steps);
-    by_status status = by__string_take(&report, &lines, error);
+    by_status status = by__string_release(&report, &lines, error);
     if (status == BY_OK && found == NULL) {
         status = by_error_set(error, BY_ESTATE, "%.150s holds no complete checkpoint%s%.250s", root,
                               count > 0 ? ": " : "", newest.message);

@@ -58,7 +58,7 @@ void by__checkpoint_share_begin(const by_checkpoint_writer *w, by__checkpoint_we
     f->position = header->length;
 }
 
-bool by__checkpoint_share_take(by__checkpoint_weight_file *f, const void *data, size_t n)
+bool by__checkpoint_share_matches(by__checkpoint_weight_file *f, const void *data, size_t n)
 {
     if (n > f->same.size - f->position || memcmp(f->same.data + f->position, data, n) != 0) {
         return false;

@@ -86,7 +86,7 @@ static by_status open_writer(by_checkpoint_writer **out, const char *root, uint6
     if (writers > 1) {
         by_string_format(&temporary, "-%016" PRIx64, token);
     }
-    BY_TRY(by__string_take(&temporary, &w->temporary, error));
+    BY_TRY(by__string_release(&temporary, &w->temporary, error));
     BY_TRY(copy_tensors(w, layout, error));
     return by__checkpoint_writer_plan(w, layout, error);
 }
@@ -337,7 +337,8 @@ static by_status share(by_checkpoint_writer *w, by__checkpoint_weight_file *f, u
     if (f->sink == NULL && f->fd < 0 && f->same.data == NULL && offset == f->plan->header.length) {
         by__checkpoint_share_begin(w, f);
     }
-    *taken = f->same.data != NULL && offset == f->position && by__checkpoint_share_take(f, data, n);
+    *taken =
+        f->same.data != NULL && offset == f->position && by__checkpoint_share_matches(f, data, n);
     if (f->same.data == NULL || (*taken && f->position < f->plan->size)) {
         return BY_OK;
     }
@@ -567,7 +568,7 @@ by_status by_checkpoint_finish(by_checkpoint_writer **writer, by_error *error)
 {
     by_checkpoint_writer *w = *writer;
     by_status status = w->rank > 0 && !w->failed
-                           ? by__checkpoint_writer_leave(w, error)
+                           ? by__checkpoint_writer_finish_part(w, error)
                            : by_error_set(error, BY_ESTATE,
                                           w->rank == 0 ? "writer 0 commits, it does not finish"
                                                        : "a slice was not written");

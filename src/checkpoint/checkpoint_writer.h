@@ -91,12 +91,12 @@ by_status by__checkpoint_writer_note(by_checkpoint_writer *w, size_t tensor,
 /* Adds this writer's weight files, complete and synced, to a list with their checksums. */
 by_status by__checkpoint_writer_record(by_checkpoint_writer *w, by__checkpoint_file_list *files,
                                        by_error *error);
-/* by__checkpoint_writer_leave stores, for the commit, what a writer that joined has written:
+/* by__checkpoint_writer_finish_part stores, for the commit, what a writer that joined has written:
  * slices-RANK, its slices, and files-RANK, a manifest of that file and of its weight files. The
  * commit reads and removes both. */
-by_status by__checkpoint_writer_leave(by_checkpoint_writer *w, by_error *error);
-by_status by__checkpoint_writer_take(by_checkpoint_writer *w, int rank,
-                                     by__checkpoint_file_list *files, by_error *error);
+by_status by__checkpoint_writer_finish_part(by_checkpoint_writer *w, by_error *error);
+by_status by__checkpoint_writer_merge(by_checkpoint_writer *w, int rank,
+                                      by__checkpoint_file_list *files, by_error *error);
 /* Group of a tensor. */
 int by__checkpoint_writer_group(const by_checkpoint_writer *w, size_t tensor);
 /* Returns true if a stem may have several files named by writers: there are several writers, or
@@ -110,7 +110,7 @@ by_status by__checkpoint_share_find(by_checkpoint_writer *w, by_error *error);
 /* Maps the earlier file if it begins as this one will. */
 void by__checkpoint_share_begin(const by_checkpoint_writer *w, by__checkpoint_weight_file *f);
 /* Returns true, and advances, if `n` bytes at the file's position equal the earlier file's. */
-bool by__checkpoint_share_take(by__checkpoint_weight_file *f, const void *data, size_t n);
+bool by__checkpoint_share_matches(by__checkpoint_weight_file *f, const void *data, size_t n);
 /* Everything was equal: makes the file a link to that of the earlier checkpoint. *linked is false
  * if the file system has no hard links. */
 by_status by__checkpoint_share_end(by_checkpoint_writer *w, by__checkpoint_weight_file *f,

@@ -77,7 +77,7 @@ by_status by__checkpoint_lease_share(by__checkpoint_lease **out, const by__check
                   : make(out, fd, error);
 }
 
-bool by__checkpoint_lease_alone(by__checkpoint_lease **out, const char *directory)
+bool by__checkpoint_lease_exclusive(by__checkpoint_lease **out, const char *directory)
 {
     char *path = by__path_join(directory, "manifest.json");
     *out = NULL;

@@ -47,7 +47,7 @@ by_status by__checkpoint_manifest_print(const by__checkpoint_manifest *manifest,
     text.failed = text.failed || body.failed;
     by_string_free(&body);
     *length = text.length;
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 by_status by__checkpoint_manifest_check_seal(const char *path, const char *text, size_t length,

@@ -275,7 +275,7 @@ by_status by_checkpoint_merge(const char *path, const char *directory, uint64_t 
     char *plain = by__strndup(directory, length);
     by_string_add(&text, directory, length);
     by_string_format(&text, ".tmp-%ld", (long)getpid());
-    by_status status = by__string_take(&text, &temporary, error);
+    by_status status = by__string_release(&text, &temporary, error);
     if (status == BY_OK && plain == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }

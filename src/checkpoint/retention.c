@@ -16,7 +16,7 @@ static by_status remove_step(const char *root, uint64_t step, const char *direct
     by_string text = {0};
     char *trash;
     by_string_format(&text, "%s/.trash-step-%08" PRIu64 "-%ld", root, step, (long)getpid());
-    BY_TRY(by__string_take(&text, &trash, error));
+    BY_TRY(by__string_release(&text, &trash, error));
     by_status status = BY_OK;
     if (rename(directory, trash) != 0) {
         status = by_error_set(error, BY_EIO, "cannot rename %s to %s: %s", directory, trash,
@@ -136,7 +136,7 @@ static bool is_used(const retention_candidate *item, const char *root)
     by__checkpoint_lease *alone = NULL;
     char *directory = NULL;
     bool used = by__checkpoint_step_path(&directory, root, item->step, NULL) != BY_OK ||
-                !by__checkpoint_lease_alone(&alone, directory);
+                !by__checkpoint_lease_exclusive(&alone, directory);
     by__checkpoint_lease_close(&alone);
     free(directory);
     return used;
@@ -172,7 +172,7 @@ static by_status remove_item(candidates *c, retention_candidate *item, const cha
     char *directory;
     BY_TRY(by__checkpoint_step_path(&directory, root, item->step, error));
     by_status status = BY_OK;
-    if (by__checkpoint_lease_alone(&alone, directory)) {
+    if (by__checkpoint_lease_exclusive(&alone, directory)) {
         status = remove_step(root, item->step, directory, error);
         by__checkpoint_lease_close(&alone);
     } else {
@@ -258,7 +258,7 @@ by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t
     return status;
 }
 
-by_status by__checkpoint_root_drop_behind(const char *root, uint64_t step, by_error *error)
+by_status by__checkpoint_root_drop_after(const char *root, uint64_t step, by_error *error)
 {
     uint64_t *steps = NULL;
     size_t count = 0;

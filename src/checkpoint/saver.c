@@ -323,7 +323,7 @@ static by_status write_parts(by__checkpoint_saver *s, by_error *error)
 {
     while (s->to.part < s->part_count) {
         bool did = false;
-        if (s->request.beside) {
+        if (s->request.background) {
             BY_TRY(produce(s, &did, error));
         }
         if (!did) {
@@ -489,14 +489,14 @@ by_status by__checkpoint_saver_begin(by__checkpoint_saver *s,
     s->is_pending = true;
     by__base_worker_notify(&s->thread);
     by__base_worker_unlock(&s->thread);
-    if (!copy.beside) {
+    if (!copy.background) {
         produce_all(s);
     }
     s->stalled = by__now() - began;
     return BY_OK;
 }
 
-void by__checkpoint_saver_let_go(by__checkpoint_saver *s)
+void by__checkpoint_saver_wait_copied(by__checkpoint_saver *s)
 {
     double began = by__now();
     by__base_worker_lock(&s->thread);

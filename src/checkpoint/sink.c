@@ -143,7 +143,7 @@ by_status by__checkpoint_sink_open(by__checkpoint_sink **out, const char *direct
         goto fail;
     }
     by_string_format(&temporary, "%s.tmp", sink->path);
-    status = by__string_take(&temporary, &sink->temporary, error);
+    status = by__string_release(&temporary, &sink->temporary, error);
     if (status == BY_OK) {
         status = by__hasher_open(&sink->hasher, error);
     }

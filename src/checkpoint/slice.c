@@ -66,7 +66,7 @@ by_status by__checkpoint_slice_name(char **out, const by_tensor_view *tensor,
         }
         by__string_append(&text, "]");
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 /* ---- whether slices make up a tensor ---- */

@@ -62,7 +62,7 @@ by_status by__checkpoint_state_print(uint64_t step, const by_checkpoint_value *v
     }
     by__string_append(&text, "\n  }\n}\n");
     *length = text.length;
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 static bool parse_u64(const char *text, uint64_t *out)

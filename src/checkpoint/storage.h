@@ -414,9 +414,10 @@ by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights
                                     const by__checkpoint_load_options *options, by_error *error);
 /* Appends the names of the entries that keep their values because of options->anew: "a, b".
  * BY_ECONFIG if there is none for one of the patterns. */
-by_status by__checkpoint_store_anew(by_string *names, const by__store *store, int flat,
-                                    const by_weights *weights,
-                                    const by__checkpoint_load_options *options, by_error *error);
+by_status by__checkpoint_store_initialized(by_string *names, const by__store *store, int flat,
+                                           const by_weights *weights,
+                                           const by__checkpoint_load_options *options,
+                                           by_error *error);
 
 /* Sets *out to whether `path` is to be opened by by_weights_open rather than by_checkpoint_open
  * (digest.c). */
@@ -551,7 +552,7 @@ void by__checkpoint_save_plan_free(by__checkpoint_save_plan *plan);
 
 /* Saves checkpoints one after another on a separate thread. Data go through a staging buffer: as
  * much as there is room for is copied at once, and the rest as the files are written. The values
- * may be changed again when all were copied (by__checkpoint_saver_let_go). */
+ * may be changed again when all were copied (by__checkpoint_saver_wait_copied). */
 typedef struct by__checkpoint_saver by__checkpoint_saver;
 
 typedef struct by__checkpoint_save_request {
@@ -560,10 +561,10 @@ typedef struct by__checkpoint_save_request {
     const by__checkpoint_save_plan *plan; /* borrowed until the save has ended */
     by__checkpoint_read_held *read;
     void *user;
-    /* `read` may be called on the saver's thread, until by__checkpoint_saver_let_go or
+    /* `read` may be called on the saver's thread, until by__checkpoint_saver_wait_copied or
      * by__checkpoint_saver_wait has returned. If false, by__checkpoint_saver_begin itself reads,
      * and returns when everything is copied. */
-    bool beside;
+    bool background;
     /* What the committing process adds, see by_checkpoint_commit. Copied, except the content of
      * files, which is read from their paths at the end. */
     const by_checkpoint_value *values;
@@ -594,7 +595,7 @@ void by__checkpoint_saver_close(by__checkpoint_saver **saver);
 by_status by__checkpoint_saver_begin(by__checkpoint_saver *saver,
                                      const by__checkpoint_save_request *request, by_error *error);
 /* Returns when all data have been read: they may then be changed. */
-void by__checkpoint_saver_let_go(by__checkpoint_saver *saver);
+void by__checkpoint_saver_wait_copied(by__checkpoint_saver *saver);
 /* Return whether a save is pending (begun and not waited for), whether it has ended, and whether it
  * has failed. */
 bool by__checkpoint_saver_is_pending(by__checkpoint_saver *saver);
@@ -625,7 +626,7 @@ by_status by__checkpoint_lease_open(by__checkpoint_lease **out, const char *dire
 by_status by__checkpoint_lease_share(by__checkpoint_lease **out, const by__checkpoint_lease *from,
                                      by_error *error);
 /* For removal: returns true if there is no lease, and prevents new ones until *out is closed. */
-bool by__checkpoint_lease_alone(by__checkpoint_lease **out, const char *directory);
+bool by__checkpoint_lease_exclusive(by__checkpoint_lease **out, const char *directory);
 /* NULL is accepted. */
 void by__checkpoint_lease_close(by__checkpoint_lease **lease);
 
@@ -643,7 +644,7 @@ by_status by__checkpoint_step_path(char **out, const char *root, uint64_t step, 
 by_status by__checkpoint_root_lock(int *fd, const char *root, by_error *error);
 /* Removes all checkpoints of steps after `step`, complete or not, after the run went back to
  * `step`; leases do not keep them, since the run will save these steps again (retention.c). */
-by_status by__checkpoint_root_drop_behind(const char *root, uint64_t step, by_error *error);
+by_status by__checkpoint_root_drop_after(const char *root, uint64_t step, by_error *error);
 /* Steps of all directories named like checkpoints, newest first. */
 by_status by__checkpoint_root_steps(uint64_t **out, size_t *count, const char *root,
                                     by_error *error);

@@ -178,11 +178,11 @@ static by_status add_block(by__comm_coded_sum *s, size_t first, size_t count, si
     int sets = by__sum_tree_sets(0, s->ranks, s->ranks);
     by__sum_tree_begin(&tree, 0, s->ranks, sets);
     for (int r = 0; r < s->ranks; r++) {
-        int set = by__sum_tree_take(&tree);
+        int set = by__sum_tree_acquire(&tree);
         const uint8_t *code = s->others + (size_t)r * bytes + code_bytes(s, first);
         BY_TRY(by__comm_codec_receive(s->codec, code, count, s->density, false,
                                       s->terms + (size_t)set * BY__CODEC_BLOCK, 1, error));
-        by__sum_tree_put(&tree, set);
+        by__sum_tree_release(&tree, set);
         while (by__sum_tree_add(&tree, &pair)) {
             const float *left = s->terms + (size_t)pair.left * BY__CODEC_BLOCK;
             float *right = s->terms + (size_t)pair.right * BY__CODEC_BLOCK;

@@ -67,19 +67,19 @@ typedef struct by__comm_job by__comm_job;
 typedef struct by__comm_flight by__comm_flight;
 
 /* Tells other ranks of this host how to find a region of shared memory. */
-typedef struct by__comm_ticket {
+typedef struct by__comm_region_handle {
     uint64_t words[4];
-} by__comm_ticket;
+} by__comm_region_handle;
 
 typedef struct by__comm_link {
     const char *name;
     bool direct; /* near ranks are threads of this process */
-    /* Creates zeroed memory for the near ranks; others attach with the ticket while the creator has
+    /* Creates zeroed memory for the near ranks; others attach with the handle while the creator has
      * it. */
-    by_status (*region_create)(by__comm_job *job, size_t bytes, void **out, by__comm_ticket *ticket,
-                               by_error *error);
-    by_status (*region_attach)(by__comm_job *job, const by__comm_ticket *ticket, size_t bytes,
-                               void **out, by_error *error);
+    by_status (*region_create)(by__comm_job *job, size_t bytes, void **out,
+                               by__comm_region_handle *handle, by_error *error);
+    by_status (*region_attach)(by__comm_job *job, const by__comm_region_handle *handle,
+                               size_t bytes, void **out, by_error *error);
     void (*region_release)(void *region, size_t bytes);
     /* Copy memory from and to a near rank. NULL in links that are direct. */
     by_status (*read)(by__comm_job *job, int world, void *out, uint64_t address, size_t bytes,
@@ -87,18 +87,18 @@ typedef struct by__comm_link {
     by_status (*write)(by__comm_job *job, int world, const void *data, uint64_t address,
                        size_t bytes, by_error *error);
     /* The rest is NULL in links without far ranks. Adds a message to the flight; `data` must not be
-     * changed or read until it has landed. Messages with one pair of ranks and tag arrive in
+     * changed or read until it is done. Messages with one pair of ranks and tag arrive in
      * order. */
     by_status (*post)(by__comm_flight *flight, bool receive, int world, uint32_t tag, void *data,
                       size_t bytes, by_error *error);
-    /* Marks the messages that have landed. */
+    /* Marks the messages that are done. */
     by_status (*test)(by__comm_flight *flight, by_error *error);
     /* Cancels those that have not. */
     void (*cancel)(by__comm_flight *flight);
     /* Makes progress on messages, and checks for failures of other ranks. */
     void (*pump)(by__comm_job *job);
     /* Tells far ranks of the failure in the job's block. */
-    void (*tell_failure)(by__comm_job *job);
+    void (*notify_failure)(by__comm_job *job);
     /* The library's own all-reduce over the world, of at most INT_MAX elements; NULL: not used. */
     by_status (*native)(by__comm_job *job, float *data, size_t count, by_error *error);
     /* Closes the link, after all communicators. */
@@ -109,7 +109,7 @@ typedef struct by__comm_link {
 typedef struct by__comm_flight_entry {
     int world;
     bool receive;
-    bool landed;
+    bool done;
 } by__comm_flight_entry;
 
 struct by__comm_flight {
@@ -156,8 +156,9 @@ struct by__comm_job {
     uint32_t ids;     /* number of communicators that tags can distinguish */
     uint32_t next_id; /* id of the next communicator; used by one thread at a time, as splits are */
     double timeout;
-    _Atomic uint64_t nanoseconds; /* time spent in calls on communicators that are not `beside` */
-    by_comm_watcher *watcher;     /* NULL: none */
+    _Atomic uint64_t
+        nanoseconds; /* time spent in calls on communicators that are not in the background */
+    by_comm_watcher *watcher; /* NULL: none */
     void *watcher_user;
     void *state; /* owned by the link */
 };
@@ -199,7 +200,7 @@ typedef struct by__comm_slot {
 } by__comm_slot;
 
 /* A send that was not received yet. */
-typedef struct by__comm_mail {
+typedef struct by__comm_send_slot {
     _Alignas(BY_CACHE_LINE) _Atomic uint32_t state; /* 0: free, 1: sent, 2: received */
     int32_t tag;
     uint64_t order;
@@ -207,23 +208,23 @@ typedef struct by__comm_mail {
     uint64_t bytes;
     int32_t dtype;
     char what[BY__COMM_WHAT];
-} by__comm_mail;
+} by__comm_send_slot;
 
-typedef struct by__comm_box {
+typedef struct by__comm_send_ring {
     _Alignas(BY_CACHE_LINE) _Atomic uint32_t changes;
     _Atomic uint32_t waiters;
-    by__comm_mail mail[BY__COMM_RING];
-} by__comm_box;
+    by__comm_send_slot slots[BY__COMM_RING];
+} by__comm_send_ring;
 
 /* A send to a far rank: a description, and the data. */
-typedef struct by__comm_letter {
+typedef struct by__comm_pending_send {
     int to;
     void *copy; /* NULL: the slot is free */
     uint64_t order;
     by__comm_flight flight;
-} by__comm_letter;
+} by__comm_pending_send;
 
-/* The slots, followed by near x near boxes, [from * near + to]. */
+/* The slots, followed by near x near rings, [from * near + to]. */
 typedef struct by__comm_block by__comm_block;
 
 /* Owner of a holder of which each rank has the elements of its own slice only. */
@@ -280,18 +281,18 @@ struct by_comm {
     by__comm_flight receives[BY__COMM_DEPTH];
     by__comm_flight relays[BY__COMM_DEPTH]; /* sends for sums of far ranks */
     by__comm_flight results;                /* receives of their results */
-    by__comm_letter *letters;               /* sends of by_comm_send to far ranks */
-    size_t letter_count;
-    size_t letter_capacity;
-    void **outbox; /* [near_count * BY__COMM_RING] */
-    uint64_t mail_order;
+    by__comm_pending_send *pending;         /* sends of by_comm_send to far ranks */
+    size_t pending_sends;
+    size_t pending_room;
+    void **near_copies; /* [near_count * BY__COMM_RING] */
+    uint64_t send_order;
     void *scratch;
     size_t scratch_bytes;
     unsigned char *stages; /* buffers for messages of sums */
     size_t stage_bytes;
     by_comm_counters counters;
-    bool beside; /* set by by__comm_set_beside */
-    bool spins;  /* there are enough cores for ranks to spin */
+    bool background; /* by__comm_set_background */
+    bool spins;      /* there are enough cores for ranks to spin */
 };
 
 /* Makes a communicator of `count` ranks of the world, `worlds`, which include this one. Its block
@@ -310,17 +311,17 @@ by_status by__comm_enter(by_comm *comm, const by__comm_header *header, const cha
                          const void *payload, size_t payload_bytes, by_error *error);
 /* Records that the ranks that the call waited for have arrived. Called by by__comm_enter, and by
  * functions that move data without it. */
-void by__comm_meet(by_comm *comm);
+void by__comm_arrive(by_comm *comm);
 /* Ends every call: adds its time, and makes an error known to the job, including one from before
  * by__comm_enter (an argument that is wrong on one rank). */
 by_status by__comm_leave(by_comm *comm, by_status status, by_error *error);
 const by__comm_record *by__comm_record_of(const by_comm *comm, int rank);
 
 /* Seconds that this rank has spent in completed calls, on all communicators of its job except those
- * marked by by__comm_set_beside, which a separate thread uses concurrently with the threads that
+ * marked by by__comm_set_background, which a separate thread uses concurrently with the threads that
  * wait for their calls. */
 double by__comm_spent(const by_comm *comm);
-void by__comm_set_beside(by_comm *comm);
+void by__comm_set_background(by_comm *comm);
 
 /* Advances this rank's phase; near ranks then see everything written before. */
 void by__comm_step(by_comm *comm);
@@ -330,18 +331,18 @@ by_status by__comm_await_all(by_comm *comm, by_error *error);
 /* Bracket accesses to the memory of near ranks. A rank that leaves because the job failed waits
  * until no thread is between them, so that no memory is freed under a reader. BY_EPEER: the job
  * failed. */
-by_status by__comm_hold(by_comm *comm, by_error *error);
-void by__comm_release(by_comm *comm);
+by_status by__comm_begin_access(by_comm *comm, by_error *error);
+void by__comm_end_access(by_comm *comm);
 /* Waits for the readers of a failed job. */
-void by__comm_let_go(by_comm *comm);
-/* Memory of a near rank, between hold and release: in place, or copied to `scratch`; NULL: the copy
+void by__comm_wait_readers(by_comm *comm);
+/* Memory of a near rank, between begin_access and end_access: in place, or copied to `scratch`; NULL: the copy
  * failed. */
-const void *by__comm_peek(by_comm *comm, int rank, uint64_t address, void *scratch, size_t bytes,
-                          by_error *error);
-/* Copies to memory of a near rank, between hold and release. */
+const void *by__comm_map_remote(by_comm *comm, int rank, uint64_t address, void *scratch,
+                                size_t bytes, by_error *error);
+/* Copies to memory of a near rank, between begin_access and end_access. */
 by_status by__comm_write(by_comm *comm, int rank, const void *data, uint64_t address, size_t bytes,
                          by_error *error);
-/* Copies memory of a near rank; calls hold and release itself. */
+/* Copies memory of a near rank; calls both itself. */
 by_status by__comm_read(by_comm *comm, int rank, void *out, uint64_t address, size_t bytes,
                         by_error *error);
 
@@ -350,14 +351,14 @@ enum {
     BY__COMM_TAG_DATA = 0,
     BY__COMM_TAG_RESULT,
     BY__COMM_TAG_RECORD,
-    BY__COMM_TAG_MAIL,
+    BY__COMM_TAG_SEND,
     BY__COMM_TAGS = 8192
 };
-#define BY__COMM_MAX_TAG (BY__COMM_TAGS - BY__COMM_TAG_MAIL - 1)
+#define BY__COMM_MAX_TAG (BY__COMM_TAGS - BY__COMM_TAG_SEND - 1)
 by_status by__comm_post(by_comm *comm, by__comm_flight *flight, bool receive, int rank,
                         uint32_t tag, void *data, size_t bytes, by_error *error);
-/* Waits until all messages have landed, and clears the flight. */
-by_status by__comm_land(by_comm *comm, by__comm_flight *flight, by_error *error);
+/* Waits until all messages are done, and clears the flight. */
+by_status by__comm_wait_all(by_comm *comm, by__comm_flight *flight, by_error *error);
 
 /* Gathers between hosts: sends `mine` to all far hosts, and receives the data of far ranks into
  * `all`, and into that of near ranks (their header's target), at `begin` of each rank. The caller
@@ -381,7 +382,7 @@ by_status by__comm_failed_error(const by__comm_job *job, by_error *error);
 by_status by__comm_late_error(by_comm *comm, int rank, by_error *error);
 void by__comm_set_activity(by_comm *comm, bool done);
 by__comm_slot *by__comm_slot_of(const by_comm *comm, int near);
-by__comm_box *by__comm_box_of(const by_comm *comm, int from, int to);
+by__comm_send_ring *by__comm_send_ring_of(const by_comm *comm, int from, int to);
 
 /* ---- sums ---- */
 

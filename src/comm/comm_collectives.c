@@ -284,8 +284,8 @@ static by_status exchange_slices(by_comm *comm, const unsigned char *in, const s
         in += send[r] * size;
         out += receive[r] * size;
     }
-    BY_TRY(by__comm_land(comm, &comm->receives[0], error));
-    BY_TRY(by__comm_land(comm, &comm->sends, error));
+    BY_TRY(by__comm_wait_all(comm, &comm->receives[0], error));
+    BY_TRY(by__comm_wait_all(comm, &comm->sends, error));
     by__comm_step(comm);
     return by__comm_await_all(comm, error);
 }

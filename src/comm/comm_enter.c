@@ -103,24 +103,24 @@ by_status by__comm_enter(by_comm *comm, const by__comm_header *header, const cha
     if (comm->near_count < comm->size) {
         memcpy(comm->mine, record, sizeof record->header + payload_bytes);
         BY_TRY(exchange_far(comm, error));
-        BY_TRY(by__comm_land(comm, &comm->receives[0], error));
-        BY_TRY(by__comm_land(comm, &comm->sends, error));
+        BY_TRY(by__comm_wait_all(comm, &comm->receives[0], error));
+        BY_TRY(by__comm_wait_all(comm, &comm->sends, error));
     }
     BY_TRY(by__comm_await_all(comm, error));
     BY_TRY(compare(comm, error));
-    by__comm_meet(comm);
+    by__comm_arrive(comm);
     return BY_OK;
 }
 
-void by__comm_meet(by_comm *comm)
+void by__comm_arrive(by_comm *comm)
 {
     comm->entered = true;
     comm->met = by__now();
 }
 
-void by__comm_set_beside(by_comm *comm)
+void by__comm_set_background(by_comm *comm)
 {
-    comm->beside = true;
+    comm->background = true;
 }
 
 double by__comm_spent(const by_comm *comm)
@@ -150,7 +150,7 @@ by_status by__comm_leave(by_comm *comm, by_status status, by_error *error)
     if (comm->began > 0.0) {
         double end = by__now();
         comm->counters.seconds += end - comm->began;
-        if (!comm->beside) {
+        if (!comm->background) {
             (void)atomic_fetch_add_explicit(&comm->job->nanoseconds,
                                             (uint64_t)(1e9 * (end - comm->began)),
                                             memory_order_relaxed);
@@ -164,7 +164,7 @@ by_status by__comm_leave(by_comm *comm, by_status status, by_error *error)
     if (status != BY_OK) {
         by__comm_job_fail(comm->job, comm->members[comm->rank].world, status,
                           error != NULL ? error->message : by_status_name(status), true);
-        by__comm_let_go(comm);
+        by__comm_wait_readers(comm);
         return status;
     }
     by__comm_set_activity(comm, true);
@@ -173,14 +173,14 @@ by_status by__comm_leave(by_comm *comm, by_status status, by_error *error)
 
 /* ---- memory of near ranks ---- */
 
-by_status by__comm_hold(by_comm *comm, by_error *error)
+by_status by__comm_begin_access(by_comm *comm, by_error *error)
 {
     if (!comm->job->link->direct) {
         return BY_OK;
     }
     atomic_store(&by__comm_slot_of(comm, comm->my_near)->reading, 1);
     if (atomic_load(&comm->job->block->failed) != 0) {
-        by__comm_release(comm);
+        by__comm_end_access(comm);
         while (!by__comm_job_failed(comm->job)) {
             (void)sched_yield();
         }
@@ -189,14 +189,14 @@ by_status by__comm_hold(by_comm *comm, by_error *error)
     return BY_OK;
 }
 
-void by__comm_release(by_comm *comm)
+void by__comm_end_access(by_comm *comm)
 {
     if (comm->job->link->direct) {
         atomic_store(&by__comm_slot_of(comm, comm->my_near)->reading, 0);
     }
 }
 
-void by__comm_let_go(by_comm *comm)
+void by__comm_wait_readers(by_comm *comm)
 {
     if (comm->block == NULL || !comm->job->link->direct ||
         atomic_load(&comm->job->block->failed) == 0) {
@@ -209,8 +209,8 @@ void by__comm_let_go(by_comm *comm)
     }
 }
 
-const void *by__comm_peek(by_comm *comm, int rank, uint64_t address, void *scratch, size_t bytes,
-                          by_error *error)
+const void *by__comm_map_remote(by_comm *comm, int rank, uint64_t address, void *scratch,
+                                size_t bytes, by_error *error)
 {
     const by__comm_link *link = comm->job->link;
     comm->counters.bytes_read += rank == comm->rank ? 0 : bytes;
@@ -240,11 +240,11 @@ by_status by__comm_read(by_comm *comm, int rank, void *out, uint64_t address, si
     if (bytes == 0) {
         return BY_OK;
     }
-    BY_TRY(by__comm_hold(comm, error));
-    const void *its = by__comm_peek(comm, rank, address, out, bytes, error);
+    BY_TRY(by__comm_begin_access(comm, error));
+    const void *its = by__comm_map_remote(comm, rank, address, out, bytes, error);
     if (its != NULL && its != out) {
         memcpy(out, its, bytes);
     }
-    by__comm_release(comm);
+    by__comm_end_access(comm);
     return its != NULL ? BY_OK : BY_EPEER;
 }

@@ -27,7 +27,7 @@ static size_t slot_bytes(int size)
 size_t by__comm_block_bytes(int size, int near_ranks)
 {
     size_t near = (size_t)near_ranks;
-    return near * slot_bytes(size) + near * near * sizeof(by__comm_box);
+    return near * slot_bytes(size) + near * near * sizeof(by__comm_send_ring);
 }
 
 by__comm_slot *by__comm_slot_of(const by_comm *comm, int near)
@@ -35,11 +35,11 @@ by__comm_slot *by__comm_slot_of(const by_comm *comm, int near)
     return (by__comm_slot *)(void *)(comm->block + (size_t)near * slot_bytes(comm->size));
 }
 
-by__comm_box *by__comm_box_of(const by_comm *comm, int from, int to)
+by__comm_send_ring *by__comm_send_ring_of(const by_comm *comm, int from, int to)
 {
     size_t near = (size_t)comm->near_count;
-    unsigned char *boxes = comm->block + near * slot_bytes(comm->size);
-    return (by__comm_box *)(void *)boxes + ((size_t)from * near + (size_t)to);
+    unsigned char *rings = comm->block + near * slot_bytes(comm->size);
+    return (by__comm_send_ring *)(void *)rings + ((size_t)from * near + (size_t)to);
 }
 
 /* ---- making and freeing ---- */
@@ -147,8 +147,8 @@ by_status by__comm_make(by_comm **out, by__comm_job *job, const int *worlds, int
         }
     }
     if (status == BY_OK) {
-        status = by__alloc((void **)&comm->outbox, (size_t)comm->near_count * BY__COMM_RING,
-                           sizeof *comm->outbox, "sends", error);
+        status = by__alloc((void **)&comm->near_copies, (size_t)comm->near_count * BY__COMM_RING,
+                           sizeof *comm->near_copies, "sends", error);
     }
     comm->block_bytes = by__comm_block_bytes(count, comm->near_count);
     comm->spins = comm->near_count <= (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -187,25 +187,25 @@ void by__comm_job_release(by__comm_job *job)
 void by__comm_free(by_comm **comm)
 {
     by_comm *c = *comm;
-    by__comm_let_go(c);
+    by__comm_wait_readers(c);
     free_flight(&c->sends);
     for (int i = 0; i < BY__COMM_DEPTH; i++) {
         free_flight(&c->receives[i]);
         free_flight(&c->relays[i]);
     }
     free_flight(&c->results);
-    for (size_t i = 0; i < c->letter_count; i++) {
-        free_flight(&c->letters[i].flight);
-        free(c->letters[i].copy);
+    for (size_t i = 0; i < c->pending_sends; i++) {
+        free_flight(&c->pending[i].flight);
+        free(c->pending[i].copy);
     }
-    free(c->letters);
+    free(c->pending);
     if (c->block != NULL) {
         c->job->link->region_release(c->block, c->block_bytes);
     }
-    for (size_t i = 0; c->outbox != NULL && i < (size_t)c->near_count * BY__COMM_RING; i++) {
-        free(c->outbox[i]);
+    for (size_t i = 0; c->near_copies != NULL && i < (size_t)c->near_count * BY__COMM_RING; i++) {
+        free(c->near_copies[i]);
     }
-    free(c->outbox);
+    free(c->near_copies);
     free(c->members);
     free(c->near);
     free(c->owners);
@@ -294,20 +294,20 @@ static by_status share_block(by_comm *group, by_comm *comm, by_error *error)
 {
     const by__comm_link *link = comm->job->link;
     by__comm_header header = {.kind = BY__COMM_SPLIT};
-    by__comm_ticket ticket = {{0}};
+    by__comm_region_handle handle = {{0}};
     if (group != NULL && group->my_near == 0) {
-        BY_TRY(link->region_create(comm->job, group->block_bytes, (void **)&group->block, &ticket,
+        BY_TRY(link->region_create(comm->job, group->block_bytes, (void **)&group->block, &handle,
                                    error));
     }
-    BY_TRY(by__comm_enter(comm, &header, "blocks", &ticket, sizeof ticket, error));
+    BY_TRY(by__comm_enter(comm, &header, "blocks", &handle, sizeof handle, error));
     if (group != NULL && group->my_near != 0) {
         int maker = group->members[group->near[0]].world;
         int r = 0;
         while (comm->members[r].world != maker) {
             r++;
         }
-        memcpy(&ticket, by__comm_record_of(comm, r)->payload, sizeof ticket);
-        BY_TRY(link->region_attach(comm->job, &ticket, group->block_bytes, (void **)&group->block,
+        memcpy(&handle, by__comm_record_of(comm, r)->payload, sizeof handle);
+        BY_TRY(link->region_attach(comm->job, &handle, group->block_bytes, (void **)&group->block,
                                    error));
     }
     /* The creator keeps the block until all have attached. */

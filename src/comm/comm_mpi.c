@@ -39,9 +39,9 @@ typedef struct mpi_state {
     MPI_Comm data;
     MPI_Comm control;
     introduction *ranks;
-    news heard; /* of another rank's failure */
-    MPI_Request hearing;
-    news told; /* of a failure of this rank */
+    news received; /* of another rank's failure */
+    MPI_Request receiving;
+    news sent; /* of a failure of this rank */
     uint64_t token;
 } mpi_state;
 
@@ -62,18 +62,18 @@ static by_status mpi_error(by_error *error, int code, const char *what)
 
 /* ---- memory of near ranks ---- */
 
-static by_status region_create(by__comm_job *job, size_t bytes, void **out, by__comm_ticket *ticket,
-                               by_error *error)
+static by_status region_create(by__comm_job *job, size_t bytes, void **out,
+                               by__comm_region_handle *handle, by_error *error)
 {
     const mpi_state *state = job->state;
-    return by__comm_shared_create(bytes, state->token, out, ticket, error);
+    return by__comm_shared_create(bytes, state->token, out, handle, error);
 }
 
-static by_status region_attach(by__comm_job *job, const by__comm_ticket *ticket, size_t bytes,
-                               void **out, by_error *error)
+static by_status region_attach(by__comm_job *job, const by__comm_region_handle *handle,
+                               size_t bytes, void **out, by_error *error)
 {
     BY_UNUSED(job);
-    return by__comm_shared_attach(ticket, bytes, out, error);
+    return by__comm_shared_attach(handle, bytes, out, error);
 }
 
 static by_status copy_rank(by__comm_job *job, int world, void *here, uint64_t address, size_t bytes,
@@ -120,16 +120,16 @@ static by_status post(by__comm_flight *flight, bool receive, int world, uint32_t
 static by_status test(by__comm_flight *flight, by_error *error)
 {
     enum { SOME = 64 };
-    int landed[SOME];
+    int done[SOME];
     MPI_Request *requests = flight->requests;
     int code = MPI_SUCCESS;
     (void)pthread_mutex_lock(&mpi.lock);
     for (size_t at = 0; at < flight->count && code == MPI_SUCCESS; at += SOME) {
         int n = flight->count - at < SOME ? (int)(flight->count - at) : SOME;
         int count = 0;
-        code = MPI_Testsome(n, requests + at, &count, landed, MPI_STATUSES_IGNORE);
+        code = MPI_Testsome(n, requests + at, &count, done, MPI_STATUSES_IGNORE);
         for (int i = 0; code == MPI_SUCCESS && count != MPI_UNDEFINED && i < count; i++) {
-            flight->entries[at + (size_t)landed[i]].landed = true;
+            flight->entries[at + (size_t)done[i]].done = true;
             flight->left--;
         }
     }
@@ -158,18 +158,18 @@ static void cancel(by__comm_flight *flight)
 static void pump(by__comm_job *job)
 {
     mpi_state *state = job->state;
-    int heard = 0;
+    int arrived = 0;
     if (pthread_mutex_trylock(&mpi.lock) != 0) {
         return; /* another thread is doing it */
     }
-    if (state->hearing != MPI_REQUEST_NULL) {
-        (void)MPI_Test(&state->hearing, &heard, MPI_STATUS_IGNORE);
+    if (state->receiving != MPI_REQUEST_NULL) {
+        (void)MPI_Test(&state->receiving, &arrived, MPI_STATUS_IGNORE);
     }
     (void)pthread_mutex_unlock(&mpi.lock);
-    if (heard && state->heard.rank >= 0 && state->heard.rank < job->size) {
-        state->heard.message[sizeof state->heard.message - 1] = '\0';
-        by__comm_job_fail(job, state->heard.rank, (by_status)state->heard.status,
-                          state->heard.message, false);
+    if (arrived && state->received.rank >= 0 && state->received.rank < job->size) {
+        state->received.message[sizeof state->received.message - 1] = '\0';
+        by__comm_job_fail(job, state->received.rank, (by_status)state->received.status,
+                          state->received.message, false);
     }
 }
 
@@ -183,8 +183,8 @@ static void send_failure(by__comm_job *job)
 {
     enum { TRIES = 200 };
     mpi_state *state = job->state;
-    state->told = (news){.rank = job->block->rank, .status = job->block->status};
-    memcpy(state->told.message, job->block->message, sizeof state->told.message);
+    state->sent = (news){.rank = job->block->rank, .status = job->block->status};
+    memcpy(state->sent.message, job->block->message, sizeof state->sent.message);
     for (int r = 0; r < job->size; r++) {
         MPI_Request request;
         int sent = 0;
@@ -193,7 +193,7 @@ static void send_failure(by__comm_job *job)
         }
         (void)pthread_mutex_lock(&mpi.lock);
         int code =
-            MPI_Isend(&state->told, sizeof state->told, MPI_BYTE, r, 0, state->control, &request);
+            MPI_Isend(&state->sent, sizeof state->sent, MPI_BYTE, r, 0, state->control, &request);
         (void)pthread_mutex_unlock(&mpi.lock);
         /* An unreachable rank must not delay the others. */
         for (int i = 0; code == MPI_SUCCESS && !sent && i < TRIES; i++) {
@@ -270,12 +270,12 @@ static void close_job(by__comm_job *job)
         linger(job);
     }
     (void)pthread_mutex_lock(&mpi.lock);
-    if (state->hearing != MPI_REQUEST_NULL) {
-        (void)MPI_Cancel(&state->hearing);
+    if (state->receiving != MPI_REQUEST_NULL) {
+        (void)MPI_Cancel(&state->receiving);
         if (failed) {
-            (void)MPI_Request_free(&state->hearing);
+            (void)MPI_Request_free(&state->receiving);
         } else {
-            (void)MPI_Wait(&state->hearing, MPI_STATUS_IGNORE);
+            (void)MPI_Wait(&state->receiving, MPI_STATUS_IGNORE);
         }
     }
     if (!failed) {
@@ -308,7 +308,7 @@ static const by__comm_link mpi_link = {
     .test = test,
     .cancel = cancel,
     .pump = pump,
-    .tell_failure = send_failure,
+    .notify_failure = send_failure,
     .native = native,
     .close = close_job,
 };
@@ -439,8 +439,8 @@ static by_status find_near(by__comm_job *job, by_error *error)
 static by_status share_blocks(by__comm_job *job, by_comm *comm, by_error *error)
 {
     mpi_state *state = job->state;
-    by__comm_ticket mine[2] = {{{0}}};
-    by__comm_ticket *all;
+    by__comm_region_handle mine[2] = {{{0}}};
+    by__comm_region_handle *all;
     by_status status = BY_OK;
     job->block_bytes = by__comm_job_block_bytes(comm->near_count);
     if (comm->my_near == 0) {
@@ -455,7 +455,7 @@ static by_status share_blocks(by__comm_job *job, by_comm *comm, by_error *error)
         status = mpi_error(error, code, "gather shared memory");
     }
     if (status == BY_OK && comm->my_near != 0) {
-        const by__comm_ticket *its = &all[2 * comm->near[0]];
+        const by__comm_region_handle *its = &all[2 * comm->near[0]];
         status = region_attach(job, &its[0], job->block_bytes, (void **)&job->block, error);
         if (status == BY_OK) {
             status = region_attach(job, &its[1], comm->block_bytes, (void **)&comm->block, error);
@@ -500,8 +500,8 @@ static by_status open_world(by__comm_job *job, by_comm **out, by_error *error)
     free(worlds);
     BY_TRY(status);
     BY_TRY(share_blocks(job, *out, error));
-    code = MPI_Irecv(&state->heard, sizeof state->heard, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
-                     state->control, &state->hearing);
+    code = MPI_Irecv(&state->received, sizeof state->received, MPI_BYTE, MPI_ANY_SOURCE,
+                     MPI_ANY_TAG, state->control, &state->receiving);
     return code == MPI_SUCCESS ? BY_OK : mpi_error(error, code, "receive");
 }
 
@@ -521,7 +521,7 @@ by_status by__comm_open_mpi(by_comm **out, double timeout, by_error *error)
         free(state);
         return status;
     }
-    state->hearing = MPI_REQUEST_NULL;
+    state->receiving = MPI_REQUEST_NULL;
     atomic_store(&job->users, 1);
     job->link = &mpi_link;
     job->state = state;

@@ -89,8 +89,8 @@ static const void *chunk_of(by__comm_reduction *r, int holder, size_t at, size_t
         size_t size = r->merged[holder] ? sizeof(float) : r->size;
         raw = r->staged[holder] + at % BY__SEGMENT * size;
     } else {
-        raw = by__comm_peek(r->comm, r->sum->plan->owners[holder], r->address[holder] + begin,
-                            r->raw[holder], n * r->size, error);
+        raw = by__comm_map_remote(r->comm, r->sum->plan->owners[holder], r->address[holder] + begin,
+                                  r->raw[holder], n * r->size, error);
     }
     bool is_sum = r->staged[holder] != NULL && r->merged[holder];
     if (raw != NULL && is_half(r->sum->dtype) && !is_sum) {
@@ -183,10 +183,10 @@ by_status by__comm_sum_range(by__comm_reduction *r, size_t begin, size_t end, by
 {
     for (size_t at = begin; at < end; at += r->chunk) {
         size_t n = end - at < r->chunk ? end - at : r->chunk;
-        BY_TRY(by__comm_hold(r->comm, error));
+        BY_TRY(by__comm_begin_access(r->comm, error));
         by_status status =
             r->sum->kept != NULL ? keep_chunk(r, at, n, error) : sum_chunk(r, at, n, error);
-        by__comm_release(r->comm);
+        by__comm_end_access(r->comm);
         BY_TRY(status);
     }
     return BY_OK;

@@ -63,9 +63,9 @@ by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size
                                  (unsigned char *)all + begin[r], bytes[r], error));
         }
     }
-    BY_TRY(by__comm_land(comm, &comm->receives[0], error));
+    BY_TRY(by__comm_wait_all(comm, &comm->receives[0], error));
     BY_TRY(share_slices(comm, all, begin, bytes, error));
-    return by__comm_land(comm, &comm->sends, error);
+    return by__comm_wait_all(comm, &comm->sends, error);
 }
 
 /* ---- sums ---- */
@@ -173,7 +173,7 @@ static by_status send_segments(by__comm_reduction *r, size_t segment, unsigned c
     int here = comm->host_of[comm->rank];
     size_t stage = (size_t)r->sum->plan->holders * BY__SEGMENT * sizeof(float);
     size_t place = segment % BY__COMM_DEPTH;
-    BY_TRY(by__comm_land(comm, &comm->relays[segment % BY__COMM_DEPTH], error));
+    BY_TRY(by__comm_wait_all(comm, &comm->relays[segment % BY__COMM_DEPTH], error));
     for (int to = 0; to < comm->size; to++) {
         r->base = by__comm_slice_first(r->sum, to);
         if (comm->host_of[to] == here || relay_of(comm, here, to) != comm->rank) {
@@ -229,7 +229,7 @@ static by_status sum_segment(by__comm_reduction *r, size_t segment, by_error *er
     if (n == 0) {
         return BY_OK;
     }
-    BY_TRY(by__comm_land(comm, &comm->receives[segment % BY__COMM_DEPTH], error));
+    BY_TRY(by__comm_wait_all(comm, &comm->receives[segment % BY__COMM_DEPTH], error));
     for (int h = 0; h < holders; h++) {
         r->staged[h] = comes_from_far(r, h) ? stage_of(r, segment, h) : NULL;
     }
@@ -246,9 +246,9 @@ static by_status end_results(by__comm_reduction *r, by_error *error)
         comm->begin[k] = by__comm_slice_first(r->sum, k) * r->size;
         comm->bytes[k] = r->sum->slices[k] * r->size;
     }
-    BY_TRY(by__comm_land(comm, &comm->results, error));
+    BY_TRY(by__comm_wait_all(comm, &comm->results, error));
     BY_TRY(share_slices(comm, r->sum->all, comm->begin, comm->bytes, error));
-    return by__comm_land(comm, &comm->sends, error);
+    return by__comm_wait_all(comm, &comm->sends, error);
 }
 
 /* Allocates memory for the segments in flight, those of far hosts first. *most: the largest
@@ -306,7 +306,7 @@ by_status by__comm_sum_with_far(by__comm_reduction *r, by_error *error)
         }
     }
     for (size_t k = 0; k < BY__COMM_DEPTH; k++) {
-        BY_TRY(by__comm_land(comm, &comm->relays[k], error));
+        BY_TRY(by__comm_wait_all(comm, &comm->relays[k], error));
     }
     return r->sum->all == NULL ? BY_OK : end_results(r, error);
 }

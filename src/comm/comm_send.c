@@ -1,6 +1,6 @@
 /* Point-to-point messages. A send copies the data and does not wait for the receiver as long as
  * fewer than BY__COMM_RING sends to that rank are pending: two ranks may both send first and
- * receive afterwards. Near ranks find the copy through a box in the shared block; far ranks get two
+ * receive afterwards. Near ranks find the copy through a ring in the shared block; far ranks get two
  * messages, a description and the data. */
 #include <stdlib.h>
 #include <string.h>
@@ -55,14 +55,14 @@ static by_status copy_of(void **out, const void *data, size_t bytes, by_error *e
 
 /* ---- near ---- */
 
-/* Waits until the box changes. */
-static by_status await_change(by_comm *comm, by__comm_box *box, uint32_t seen, int rank, int *round,
-                              by_error *error)
+/* Waits until the ring changes. */
+static by_status await_change(by_comm *comm, by__comm_send_ring *ring, uint32_t seen, int rank,
+                              int *round, by_error *error)
 {
     if ((*round)++ == 0) {
         comm->deadline = by__now() + comm->job->timeout;
     }
-    by__comm_pause pause = by__comm_pause_once(comm, &box->changes, &box->waiters, seen, *round);
+    by__comm_pause pause = by__comm_pause_once(comm, &ring->changes, &ring->waiters, seen, *round);
     if (pause == BY__PAUSE_AGAIN) {
         return BY_OK;
     }
@@ -70,23 +70,23 @@ static by_status await_change(by_comm *comm, by__comm_box *box, uint32_t seen, i
                                    : by__comm_failed_error(comm->job, error);
 }
 
-static void change(by__comm_box *box)
+static void change(by__comm_send_ring *ring)
 {
-    (void)atomic_fetch_add(&box->changes, 1);
-    by__comm_wake(&box->changes, &box->waiters);
+    (void)atomic_fetch_add(&ring->changes, 1);
+    by__comm_wake(&ring->changes, &ring->waiters);
 }
 
 /* Frees copies that were received; returns the index of a free slot, or -1. */
-static int free_place(by__comm_box *box, void **copies)
+static int free_place(by__comm_send_ring *ring, void **copies)
 {
     int place = -1;
     for (int i = 0; i < BY__COMM_RING; i++) {
-        if (atomic_load_explicit(&box->mail[i].state, memory_order_acquire) == 2) {
+        if (atomic_load_explicit(&ring->slots[i].state, memory_order_acquire) == 2) {
             free(copies[i]);
             copies[i] = NULL;
-            atomic_store_explicit(&box->mail[i].state, 0, memory_order_relaxed);
+            atomic_store_explicit(&ring->slots[i].state, 0, memory_order_relaxed);
         }
-        if (atomic_load_explicit(&box->mail[i].state, memory_order_relaxed) == 0) {
+        if (atomic_load_explicit(&ring->slots[i].state, memory_order_relaxed) == 0) {
             place = i;
         }
     }
@@ -97,46 +97,46 @@ static by_status send_near(by_comm *comm, const void *data, size_t bytes, by_dty
                            int tag, by_error *error)
 {
     int near = comm->members[to].near;
-    by__comm_box *box = by__comm_box_of(comm, comm->my_near, near);
-    void **copies = comm->outbox + (size_t)near * BY__COMM_RING;
+    by__comm_send_ring *ring = by__comm_send_ring_of(comm, comm->my_near, near);
+    void **copies = comm->near_copies + (size_t)near * BY__COMM_RING;
     int place;
     int round = 0;
     for (;;) {
-        uint32_t seen = atomic_load(&box->changes);
-        place = free_place(box, copies);
+        uint32_t seen = atomic_load(&ring->changes);
+        place = free_place(ring, copies);
         if (place >= 0) {
             break;
         }
-        BY_TRY(await_change(comm, box, seen, to, &round, error));
+        BY_TRY(await_change(comm, ring, seen, to, &round, error));
     }
-    by__comm_meet(comm);
+    by__comm_arrive(comm);
     BY_TRY(copy_of(&copies[place], data, bytes, error));
-    by__comm_mail *mail = &box->mail[place];
-    mail->tag = tag;
-    mail->order = comm->mail_order++;
-    mail->address = (uint64_t)(uintptr_t)copies[place];
-    mail->bytes = bytes;
-    mail->dtype = (int32_t)dtype;
-    memcpy(mail->what, comm->called.what, sizeof mail->what);
-    atomic_store_explicit(&mail->state, 1, memory_order_release);
-    change(box);
+    by__comm_send_slot *slot = &ring->slots[place];
+    slot->tag = tag;
+    slot->order = comm->send_order++;
+    slot->address = (uint64_t)(uintptr_t)copies[place];
+    slot->bytes = bytes;
+    slot->dtype = (int32_t)dtype;
+    memcpy(slot->what, comm->called.what, sizeof slot->what);
+    atomic_store_explicit(&slot->state, 1, memory_order_release);
+    change(ring);
     return BY_OK;
 }
 
-static by__comm_mail *first_mail(by__comm_box *box, int tag)
+static by__comm_send_slot *first_sent(by__comm_send_ring *ring, int tag)
 {
-    by__comm_mail *first = NULL;
+    by__comm_send_slot *first = NULL;
     for (int i = 0; i < BY__COMM_RING; i++) {
-        by__comm_mail *mail = &box->mail[i];
-        if (atomic_load_explicit(&mail->state, memory_order_acquire) == 1 && mail->tag == tag &&
-            (first == NULL || mail->order < first->order)) {
-            first = mail;
+        by__comm_send_slot *slot = &ring->slots[i];
+        if (atomic_load_explicit(&slot->state, memory_order_acquire) == 1 && slot->tag == tag &&
+            (first == NULL || slot->order < first->order)) {
+            first = slot;
         }
     }
     return first;
 }
 
-static by_status check_mail(by_comm *comm, int from, int tag, uint64_t bytes, int dtype,
+static by_status check_sent(by_comm *comm, int from, int tag, uint64_t bytes, int dtype,
                             const char *what, size_t expected, by_dtype expected_dtype,
                             by_error *error)
 {
@@ -155,111 +155,111 @@ static by_status check_mail(by_comm *comm, int from, int tag, uint64_t bytes, in
 static by_status receive_near(by_comm *comm, void *data, size_t bytes, by_dtype dtype, int from,
                               int tag, by_error *error)
 {
-    by__comm_box *box = by__comm_box_of(comm, comm->members[from].near, comm->my_near);
-    by__comm_mail *mail;
+    by__comm_send_ring *ring = by__comm_send_ring_of(comm, comm->members[from].near, comm->my_near);
+    by__comm_send_slot *slot;
     int round = 0;
     for (;;) {
-        uint32_t seen = atomic_load(&box->changes);
-        mail = first_mail(box, tag);
-        if (mail != NULL) {
+        uint32_t seen = atomic_load(&ring->changes);
+        slot = first_sent(ring, tag);
+        if (slot != NULL) {
             break;
         }
-        BY_TRY(await_change(comm, box, seen, from, &round, error));
+        BY_TRY(await_change(comm, ring, seen, from, &round, error));
     }
-    by__comm_meet(comm);
-    BY_TRY(check_mail(comm, from, tag, mail->bytes, mail->dtype, mail->what, bytes, dtype, error));
-    BY_TRY(by__comm_read(comm, from, data, mail->address, bytes, error));
-    atomic_store_explicit(&mail->state, 2, memory_order_release);
-    change(box);
+    by__comm_arrive(comm);
+    BY_TRY(check_sent(comm, from, tag, slot->bytes, slot->dtype, slot->what, bytes, dtype, error));
+    BY_TRY(by__comm_read(comm, from, data, slot->address, bytes, error));
+    atomic_store_explicit(&slot->state, 2, memory_order_release);
+    change(ring);
     return BY_OK;
 }
 
 /* ---- far ---- */
 
-/* Frees the copies of letters that were delivered. *under_way: number of those to rank `to` that
+/* Frees the copies of pending sends that were delivered. *under_way: number of those to rank `to` that
  * were not; *oldest: the first of these. */
-static by_status tidy_letters(by_comm *comm, int to, int *under_way, by__comm_letter **oldest,
-                              by_error *error)
+static by_status free_delivered(by_comm *comm, int to, int *under_way,
+                                by__comm_pending_send **oldest, by_error *error)
 {
     *under_way = 0;
     *oldest = NULL;
-    for (size_t i = 0; i < comm->letter_count; i++) {
-        by__comm_letter *letter = &comm->letters[i];
-        if (letter->copy == NULL) {
+    for (size_t i = 0; i < comm->pending_sends; i++) {
+        by__comm_pending_send *pending = &comm->pending[i];
+        if (pending->copy == NULL) {
             continue;
         }
-        if (letter->flight.left > 0) {
-            BY_TRY(comm->job->link->test(&letter->flight, error));
+        if (pending->flight.left > 0) {
+            BY_TRY(comm->job->link->test(&pending->flight, error));
         }
-        if (letter->flight.left == 0) {
-            free(letter->copy);
-            letter->copy = NULL;
-            letter->flight.count = 0;
-        } else if (letter->to == to) {
+        if (pending->flight.left == 0) {
+            free(pending->copy);
+            pending->copy = NULL;
+            pending->flight.count = 0;
+        } else if (pending->to == to) {
             ++*under_way;
-            *oldest = *oldest == NULL || letter->order < (*oldest)->order ? letter : *oldest;
+            *oldest = *oldest == NULL || pending->order < (*oldest)->order ? pending : *oldest;
         }
     }
     return BY_OK;
 }
 
-/* Waits until fewer than BY__COMM_RING letters to that rank are in flight, and returns a free
+/* Waits until fewer than BY__COMM_RING sends to that rank are in flight, and returns a free
  * slot. */
-static by_status free_letter(by_comm *comm, int to, by__comm_letter **out, by_error *error)
+static by_status free_pending(by_comm *comm, int to, by__comm_pending_send **out, by_error *error)
 {
     int under_way;
-    by__comm_letter *oldest;
-    BY_TRY(tidy_letters(comm, to, &under_way, &oldest, error));
+    by__comm_pending_send *oldest;
+    BY_TRY(free_delivered(comm, to, &under_way, &oldest, error));
     while (under_way >= BY__COMM_RING) {
-        BY_TRY(by__comm_land(comm, &oldest->flight, error));
-        BY_TRY(tidy_letters(comm, to, &under_way, &oldest, error));
+        BY_TRY(by__comm_wait_all(comm, &oldest->flight, error));
+        BY_TRY(free_delivered(comm, to, &under_way, &oldest, error));
     }
-    for (size_t i = 0; i < comm->letter_count; i++) {
-        if (comm->letters[i].copy == NULL) {
-            *out = &comm->letters[i];
+    for (size_t i = 0; i < comm->pending_sends; i++) {
+        if (comm->pending[i].copy == NULL) {
+            *out = &comm->pending[i];
             return BY_OK;
         }
     }
-    BY_TRY(by__reserve((void **)&comm->letters, &comm->letter_capacity, comm->letter_count + 1,
-                       sizeof *comm->letters, error));
-    *out = &comm->letters[comm->letter_count++];
-    **out = (by__comm_letter){0};
+    BY_TRY(by__reserve((void **)&comm->pending, &comm->pending_room, comm->pending_sends + 1,
+                       sizeof *comm->pending, error));
+    *out = &comm->pending[comm->pending_sends++];
+    **out = (by__comm_pending_send){0};
     return BY_OK;
 }
 
 static by_status send_far(by_comm *comm, const void *data, size_t bytes, by_dtype dtype, int to,
                           int tag, by_error *error)
 {
-    by__comm_letter *letter;
-    uint32_t message = BY__COMM_TAG_MAIL + (uint32_t)tag;
-    BY_TRY(free_letter(comm, to, &letter, error));
-    by__comm_meet(comm);
-    BY_TRY(by__alloc_aligned(&letter->copy, sizeof(heading) + bytes, "a send's copy", error));
-    letter->to = to;
-    letter->order = comm->mail_order++;
-    heading *head = letter->copy;
+    by__comm_pending_send *pending;
+    uint32_t message = BY__COMM_TAG_SEND + (uint32_t)tag;
+    BY_TRY(free_pending(comm, to, &pending, error));
+    by__comm_arrive(comm);
+    BY_TRY(by__alloc_aligned(&pending->copy, sizeof(heading) + bytes, "a send's copy", error));
+    pending->to = to;
+    pending->order = comm->send_order++;
+    heading *head = pending->copy;
     *head = (heading){.bytes = bytes, .dtype = (int32_t)dtype, .tag = tag};
     memcpy(head->what, comm->called.what, sizeof head->what);
-    unsigned char *body = (unsigned char *)letter->copy + sizeof *head;
+    unsigned char *body = (unsigned char *)pending->copy + sizeof *head;
     if (bytes > 0) {
         memcpy(body, data, bytes);
     }
-    BY_TRY(by__comm_post(comm, &letter->flight, false, to, message, head, sizeof *head, error));
-    return by__comm_post(comm, &letter->flight, false, to, message, body, bytes, error);
+    BY_TRY(by__comm_post(comm, &pending->flight, false, to, message, head, sizeof *head, error));
+    return by__comm_post(comm, &pending->flight, false, to, message, body, bytes, error);
 }
 
 static by_status receive_far(by_comm *comm, void *data, size_t bytes, by_dtype dtype, int from,
                              int tag, by_error *error)
 {
     heading head;
-    uint32_t message = BY__COMM_TAG_MAIL + (uint32_t)tag;
+    uint32_t message = BY__COMM_TAG_SEND + (uint32_t)tag;
     by__comm_flight *flight = &comm->receives[0];
     BY_TRY(by__comm_post(comm, flight, true, from, message, &head, sizeof head, error));
-    BY_TRY(by__comm_land(comm, flight, error));
-    by__comm_meet(comm);
-    BY_TRY(check_mail(comm, from, tag, head.bytes, head.dtype, head.what, bytes, dtype, error));
+    BY_TRY(by__comm_wait_all(comm, flight, error));
+    by__comm_arrive(comm);
+    BY_TRY(check_sent(comm, from, tag, head.bytes, head.dtype, head.what, bytes, dtype, error));
     BY_TRY(by__comm_post(comm, flight, true, from, message, data, bytes, error));
-    return by__comm_land(comm, flight, error);
+    return by__comm_wait_all(comm, flight, error);
 }
 
 /* ---- public ---- */

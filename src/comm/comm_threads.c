@@ -15,7 +15,7 @@ typedef struct thread_region {
     _Alignas(BY_CACHE_LINE) unsigned char data[];
 } thread_region;
 
-static by_status create(by__comm_job *job, size_t bytes, void **out, by__comm_ticket *ticket,
+static by_status create(by__comm_job *job, size_t bytes, void **out, by__comm_region_handle *handle,
                         by_error *error)
 {
     thread_region *made;
@@ -24,15 +24,15 @@ static by_status create(by__comm_job *job, size_t bytes, void **out, by__comm_ti
         by__alloc_aligned((void **)&made, sizeof *made + bytes, "shared memory of ranks", error));
     memset(made, 0, sizeof *made + bytes);
     atomic_store(&made->users, 1);
-    ticket->words[0] = (uint64_t)(uintptr_t)made;
+    handle->words[0] = (uint64_t)(uintptr_t)made;
     *out = made->data;
     return BY_OK;
 }
 
-static by_status attach(by__comm_job *job, const by__comm_ticket *ticket, size_t bytes, void **out,
-                        by_error *error)
+static by_status attach(by__comm_job *job, const by__comm_region_handle *handle, size_t bytes,
+                        void **out, by_error *error)
 {
-    thread_region *its = (thread_region *)(uintptr_t)ticket->words[0];
+    thread_region *its = (thread_region *)(uintptr_t)handle->words[0];
     BY_UNUSED(job);
     BY_UNUSED(bytes);
     BY_UNUSED(error);
@@ -71,8 +71,8 @@ static const by__comm_link self_link = {
 
 /* The world of `ranks` threads as seen by rank `rank`. The blocks exist already. */
 static by_status open_rank(by_comm **out, const by__comm_link *link, int rank, int ranks,
-                           double timeout, const by__comm_ticket *job_block,
-                           const by__comm_ticket *block, by_error *error)
+                           double timeout, const by__comm_region_handle *job_block,
+                           const by__comm_region_handle *block, by_error *error)
 {
     by__comm_job *job;
     int *worlds = NULL;
@@ -120,15 +120,15 @@ static double timeout_of(const by_comm_options *options)
 static by_status open_ranks(by_comm **comms, const by__comm_link *link, int ranks, double timeout,
                             by_error *error)
 {
-    by__comm_ticket job_ticket;
-    by__comm_ticket ticket;
+    by__comm_region_handle job_ticket;
+    by__comm_region_handle handle;
     void *job_block;
     void *block;
     BY_TRY(create(NULL, by__comm_job_block_bytes(ranks), &job_block, &job_ticket, error));
-    by_status status = create(NULL, by__comm_block_bytes(ranks, ranks), &block, &ticket, error);
+    by_status status = create(NULL, by__comm_block_bytes(ranks, ranks), &block, &handle, error);
     if (status == BY_OK) {
         for (int r = 0; status == BY_OK && r < ranks; r++) {
-            status = open_rank(&comms[r], link, r, ranks, timeout, &job_ticket, &ticket, error);
+            status = open_rank(&comms[r], link, r, ranks, timeout, &job_ticket, &handle, error);
         }
         release(block, 0);
     }

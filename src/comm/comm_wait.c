@@ -51,8 +51,8 @@ void by__comm_job_fail(by__comm_job *job, int rank, by_status status, const char
     block->status = status;
     (void)snprintf(block->message, sizeof block->message, "%s", message);
     atomic_store_explicit(&block->failed, 2, memory_order_release);
-    if (tell && job->link->tell_failure != NULL) {
-        job->link->tell_failure(job);
+    if (tell && job->link->notify_failure != NULL) {
+        job->link->notify_failure(job);
     }
 }
 
@@ -87,7 +87,7 @@ by_status by_comm_failure(const by_comm *comm)
 void by__comm_set_activity(by_comm *comm, bool done)
 {
     by__comm_job *job = comm->job;
-    if (comm->beside) {
+    if (comm->background) {
         return; /* on another thread: a rank's activity is that of its computing thread */
     }
     by__comm_activity *mine = &job->block->activity[job->ranks[job->rank].near];
@@ -306,7 +306,7 @@ by_status by__comm_post(by_comm *comm, by__comm_flight *flight, bool receive, in
 static int late_rank(const by_comm *comm, const by__comm_flight *flight)
 {
     for (size_t i = 0; i < flight->count; i++) {
-        for (int r = 0; !flight->entries[i].landed && r < comm->size; r++) {
+        for (int r = 0; !flight->entries[i].done && r < comm->size; r++) {
             if (comm->members[r].world == flight->entries[i].world) {
                 return r;
             }
@@ -315,7 +315,7 @@ static int late_rank(const by_comm *comm, const by__comm_flight *flight)
     return comm->rank;
 }
 
-by_status by__comm_land(by_comm *comm, by__comm_flight *flight, by_error *error)
+by_status by__comm_wait_all(by_comm *comm, by__comm_flight *flight, by_error *error)
 {
     double began = 0.0;
     by_status status = BY_OK;

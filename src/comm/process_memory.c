@@ -27,8 +27,8 @@ static by_status map_region(int fd, size_t bytes, process_region **out, by_error
     return BY_OK;
 }
 
-by_status by__comm_shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
-                                 by_error *error)
+by_status by__comm_shared_create(size_t bytes, uint64_t token, void **out,
+                                 by__comm_region_handle *handle, by_error *error)
 {
     process_region *made = NULL;
     int fd = memfd_create("banyan ranks", MFD_CLOEXEC);
@@ -49,19 +49,19 @@ by_status by__comm_shared_create(size_t bytes, uint64_t token, void **out, by__c
     made->pid = getpid();
     made->fd = fd;
     made->token = token;
-    *ticket = (by__comm_ticket){{(uint64_t)getpid(), (uint64_t)fd, made->token}};
+    *handle = (by__comm_region_handle){{(uint64_t)getpid(), (uint64_t)fd, made->token}};
     *out = made->data;
     return BY_OK;
 }
 
-by_status by__comm_shared_attach(const by__comm_ticket *ticket, size_t bytes, void **out,
+by_status by__comm_shared_attach(const by__comm_region_handle *handle, size_t bytes, void **out,
                                  by_error *error)
 {
     char path[64];
     process_region *its = NULL;
     struct stat info;
-    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)ticket->words[0],
-                   (unsigned long long)ticket->words[1]);
+    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)handle->words[0],
+                   (unsigned long long)handle->words[1]);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         return by__io_error(error, "open the ranks' shared memory", path);
@@ -73,7 +73,7 @@ by_status by__comm_shared_attach(const by__comm_ticket *ticket, size_t bytes, vo
     by_status status = map_region(fd, bytes, &its, error);
     (void)close(fd);
     BY_TRY(status);
-    if (its->token != ticket->words[2]) {
+    if (its->token != handle->words[2]) {
         (void)munmap(its, sizeof *its + bytes);
         return by_error_set(error, BY_EPEER, "%s is not the ranks' shared memory", path);
     }

@@ -9,10 +9,10 @@
 
 /* Creates a zeroed region of `bytes`, in a memfd of this process; `token` distinguishes it from the
  * region of another process that reuses the pid. */
-by_status by__comm_shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
-                                 by_error *error);
-/* Maps the region of a ticket, while its creator has it. BY_EPEER: it is a different one. */
-by_status by__comm_shared_attach(const by__comm_ticket *ticket, size_t bytes, void **out,
+by_status by__comm_shared_create(size_t bytes, uint64_t token, void **out,
+                                 by__comm_region_handle *handle, by_error *error);
+/* Maps the region of a handle, while its creator has it. BY_EPEER: it is a different one. */
+by_status by__comm_shared_attach(const by__comm_region_handle *handle, size_t bytes, void **out,
                                  by_error *error);
 void by__comm_shared_release(void *data, size_t bytes);
 

@@ -191,7 +191,7 @@ static by_status put_named(by__compress_state *c, const char *layer, int length,
     by_string text = {0};
     char *name;
     by_string_format(&text, "%.*s%s", length, layer, end);
-    BY_TRY(by__string_take(&text, &name, error));
+    BY_TRY(by__string_release(&text, &name, error));
     by_status status = by__compress_put_tensor(c, name, dtype, rank, shape, data, error);
     free(name);
     return status;

@@ -110,7 +110,7 @@ const by__compress_method *by__compress_method_at(size_t i);
 /* The method of a forecast without one, which is not in the table: the model as it is. */
 extern const by__compress_method by__compress_method_none;
 /* Checks that a job's method supports its model; BY_EARG says why not. */
-by_status by__compress_method_takes(by__compress_state *c, by_error *error);
+by_status by__compress_method_check(by__compress_state *c, by_error *error);
 
 /* ---- settings, by name (settings.c) ---- */
 
@@ -196,8 +196,8 @@ by_status by__compress_job_open(by__compress_state *c, const char *directory,
                                 const by_pretrained *model, const by_compress_options *options,
                                 by_error *error);
 /* The same without a directory: the model can be inspected, but nothing written. */
-by_status by__compress_job_look(by__compress_state *c, const by_pretrained *model,
-                                const by_compress_options *options, by_error *error);
+by_status by__compress_job_inspect(by__compress_state *c, const by_pretrained *model,
+                                   const by_compress_options *options, by_error *error);
 void by__compress_job_close(by__compress_state *c);
 
 /* Removes a tensor of the model, which must exist. */

@@ -103,7 +103,7 @@ static by_status rename_tensor(by__compress_state *c, size_t i, int64_t number, 
     char *renamed;
     const char *at = find_number(&digits, name);
     by_string_format(&text, "%.*s%lld%s", (int)(at - name), name, (long long)number, at + digits);
-    BY_TRY(by__string_take(&text, &renamed, error));
+    BY_TRY(by__string_release(&text, &renamed, error));
     by_status status = by__compress_rename(c, i, renamed, error);
     free(renamed);
     return status;

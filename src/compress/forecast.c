@@ -113,8 +113,8 @@ by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrain
     by_compress_forecast forecast = {0};
     by_error why = {0};
     by_dtype compute;
-    by_status status = by__compress_job_look(&c, model, options, error);
-    if (status == BY_OK && by__compress_method_takes(&c, &why) != BY_OK) {
+    by_status status = by__compress_job_inspect(&c, model, options, error);
+    if (status == BY_OK && by__compress_method_check(&c, &why) != BY_OK) {
         by__compress_job_close(&c);
         if (why.status != BY_EARG) {
             return by_error_set(error, why.status, "%s", why.message);

@@ -9,8 +9,8 @@
 #include "compress/compress.h"
 #include "text/tokenizer/gguf_tokenizer.h"
 
-by_status by__compress_job_look(by__compress_state *c, const by_pretrained *model,
-                                const by_compress_options *options, by_error *error)
+by_status by__compress_job_inspect(by__compress_state *c, const by_pretrained *model,
+                                   const by_compress_options *options, by_error *error)
 {
     size_t row = 0;
     c->options = options;
@@ -88,7 +88,7 @@ static by_status open_directory(by__compress_state *c, by_error *error)
 {
     by_string text = {0};
     by_string_format(&text, "%s.tmp-%ld", c->directory, (long)getpid());
-    BY_TRY(by__string_take(&text, &c->temporary, error));
+    BY_TRY(by__string_release(&text, &c->temporary, error));
     if (mkdir(c->temporary, 0777) != 0) {
         by_status status = by_error_set(error, BY_EIO, "cannot create directory %s: %s",
                                         c->temporary, strerror(errno));
@@ -129,8 +129,8 @@ static by_status prepare(by__compress_state *c, const char *directory, const by_
     if (options->method == NULL) {
         return by_error_set(error, BY_EARG, "no method is named");
     }
-    BY_TRY(by__compress_job_look(c, model, options, error));
-    BY_TRY(by__compress_method_takes(c, error));
+    BY_TRY(by__compress_job_inspect(c, model, options, error));
+    BY_TRY(by__compress_method_check(c, error));
     BY_TRY(name_directory(c, directory, error));
     return open_vocabulary(c, error);
 }

@@ -53,7 +53,7 @@ static by_status refuse_codes(const by__compress_state *c, by_error *error)
 const by__compress_method by__compress_method_none = {
     .shown = {.name = "none", .summary = "the model as it is", .settings = NULL}};
 
-by_status by__compress_method_takes(by__compress_state *c, by_error *error)
+by_status by__compress_method_check(by__compress_state *c, by_error *error)
 {
     const by_model_config *config = &c->config->model;
     if (c->method == &by__compress_method_none) {

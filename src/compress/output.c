@@ -152,7 +152,7 @@ static by_status write_state(by__compress_state *c, by__checkpoint_file_list *wr
     }
     by__string_append(&settings, "");
     by__string_append(&c->notes, "");
-    BY_TRY(by__string_take(&settings, &text, error));
+    BY_TRY(by__string_release(&settings, &text, error));
     by_checkpoint_value values[8] = {
         {"compress.method", BY_VALUE_STRING, {.string = method->name}},
         {"compress.settings", BY_VALUE_STRING, {.string = text}},

@@ -55,7 +55,7 @@ static by_status refuse_name(const by_compress_method *method, const char *text,
         by_string_format(&names, "%s%s", i == 0 ? "" : ", ", method->settings[i].name);
     }
     by__string_append(&names, names.length == 0 ? "it has none" : "");
-    BY_TRY(by__string_take(&names, &list, error));
+    BY_TRY(by__string_release(&names, &list, error));
     by_status status = by_error_set(error, BY_EARG, "%s has no setting '%.*s'; its settings: %s",
                                     method->name, (int)length, text, list);
     free(list);

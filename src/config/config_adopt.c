@@ -20,7 +20,8 @@ const char *by__config_next_given(char path[64], size_t *at, const by_config *co
     return NULL;
 }
 
-by_status by__config_take(by_config *to, const by_config *from, const char *key, by_error *error)
+by_status by__config_copy_value(by_config *to, const by_config *from, const char *key,
+                                by_error *error)
 {
     by__config *whole = (by__config *)to;
     by__config_entry *entry = by__config_entry_at(whole, key);

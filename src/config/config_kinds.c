@@ -30,7 +30,7 @@ static by_status add_table(by__config *config, size_t table, by_error *error)
         by_string_format(&names, "%s%s", count == 0 ? "" : "|", t->row(count)->name);
         count++;
     }
-    BY_TRY(by__string_take(&names, &config->choices[table], error));
+    BY_TRY(by__string_release(&names, &config->choices[table], error));
     BY_TRY(by__alloc((void **)&values, 1, sizeof *values + count * sizeof values->blocks[0],
                      "a config", error));
     *values_of(config, table) = values;

@@ -65,7 +65,7 @@ by_status by_config_set(by_config *config, const char *assignment, by_error *err
     by_string text = {0};
     by_string_format(&text, "override \"%.100s%s\"", assignment,
                      strlen(assignment) > 100 ? "..." : "");
-    BY_TRY(by__string_take(&text, &where, error));
+    BY_TRY(by__string_release(&text, &where, error));
     whole->level = 0;
     by_status status = find_assigned(&entry, &value, whole, where, assignment, error);
     if (status == BY_OK) {

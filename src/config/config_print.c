@@ -212,7 +212,7 @@ static by_status print(char **out, const by__config *config, bool hashing, by_er
         by__config_value_print(&text, entry);
         by__string_append(&text, "\n");
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 by_status by_config_print(const by_config *config, char **out, by_error *error)
@@ -333,5 +333,5 @@ by_status by__config_reference(char **out, const by__config_schema *schema, cons
     }
     by_config *config = &defaults->config;
     by_config_close(&config);
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

@@ -431,7 +431,7 @@ static by_status resolve_lora(by_config *config, by_error *error)
             "%s: lora.rank is 0, so there are no adapters: set it, for example to 8",
             by__config_where(config, "lora.targets", "lora.train_also"));
     }
-    /* Otherwise the adapters to start from provide it (by__task_adapters_take). */
+    /* Otherwise the adapters to start from provide it (by__task_adapters_inherit). */
     if (lora->rank > 0 && lora->alpha == -1.0 && lora->from[0] == '\0') {
         lora->alpha = (double)lora->rank;
     }

@@ -93,10 +93,10 @@ typedef struct by__config_key_list {
 
 /* Upper bounds of keys that count something, chosen so that products of sizes stay far below
  * 2^63. */
-#define BY__MI20 1048576
-#define BY__MI24 16777216
-#define BY__MI30 1073741824
-#define BY__MANY 1e15
+#define BY__MI20        1048576
+#define BY__MI24        16777216
+#define BY__MI30        1073741824
+#define BY__COUNT_LIMIT 1e15
 
 /* The declaration of a model family, an optimizer or a task. */
 typedef struct by__config_kind {
@@ -126,7 +126,8 @@ bool by__config_is_given(const by_config *config, const char *key);
 const char *by__config_next_given(char path[64], size_t *at, const by_config *config,
                                   const by_config *as, const char *section);
 /* Copies the value of a key of `to` from a config of the same schema, whose kinds may be others. */
-by_status by__config_take(by_config *to, const by_config *from, const char *key, by_error *error);
+by_status by__config_copy_value(by_config *to, const by_config *from, const char *key,
+                                by_error *error);
 /* Appends the value of a key as a file has it. */
 void by__config_show(by_string *out, const by_config *config, const char *key);
 /* Says that the kind of section `model` is that of the weights of model.from. */

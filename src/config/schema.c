@@ -67,8 +67,8 @@ static const by__config_key_list group_list = BY__KEY_LIST(group_fields);
 static const by__config_key stage_fields[] = {
     {"train.batch_warmup", "batch", BY__KEY_INT, BY__OWN(by_batch_stage, batch), NULL, 1, BY__MI24,
      .help = "sequences per step; a multiple of micro_batch"},
-    {"train.batch_warmup", "steps", BY__KEY_INT, BY__OWN(by_batch_stage, steps), NULL, 1, BY__MANY,
-     .help = "steps with this batch"},
+    {"train.batch_warmup", "steps", BY__KEY_INT, BY__OWN(by_batch_stage, steps), NULL, 1,
+     BY__COUNT_LIMIT, .help = "steps with this batch"},
 };
 static const by__config_key_list stage_list = BY__KEY_LIST(stage_fields);
 
@@ -118,7 +118,7 @@ static const by__config_key common[] = {
      .derived = "one for each core that train.threads leaves, from 1 to 16", .later = true,
      .help = "threads per rank that make batches; batches are the same for any number"},
 
-    {"train", "steps", BY__KEY_INT, BY__FIELD(train.steps), "2000", 1, BY__MANY,
+    {"train", "steps", BY__KEY_INT, BY__FIELD(train.steps), "2000", 1, BY__COUNT_LIMIT,
      .help = "optimizer steps of the run"},
     {"train", "batch", BY__KEY_INT, BY__FIELD(train.batch), "12", 1, BY__MI24,
      .help = "sequences per optimizer step, over all ranks and micro-batches"},
@@ -131,14 +131,14 @@ static const by__config_key common[] = {
      .derived = "batch, or the part of it that gives each rank work and fits into memory",
      .help = "sequences per forward and backward pass; divides batch. The weights depend on it, so "
              "the value chosen for -1 is stored with the run and kept by a resume"},
-    {"train", "eval_every", BY__KEY_INT, BY__FIELD(train.eval_every), "250", 0, BY__MANY,
+    {"train", "eval_every", BY__KEY_INT, BY__FIELD(train.eval_every), "250", 0, BY__COUNT_LIMIT,
      .help = "steps between evaluations; 0: at the end only"},
-    {"train", "eval_batches", BY__KEY_INT, BY__FIELD(train.eval_batches), "all", 1, BY__MANY,
+    {"train", "eval_batches", BY__KEY_INT, BY__FIELD(train.eval_batches), "all", 1, BY__COUNT_LIMIT,
      .derived = "the whole held-out set", .word = "all", .help = "micro-batches per evaluation"},
     {"train", "eval_ema", BY__KEY_SWITCH, BY__FIELD(train.eval_ema), "false", .later = true,
      .help = "evaluate the moving average of the weights (optimizer.ema) during training, and "
              "select the best checkpoint by it"},
-    {"train", "log_every", BY__KEY_INT, BY__FIELD(train.log_every), "10", 1, BY__MANY,
+    {"train", "log_every", BY__KEY_INT, BY__FIELD(train.log_every), "10", 1, BY__COUNT_LIMIT,
      .help = "steps between log lines"},
     {"train", "threads", BY__KEY_INT, BY__FIELD(train.threads), "-1", 1, 4096,
      .derived = "one for each core that the process may use", .help = "compute threads per rank"},
@@ -153,11 +153,11 @@ static const by__config_key common[] = {
      .choices = "cosine|linear|constant|wsd",
      .help = "learning rate after warm-up; wsd (warmup-stable-decay): constant, then a final "
              "decay"},
-    {"optimizer", "warmup", BY__KEY_SHARE, BY__FIELD(optimizer.warmup), "-1", 0, BY__MANY,
+    {"optimizer", "warmup", BY__KEY_SHARE, BY__FIELD(optimizer.warmup), "-1", 0, BY__COUNT_LIMIT,
      .derived = "100, or a tenth of the steps where that is fewer",
      .help = "steps of linear warm-up, or, below 1, their share of train.steps (0.05); at most "
              "train.steps"},
-    {"optimizer", "decay", BY__KEY_SHARE, BY__FIELD(optimizer.decay), "-1", 0, BY__MANY,
+    {"optimizer", "decay", BY__KEY_SHARE, BY__FIELD(optimizer.decay), "-1", 0, BY__COUNT_LIMIT,
      BY__ABOVE_MIN, .derived = "a tenth of the steps, at least 1",
      .help = "steps of the final decay of wsd, or, below 1, their share of train.steps"},
     {"optimizer", "weight_decay", BY__KEY_REAL, BY__FIELD(optimizer.weight_decay), "0.1", 0, 1000,
@@ -260,7 +260,8 @@ static const by__config_key common[] = {
      .help = "dynamic: factor on the scale after a step whose gradient overflowed; the step is not "
              "applied"},
     {"precision", "growth_interval", BY__KEY_INT, BY__FIELD(precision.growth_interval), "2000", 1,
-     BY__MANY, .later = true, .help = "dynamic: steps without overflow before the scale grows"},
+     BY__COUNT_LIMIT, .later = true,
+     .help = "dynamic: steps without overflow before the scale grows"},
     {"precision", "min_loss_scale", BY__KEY_REAL, BY__FIELD(precision.min_loss_scale), "1", 0,
      0x1p40, BY__ABOVE_MIN, .later = true,
      .help = "dynamic: smallest scale; a step that overflows at it counts as non-finite "
@@ -287,7 +288,7 @@ static const by__config_key common[] = {
      .help = "format of the activations that are stored for the backward pass: bf16 takes half the "
              "memory of f32; int8, with a scale for each 128 elements of a row, a quarter of f32 "
              "and half of bf16. Gradients are those of the rounded values"},
-    {"memory", "budget", BY__KEY_SIZE, BY__FIELD(memory.budget), "0", 0, BY__MANY,
+    {"memory", "budget", BY__KEY_SIZE, BY__FIELD(memory.budget), "0", 0, BY__COUNT_LIMIT,
      .help = "memory that each rank may use in all; 0: what is free. With recompute: none, the "
              "backward pass recomputes as much as necessary to fit, the cheapest first"},
 
@@ -332,14 +333,14 @@ static const by__config_key common[] = {
      .derived = "an eighth of the gradients, from 0.25 to 4 and at least 0.125 a rank of shard",
      .help = "MiB of gradients that are reduced together"},
     {"parallel", "replica_hash_every", BY__KEY_INT, BY__FIELD(parallel.replica_hash_every), "0", 0,
-     BY__MANY,
+     BY__COUNT_LIMIT,
      .help = "steps between comparisons of the weights of data and shard ranks, which must be "
              "equal; a rank that differs is named, and the exit code is 5; 0: never"},
     {"parallel", "writers", BY__KEY_INT, BY__FIELD(parallel.writers), "-1", 1, BY__MI20,
      .derived = "one for each 64 MiB of a checkpoint, all ranks at most",
      .help = "ranks that write a checkpoint, each its own files"},
 
-    {"sync", "every", BY__KEY_INT, BY__FIELD(sync.every), "1", 1, BY__MANY,
+    {"sync", "every", BY__KEY_INT, BY__FIELD(sync.every), "1", 1, BY__COUNT_LIMIT,
      .help = "steps between exchanges; 1: gradients at each step; more: each rank takes steps of "
              "its own, and the mean change is a step of an outer optimizer (DiLoCo: Douillard et "
              "al. 2023)"},
@@ -347,7 +348,7 @@ static const by__config_key common[] = {
      .help = "learning rate of the outer optimizer, for every above 1"},
     {"sync", "outer_momentum", BY__KEY_REAL, BY__FIELD(sync.outer_momentum), "0.9", 0, 1,
      BY__BELOW_MAX, .help = "Nesterov momentum of the outer optimizer; 0: none"},
-    {"sync", "staleness", BY__KEY_INT, BY__FIELD(sync.staleness), "0", 0, BY__MANY,
+    {"sync", "staleness", BY__KEY_INT, BY__FIELD(sync.staleness), "0", 0, BY__COUNT_LIMIT,
      .help = "steps that a rank takes while an exchange is in progress, before it is applied; at "
              "most every; 0: ranks wait for it"},
     {"sync", "compress", BY__KEY_TEXT, BY__FIELD(sync.compress), "none",
@@ -358,7 +359,7 @@ static const by__config_key common[] = {
      .help = "top_k: share of the values to send"},
     {"sync", "rank", BY__KEY_INT, BY__FIELD(sync.rank), "4", 1, 32,
      .help = "power_sgd: rank of the two factors that are sent for a matrix"},
-    {"sync", "warmup", BY__KEY_INT, BY__FIELD(sync.warmup), "0", 0, BY__MANY,
+    {"sync", "warmup", BY__KEY_INT, BY__FIELD(sync.warmup), "0", 0, BY__COUNT_LIMIT,
      .help = "uncompressed exchanges at the beginning"},
 
     {"offload", "optimizer", BY__KEY_TEXT, BY__FIELD(offload.optimizer), "none",
@@ -376,7 +377,7 @@ static const by__config_key common[] = {
      .help = "what to do about a step whose loss or gradient is NaN or infinite, which is never "
              "applied: skip continues with the next batch and logs where it arose, stop ends the "
              "run with exit code 7"},
-    {"guard", "max_skips", BY__KEY_INT, BY__FIELD(guard.max_skips), "10", 0, BY__MANY,
+    {"guard", "max_skips", BY__KEY_INT, BY__FIELD(guard.max_skips), "10", 0, BY__COUNT_LIMIT,
      .help = "steps in a row that may be skipped; one more ends the run with exit code 7"},
     {"guard", "spike", BY__KEY_TEXT, BY__FIELD(guard.spike), "off",
      .choices = "off|warn|skip|rollback",
@@ -389,9 +390,9 @@ static const by__config_key common[] = {
     {"guard", "spike_window", BY__KEY_INT, BY__FIELD(guard.spike_window), "128", 8, BY_GUARD_WINDOW,
      .help = "number of previous applied steps whose losses form the window; nothing counts as a "
              "spike before it is half full"},
-    {"guard", "max_rollbacks", BY__KEY_INT, BY__FIELD(guard.max_rollbacks), "3", 0, BY__MANY,
+    {"guard", "max_rollbacks", BY__KEY_INT, BY__FIELD(guard.max_rollbacks), "3", 0, BY__COUNT_LIMIT,
      .help = "roll-backs to the same checkpoint; one more ends the run with exit code 7"},
-    {"guard", "replay_every", BY__KEY_INT, BY__FIELD(guard.replay_every), "0", 0, BY__MANY,
+    {"guard", "replay_every", BY__KEY_INT, BY__FIELD(guard.replay_every), "0", 0, BY__COUNT_LIMIT,
      .help = "steps between checks that compute the gradients twice; different results mean a "
              "hardware fault: node and host are named, and the exit code is 5; 0: never"},
     {"guard", "abft", BY__KEY_SWITCH, BY__FIELD(guard.abft), "false",
@@ -399,18 +400,19 @@ static const by__config_key common[] = {
              "difference larger than rounding means a hardware fault: node and host are named, and "
              "the exit code is 5"},
 
-    {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__MANY,
+    {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__COUNT_LIMIT,
      .help = "steps between checkpoints; 0: at the end only"},
     {"checkpoint", "keep", BY__KEY_INT, BY__FIELD(checkpoint.keep), "3", 1, 1000000,
      .help = "newest checkpoints to keep, in addition to the best"},
     {"checkpoint", "keep_best", BY__KEY_INT, BY__FIELD(checkpoint.keep_best), "1", 1, 1000000,
      .help = "checkpoints with the lowest validation losses to keep, of those saved right after an "
              "evaluation"},
-    {"checkpoint", "keep_every", BY__KEY_INT, BY__FIELD(checkpoint.keep_every), "0", 0, BY__MANY,
+    {"checkpoint", "keep_every", BY__KEY_INT, BY__FIELD(checkpoint.keep_every), "0", 0,
+     BY__COUNT_LIMIT,
      .help = "keep checkpoints of steps that are multiples of this forever; 0: none"},
     {"checkpoint", "async", BY__KEY_SWITCH, BY__FIELD(checkpoint.async), "true",
      .help = "continue training while a checkpoint is written; false: wait until it is on disk"},
-    {"checkpoint", "staging", BY__KEY_SIZE, BY__FIELD(checkpoint.staging), "0", 0, BY__MANY,
+    {"checkpoint", "staging", BY__KEY_SIZE, BY__FIELD(checkpoint.staging), "0", 0, BY__COUNT_LIMIT,
      .help = "with async, memory for copies of what is saved; what does not fit is written first, "
              "and the next update of the weights waits for that; 0: a quarter of what the rank "
              "writes, or all of it up to 64 MiB"},
@@ -425,20 +427,21 @@ static const by__config_key common[] = {
     {"track", "prometheus", BY__KEY_TEXT, BY__FIELD(track.prometheus), "\"127.0.0.1:9464\"",
      .help = "address that serves the newest values to Prometheus; 0.0.0.0:PORT lets every machine "
              "read them"},
-    {"track", "norms_every", BY__KEY_INT, BY__FIELD(track.norms_every), "0", 0, BY__MANY,
+    {"track", "norms_every", BY__KEY_INT, BY__FIELD(track.norms_every), "0", 0, BY__COUNT_LIMIT,
      .help = "steps between records of the norms of each tensor: gradient before clipping, "
              "weights, update; needs 4 bytes of memory per parameter; 0: never"},
-    {"track", "histograms_every", BY__KEY_INT, BY__FIELD(track.histograms_every), "0", 0, BY__MANY,
+    {"track", "histograms_every", BY__KEY_INT, BY__FIELD(track.histograms_every), "0", 0,
+     BY__COUNT_LIMIT,
      .help = "steps between histograms of the weights and gradient of each tensor, for tensorboard "
              "and wandb; 0: never"},
     {"track", "activations_every", BY__KEY_INT, BY__FIELD(track.activations_every), "0", 0,
-     BY__MANY,
+     BY__COUNT_LIMIT,
      .help = "steps between statistics of the output of each block and of the model: mean, root "
              "mean square, largest magnitude, shares of zeros and of non-finite values; 0: never"},
-    {"track", "system_every", BY__KEY_INT, BY__FIELD(track.system_every), "0", 0, BY__MANY,
+    {"track", "system_every", BY__KEY_INT, BY__FIELD(track.system_every), "0", 0, BY__COUNT_LIMIT,
      .help = "steps between records of the machine: CPU use, temperature if the kernel reports it, "
              "memory, disk, seconds of a step spent waiting for data; 0: never"},
-    {"track", "sample_every", BY__KEY_INT, BY__FIELD(track.sample_every), "0", 0, BY__MANY,
+    {"track", "sample_every", BY__KEY_INT, BY__FIELD(track.sample_every), "0", 0, BY__COUNT_LIMIT,
      .help = "steps between samples of text that the model generates, for the terminal, "
              "tensorboard and wandb; language models only; 0: never"},
     {"track", "sample_prompt", BY__KEY_TEXT, BY__FIELD(track.sample_prompt), "\"\\n\"", .min = 1,

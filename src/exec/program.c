@@ -76,7 +76,7 @@ static by_status name_collective(by_program *p, size_t n, by_error *error)
     if (of != NULL) {
         by_string_format(&text, " (%s)", of);
     }
-    BY_TRY(by__string_take(&text, &p->what[n], error));
+    BY_TRY(by__string_release(&text, &p->what[n], error));
     p->calls[n].what = p->what[n];
     return BY_OK;
 }

@@ -82,7 +82,7 @@ by_status by__export_refuse_existing(const by__export *e, const char *end, by_er
     by_string text = {0};
     char *path;
     by_string_format(&text, "%s%s", e->options->output, end);
-    BY_TRY(by__string_take(&text, &path, error));
+    BY_TRY(by__string_release(&text, &path, error));
     by_status status = by__path_exists(path)
                            ? by_error_set(error, BY_EARG, "%s already exists; name a new %s", path,
                                           by__path_is_dir(path) ? "directory" : "file")

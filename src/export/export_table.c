@@ -54,7 +54,7 @@ static by_status check_options(const by__export_row **row, const by_export_optio
         for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
             by_string_format(&all, "%s%s", i == 0 ? "" : ", ", rows[i].format.name);
         }
-        BY_TRY(by__string_take(&all, &names, error));
+        BY_TRY(by__string_release(&all, &names, error));
         (void)by_error_set(error, BY_EARG, "there is no format '%.60s': one of %s", options->format,
                            names);
         free(names);

@@ -118,7 +118,7 @@ static by_status name_entry(by__checkpoint_tensor_entry *entry,
     } else {
         by_string_format(&text, "%s%s", layer->other, part);
     }
-    return by__string_take(&text, &entry->name, error);
+    return by__string_release(&text, &entry->name, error);
 }
 
 static by_status bad(const by__export_gguf_model *m, const by__format_gguf_description *d,

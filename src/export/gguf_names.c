@@ -191,5 +191,5 @@ by_status by__export_gguf_architectures(char **out, by_error *error)
         by_string_format(&text, "%s%s%s", i == 0 ? "" : ", ", architectures[i].name,
                          architectures[i].experts ? " with experts" : "");
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

@@ -128,7 +128,7 @@ by_status by_gguf_summary(char **out, const char *path, bool json, by_error *err
         add_all(&s, &file);
         by__string_append(&s.text, json ? "}" : "");
         by__format_gguf_free(&file);
-        status = by__string_take(&s.text, out, error);
+        status = by__string_release(&s.text, out, error);
     }
     by__map_close(&map);
     return status;

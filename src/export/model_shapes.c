@@ -37,9 +37,9 @@ static by_status compare(const by_graph *graph, const by_config *config, const b
         status = by__store_add_flat(store, &spec, &flat, error);
     }
     if (status == BY_OK) {
-        status = names == NULL
-                     ? by__checkpoint_store_check(store, flat, weights, &options, error)
-                     : by__checkpoint_store_anew(names, store, flat, weights, &options, error);
+        status = names == NULL ? by__checkpoint_store_check(store, flat, weights, &options, error)
+                               : by__checkpoint_store_initialized(names, store, flat, weights,
+                                                                  &options, error);
     }
     by__store_close(&store);
     by_device_close(&device);

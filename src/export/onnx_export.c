@@ -372,7 +372,7 @@ by_status by__export_onnx(by__export *e, by_error *error)
     BY_TRY(by__export_place(&directory, &name, e->options->output, error));
     by__export_onnx_writer_begin(&s.writer);
     by_string_format(&data, "%s_data", name);
-    by_status status = by__string_take(&data, &s.data_name, error);
+    by_status status = by__string_release(&data, &s.data_name, error);
     if (status == BY_OK) {
         status = by__export_onnx_examples_open(&s.examples, e, error);
     }

@@ -229,7 +229,7 @@ by_status by__export_safetensors(by__export *e, by_error *error)
     char *directory = by__strndup(e->options->output, length);
     by_string_add(&text, e->options->output, length);
     by_string_format(&text, ".tmp-%ld", (long)getpid());
-    by_status status = by__string_take(&text, &temporary, error);
+    by_status status = by__string_release(&text, &temporary, error);
     if (status == BY_OK && directory == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }

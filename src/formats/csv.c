@@ -170,7 +170,7 @@ static bool close_quote(by__format_csv *csv)
     return false;
 }
 
-void by__format_csv_leave_row(by__format_csv *csv)
+void by__format_csv_skip_row(by__format_csv *csv)
 {
     csv->column = 0;
     for (;;) {
@@ -216,7 +216,7 @@ static size_t count_cells(by__format_csv *csv)
         bool found = false;
         if (by__format_csv_next(csv, &cell, &found, &ignored) != BY_OK) {
             *csv = begin;
-            by__format_csv_leave_row(csv);
+            by__format_csv_skip_row(csv);
             return SIZE_MAX;
         }
         if (!found) {

@@ -39,7 +39,7 @@ by_status by__format_csv_next(by__format_csv *csv, by__format_csv_cell *out, boo
 /* Leaves out a damaged row, at whose beginning `csv` is: to the end of the line where it ends, with
  * the lines inside its quotes, so that no text of a cell is taken for a row. A quote that is never
  * closed, or only by one that opens another cell, is taken for damage of its line alone. */
-void by__format_csv_leave_row(by__format_csv *csv);
+void by__format_csv_skip_row(by__format_csv *csv);
 /* Skips empty lines between rows. */
 void by__format_csv_skip_lines(by__format_csv *csv);
 /* Appends the cell's text to `text` with doubled quotes made single. */

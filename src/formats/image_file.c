@@ -10,7 +10,7 @@ by_status by__format_image_begin(by__format_image_decoding *d, int64_t height, i
                                  by_error *error)
 {
     if (d->fit->height > 0) {
-        BY_TRY(by__format_image_fit_takes(d->fit, height, width, error));
+        BY_TRY(by__format_image_fit_check(d->fit, height, width, error));
     }
     if (height < 1 || width < 1 || height > BY__IMAGE_PIXELS / width) {
         return by_error_set(error, BY_EARG, "an image of %lld x %lld pixels; up to %lld are read",

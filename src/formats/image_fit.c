@@ -231,7 +231,7 @@ static by_status resize(uint8_t *out, const by_image_fit *fit, int64_t channels,
     return status;
 }
 
-by_status by__format_image_fit_takes(const by_image_fit *fit, int64_t height, int64_t width,
+by_status by__format_image_fit_check(const by_image_fit *fit, int64_t height, int64_t width,
                                      by_error *error)
 {
     bool resizes = fit->resize != BY_RESIZE_NONE;
@@ -255,7 +255,7 @@ by_status by__format_image_fit(uint8_t *out, const by_image_fit *fit, int64_t ch
                                const uint8_t *pixels, int64_t height, int64_t width,
                                by_error *error)
 {
-    BY_TRY(by__format_image_fit_takes(fit, height, width, error));
+    BY_TRY(by__format_image_fit_check(fit, height, width, error));
     if (fit->resize != BY_RESIZE_NONE) {
         return resize(out, fit, channels, pixels, height, width, error);
     }

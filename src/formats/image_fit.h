@@ -16,7 +16,7 @@ void by__format_image_fit_parse(by_image_fit *out, const char *text, size_t leng
 
 /* Checks the size of an image. BY_EARG: `fit` does not resize and has another size, or a side is
  * longer than BY__IMAGE_SIDE. */
-by_status by__format_image_fit_takes(const by_image_fit *fit, int64_t height, int64_t width,
+by_status by__format_image_fit_check(const by_image_fit *fit, int64_t height, int64_t width,
                                      by_error *error);
 /* Fits planes u8 [channels, height, width] into `out`, u8 [channels, fit->height, fit->width]. The
  * bits are those of Pillow's Image.resize, whose filters widen with the scale when shrinking

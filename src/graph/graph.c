@@ -203,7 +203,7 @@ void by_graph_increment(by_graph *graph, by_value statistic, by_value increment)
         return;
     }
     by_string_format(&text, "increment.%s", graph->values[statistic].name);
-    if (by__string_take(&text, &name, &graph->error) == BY_OK) {
+    if (by__string_release(&text, &name, &graph->error) == BY_OK) {
         by_graph_output(graph, increment, name);
         free(name);
     }

@@ -26,7 +26,7 @@
 /* A point in time, and how long this rank had waited for others until then. */
 typedef struct by__job_moment {
     double clock;
-    double stood;
+    double wait_seconds;
 } by__job_moment;
 
 typedef struct by__job_times by__job_times;
@@ -307,7 +307,7 @@ by_status by__job_save(by__job *job, bool best, by_error *error);
 bool by__job_saving_failed(const by__job *job);
 /* Reports a completed save. In a job of one rank also a failed one; several ranks first agree on
  * it, in by__job_agree. */
-by_status by__job_saving_look(by__job *job, by_error *error);
+by_status by__job_saving_poll(by__job *job, by_error *error);
 /* Waits for the save in progress. All ranks return the same status. */
 by_status by__job_saving_wait(by__job *job, by_error *error);
 
@@ -343,7 +343,7 @@ by_status by__job_run_dir_make(by__job *job, by_error *error);
 /* Sets the paths of a run directory that another rank has found or created. */
 by_status by__job_run_dir_name(by__job *job, by_error *error);
 /* BY_EIO: the run directory was moved, removed or replaced since it was locked. On rank 0 only. */
-by_status by__job_run_dir_is_there(const by__job *job, by_error *error);
+by_status by__job_run_dir_check_exists(const by__job *job, by_error *error);
 /* Writes config.yaml (config_history.h), environment.json and run.json, and opens the tracker
  * (events after first_step are dropped). */
 by_status by__job_run_dir_start(by__job *job, by_error *error);

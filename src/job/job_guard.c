@@ -107,7 +107,7 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
     BY_TRY(by__job_return(job, job->saved.good_step, error));
     /* A later checkpoint, saved because the run was stopped, must not be the newest one at a
      * resume. */
-    BY_TRY(by__job_leads(job) ? by__checkpoint_root_drop_behind(
+    BY_TRY(by__job_leads(job) ? by__checkpoint_root_drop_after(
                                     job->dir.checkpoints, (uint64_t)job->saved.good_step, error)
                               : BY_OK);
     job->saved.rollbacks++;

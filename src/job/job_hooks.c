@@ -293,7 +293,7 @@ static by_status run_system(by__job *job, const by_step_result *result, by_error
     if (!by__job_leads(job)) {
         return BY_OK;
     }
-    by__track_system_look(&load, &job->log.system, job->dir.path, "");
+    by__track_system_read(&load, &job->log.system, job->dir.path, "");
     const struct {
         const char *key;
         double value;
@@ -385,7 +385,7 @@ by_status by__job_hooks_begin(by__job *job, by_error *error)
     job->log.system_step = job->at.done_step;
     if (job->config->track.system_every > 0 && by__job_leads(job)) {
         by__track_system_load before; /* start of the interval for rates */
-        by__track_system_look(&before, &job->log.system, job->dir.path, "");
+        by__track_system_read(&before, &job->log.system, job->dir.path, "");
     }
     if (!job->valid.is_pending) {
         return BY_OK;

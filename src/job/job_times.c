@@ -98,13 +98,13 @@ void by__job_times_close(by__job_times **times)
 
 by__job_moment by__job_moment_now(const by__job *job)
 {
-    return (by__job_moment){by__now(), by__trainer_stood(job->trainer)};
+    return (by__job_moment){by__now(), by__trainer_wait_seconds(job->trainer)};
 }
 
 double by__job_own_since(const by__job *job, const by__job_moment *since)
 {
     by__job_moment now = by__job_moment_now(job);
-    return now.clock - since->clock - (now.stood - since->stood);
+    return now.clock - since->clock - (now.wait_seconds - since->wait_seconds);
 }
 
 static void name_straggler(by__job *job, const by__job_straggler *s)

@@ -270,7 +270,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     if (status != BY_OK || back) {
         return status;
     }
-    BY_TRY(by__job_saving_look(job, error));
+    BY_TRY(by__job_saving_poll(job, error));
     return by__job_hooks_run(job, &result, error);
 }
 

@@ -32,8 +32,8 @@ struct by_predictor_input {
 
 /* ---- examples ---- */
 
-by_status by_predictor_take(by_predictor_input **out, const by_predictor *p,
-                            const by_task_examples *examples, by_error *error)
+by_status by_predictor_input_open(by_predictor_input **out, const by_predictor *p,
+                                  const by_task_examples *examples, by_error *error)
 {
     by_predictor_input *in;
     const by_array *images = examples->images;
@@ -133,7 +133,7 @@ static by_status make_placeholder(by_predictor_input **out, const by_predictor *
         examples.table = table;
     }
     if (status == BY_OK) {
-        status = by_predictor_take(out, p, &examples, error);
+        status = by_predictor_input_open(out, p, &examples, error);
     }
     by_table_close(&table);
     free(memory);

@@ -24,7 +24,7 @@ static by_status make_directory(char **out, const char *runs, const char *name, 
         by_string text = {0};
         char *path;
         by_string_format(&text, attempt == 1 ? "%s/%s" : "%s/%s-%d", runs, name, attempt);
-        BY_TRY(by__string_take(&text, &path, error));
+        BY_TRY(by__string_release(&text, &path, error));
         if (mkdir(path, 0777) == 0) {
             *out = path;
             return BY_OK;
@@ -106,7 +106,7 @@ static by_status lock_directory(by__job *job, by_error *error)
     return job->dir.handle < 0 ? by__io_error(error, "open", job->dir.path) : BY_OK;
 }
 
-by_status by__job_run_dir_is_there(const by__job *job, by_error *error)
+by_status by__job_run_dir_check_exists(const by__job *job, by_error *error)
 {
     struct stat ours;
     struct stat named;
@@ -307,7 +307,7 @@ void by__job_run_dir_update(by__job *job, const char *status)
     by_error error = {0};
     by_run_record record = describe_progress(job, status);
     bool is_running = strcmp(status, "running") == 0;
-    if (by__job_run_dir_is_there(job, NULL) != BY_OK) {
+    if (by__job_run_dir_check_exists(job, NULL) != BY_OK) {
         return; /* the next save says so; another run may be in its place */
     }
     bool failing = write_record(job, &record, &error) != BY_OK;

@@ -37,7 +37,7 @@ static void add(fact_list *l, const char *group, const char *key, const char *va
         return;
     }
     by_string_format(&name, "%s.%s", group, key);
-    l->status = by__string_take(&name, &fact.key, l->error);
+    l->status = by__string_release(&name, &fact.key, l->error);
     if (l->status == BY_OK && (fact.value = by__strdup(value)) == NULL) {
         free(fact.key);
         l->status = by_error_set(l->error, BY_EMEMORY, "out of memory: facts of a run");
@@ -142,7 +142,7 @@ static void add_value(void *user, const char *key, const char *before, const cha
         by_fact *fact = &facts->items[i];
         if (strncmp(fact->key, "config.", 7) == 0 && strcmp(fact->key + 7, key) == 0) {
             by_string_format(&text, "%s; from step %" PRIu64 ": %s", fact->value, r->step, value);
-            r->list->status = by__string_take(&text, &joined, r->list->error);
+            r->list->status = by__string_release(&text, &joined, r->list->error);
             if (r->list->status == BY_OK) {
                 free(fact->value);
                 fact->value = joined;
@@ -153,7 +153,7 @@ static void add_value(void *user, const char *key, const char *before, const cha
     }
     by_string_format(&text, "from step %" PRIu64 ": %s", r->step, value);
     if (r->list->status == BY_OK) {
-        r->list->status = by__string_take(&text, &joined, r->list->error);
+        r->list->status = by__string_release(&text, &joined, r->list->error);
     }
     if (r->list->status == BY_OK) {
         add(r->list, "config", key, joined, false);
@@ -234,7 +234,7 @@ static void add_json(fact_list *l, const char *group, const char *key, const jso
                              json_is_string(inner) ? json_string_value(inner) : "");
         }
         if (l->status == BY_OK) {
-            l->status = by__string_take(&text, &joined, l->error);
+            l->status = by__string_release(&text, &joined, l->error);
         } else {
             by_string_free(&text);
         }

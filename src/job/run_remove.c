@@ -113,7 +113,7 @@ static by_status lease_checkpoints(by__checkpoint_lease ***leases, size_t *taken
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         char *path = by__path_join(root, names[i]);
         if (path != NULL && by__checkpoint_step_of_name(names[i], &step) &&
-            !by__checkpoint_lease_alone(&(*leases)[(*taken)++], path)) {
+            !by__checkpoint_lease_exclusive(&(*leases)[(*taken)++], path)) {
             (*taken)--;
             status = by_error_set(error, BY_ESTATE,
                                   "%s is in use: a server or another process reads it", path);
@@ -140,7 +140,7 @@ static by_status remove_directory(const run_location *p, by_error *error)
     by_string text = {0};
     char *path;
     by_string_format(&text, "%s/.%s.removed-%ld", p->runs, p->name, (long)getpid());
-    BY_TRY(by__string_take(&text, &path, error));
+    BY_TRY(by__string_release(&text, &path, error));
     by_status status = rename(p->run, path) == 0 ? BY_OK : by__io_error(error, "remove", p->run);
     char *record = status == BY_OK ? by__path_join(path, "run.json") : NULL;
     if (record != NULL) {

@@ -109,7 +109,7 @@ static by_status add_held(by__job_held *h, size_t parameter, int state, by_error
         by__trainer_held has;
         by__checkpoint_held_slice s = {.dtype = dtype, .optimizer = state >= 0};
         const slice_source from = {.parameter = parameter, .state = state, .slice = i};
-        by__trainer_hold_slice(&has, h->trainer, parameter, state, i);
+        by__trainer_slice_at(&has, h->trainer, parameter, state, i);
         s.is_copy = has.is_copy;
         s.slice = has.slice;
         s.rank = has.whole.rank;

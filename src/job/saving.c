@@ -19,14 +19,14 @@ static by_status open_saver(by__job *job, by_error *error)
     size_t staging = (size_t)by_trainer_memory(job->trainer)->staging;
     if (job->comm != NULL) {
         BY_TRY(by_comm_split(&comm, job->comm, 0, by_comm_rank(job->comm), error));
-        by__comm_set_beside(comm); /* it is used from the saver's thread */
+        by__comm_set_background(comm); /* it is used from the saver's thread */
     }
     return by__checkpoint_saver_open(&job->saved.saving->saver, &comm, staging, error);
 }
 
 static void wait_copied(void *user)
 {
-    by__checkpoint_saver_let_go(user);
+    by__checkpoint_saver_wait_copied(user);
 }
 
 by_status by__job_saving_open(by__job *job, by_error *error)
@@ -95,7 +95,7 @@ by_status by__job_saving_wait(by__job *job, by_error *error)
         job->saved.step = -1;
         /* Of a directory that was moved while it was written, what is wrong is that. */
         by_error moved = {0};
-        if (by__job_leads(job) && by__job_run_dir_is_there(job, &moved) != BY_OK) {
+        if (by__job_leads(job) && by__job_run_dir_check_exists(job, &moved) != BY_OK) {
             *error = moved;
         }
         return status;
@@ -109,7 +109,7 @@ bool by__job_saving_failed(const by__job *job)
     return is_pending(job) && by__checkpoint_saver_has_failed(job->saved.saving->saver);
 }
 
-by_status by__job_saving_look(by__job *job, by_error *error)
+by_status by__job_saving_poll(by__job *job, by_error *error)
 {
     if (!is_pending(job) || !by__checkpoint_saver_is_done(job->saved.saving->saver)) {
         return BY_OK;
@@ -144,7 +144,7 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
         .plan = &s->plan,
         .read = by__job_held_read,
         .user = s->held,
-        .beside = by__trainer_saves_beside(job->trainer),
+        .background = by__trainer_saves_in_background(job->trainer),
         .is_best = best,
         .loss = job->best.loss,
         .retention = {.keep = (size_t)c->keep,
@@ -164,7 +164,7 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
     }
     /* A directory made anew would have no config, and another run's lose its checkpoints. */
     BY_TRY(by__checkpoint_follow(
-        job->comm, by__job_leads(job) ? by__job_run_dir_is_there(job, error) : BY_OK, error));
+        job->comm, by__job_leads(job) ? by__job_run_dir_check_exists(job, error) : BY_OK, error));
     BY_TRY(by_trainer_settle(job->trainer, error));
     BY_TRY(by__job_describe(job, &request, begin_save, error));
     job->saved.step = step;

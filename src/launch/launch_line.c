@@ -67,7 +67,7 @@ static bool can_copy_once(void)
 static void name_mpirun(char *out, size_t size)
 {
     char *path = NULL;
-    (void)by__executable_beside(&path, "mpi/bin/mpirun", NULL);
+    (void)by__executable_bundled(&path, "mpi/bin/mpirun", NULL);
     (void)snprintf(out, size, "%s", path == NULL ? "mpirun" : path);
     free(path);
 }
@@ -290,7 +290,7 @@ by_status by_launch_line_print(char **out, const by_launch_line *l, by_error *er
         by__string_append(&text, " ");
         print_word(&text, l->words[i]);
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 void by_launch_line_free(by_launch_line *l)

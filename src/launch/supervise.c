@@ -467,7 +467,7 @@ static void set_aside(const supervisor *s)
         return;
     }
     by_string_format(&name, "%s.aside", path);
-    if (by__string_take(&name, &aside, NULL) == BY_OK) {
+    if (by__string_release(&name, &aside, NULL) == BY_OK) {
         (void)by__remove_tree(aside, NULL); /* from an earlier time */
         if (rename(path, aside) == 0) {
             if (by_checkpoint_latest(root, &older, NULL, NULL) != BY_OK && !s->o.from_start) {

@@ -390,7 +390,7 @@ static by_status refuse_type(const char *name, const char *type, by_error *error
         }
     }
     char *text;
-    BY_TRY(by__string_take(&all, &text, error));
+    BY_TRY(by__string_release(&all, &text, error));
     by_status status =
         by_error_set(error, BY_EFORMAT, "%s: \"model_type\" is \"%s\"; supported: %s", name,
                      type == NULL ? "(missing)" : type, text);

@@ -93,7 +93,7 @@ static by_status replace(fusion *f, by__graph_node *root, by_error *error)
 {
     by_value *in;
     by_attrs attrs;
-    BY_TRY(by__op_map_take(&f->map, &attrs, error));
+    BY_TRY(by__op_map_finish(&f->map, &attrs, error));
     size_t inputs = (size_t)f->map.program.inputs;
     BY_TRY(by__alloc((void **)&in, inputs, sizeof *in, "operands", error));
     memcpy(in, f->map.in, inputs * sizeof *in);

@@ -403,7 +403,7 @@ static const by_map_program *keep_program(by_map *map)
     return program;
 }
 
-by_status by__op_map_take(by_map *map, by_attrs *out, by_error *error)
+by_status by__op_map_finish(by_map *map, by_attrs *out, by_error *error)
 {
     *out = (by_attrs){.map = keep_program(map)};
     return by_graph_check(map->graph, error);

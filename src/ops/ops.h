@@ -152,7 +152,7 @@ void by__op_fuse_loss(by_graph *graph, size_t n, by__graph_node *forward, by_op 
 by_status by__op_fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error);
 
 /* Finishes a map whose node the caller adds, with these attributes and the operands map->in. */
-by_status by__op_map_take(by_map *map, by_attrs *out, by_error *error);
+by_status by__op_map_finish(by_map *map, by_attrs *out, by_error *error);
 /* Returns NULL, or a message that says what is wrong with a program. */
 const char *by__op_map_wrong(const by_map_program *map);
 /* Prints a program: "{0 = in1[0]; 1 = mul in0 0; in0 = 1}". */

@@ -42,7 +42,7 @@ by_status by__op_node_signature(const by_graph *graph, size_t node, char **out, 
             print_type(&text, graph, n->out[i]);
         }
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 static void print_node(by_string *text, const by_graph *graph, const by__graph_node *node)
@@ -97,5 +97,5 @@ by_status by_graph_print(const by_graph *graph, char **out, by_error *error)
     for (size_t n = 0; n < graph->node_count; n++) {
         print_node(&text, graph, &graph->nodes[n]);
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

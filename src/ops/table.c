@@ -48,7 +48,7 @@ by_status by__op_refuse(const by__op_signature *s, by_error *error, const char *
                              by_shape_print(&s->in[i].shape, shape));
         }
     }
-    BY_TRY(by__string_take(&text, &operands, error));
+    BY_TRY(by__string_release(&text, &operands, error));
     by_status status =
         by_error_set(error, BY_EARG, "%s: %s; operands: %s", by_op_name(s->op), why, operands);
     free(operands);

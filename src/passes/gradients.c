@@ -111,7 +111,7 @@ static by_status name_gradient(by_graph *graph, by_value v, by_value gradient, b
     by_string text = {0};
     char *name;
     by_string_format(&text, "grad.%s", graph->values[v].name);
-    BY_TRY(by__string_take(&text, &name, error));
+    BY_TRY(by__string_release(&text, &name, error));
     by_graph_output(graph, gradient, name);
     free(name);
     BY_TRY(by_graph_check(graph, error));
@@ -143,7 +143,7 @@ static by_status publish_increment(by_graph *graph, by_value v, by_error *error)
     char *name;
     by_string text = {0};
     by_string_format(&text, "increment.%s", graph->values[v].name);
-    BY_TRY(by__string_take(&text, &name, error));
+    BY_TRY(by__string_release(&text, &name, error));
     by_value increment = by_graph_find(graph, name);
     free(name);
     if (increment == BY_NONE) {

@@ -40,7 +40,7 @@ static by_status refuse_name(const char *name, by_error *error)
     for (int i = 0; i < by_pass_count(); i++) {
         by_string_format(&text, ", %s", passes[i]->name);
     }
-    BY_TRY(by__string_take(&text, &names, error));
+    BY_TRY(by__string_release(&text, &names, error));
     by_status status =
         by_error_set(error, BY_EARG, "there is no pass '%s'; one of %s", name, names);
     free(names);
@@ -68,8 +68,8 @@ static by_status run_passes(by_graph *graph, by_purpose purpose, const by_pass_o
     return BY_OK;
 }
 
-by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
-                                const by__pass *pass, by_error *error)
+by_status by__passes_run_after(by_graph *graph, by_purpose purpose, const by_pass_options *options,
+                               const by__pass *pass, by_error *error)
 {
     return run_passes(graph, purpose, options, find_pass(pass->name) + 1, by_pass_count(), error);
 }

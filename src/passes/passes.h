@@ -40,8 +40,8 @@ void by__pass_gradients_needed(const by_graph *graph, bool frozen_too, bool *nee
 
 /* Applies the passes of the table for `purpose` that come after `pass`. For trials: the graph is
  * not verified. */
-by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
-                                const by__pass *pass, by_error *error);
+by_status by__passes_run_after(by_graph *graph, by_purpose purpose, const by_pass_options *options,
+                               const by__pass *pass, by_error *error);
 
 /* Sums the seconds that the nodes from `first` on take at these speeds, by estimate. */
 by_status by__pass_graph_seconds(double *sum, const by_graph *graph, size_t first,

@@ -44,5 +44,5 @@ by_status by_precision_policy(char **out, by_error *error)
         }
     }
     by__string_append(&text, ".\n");
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

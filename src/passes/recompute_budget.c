@@ -319,7 +319,7 @@ static by_status try_dropped(chooser *c, size_t *bytes, by_error *error)
     }
     if (status == BY_OK) {
         status =
-            by__passes_run_behind(graph, BY_PURPOSE_TRAIN, c->options, &by__pass_recompute, error);
+            by__passes_run_after(graph, BY_PURPOSE_TRAIN, c->options, &by__pass_recompute, error);
     }
     if (status == BY_OK) {
         status = by__passes_arena_fits(&c->fits, bytes, graph, unit, limit, error);

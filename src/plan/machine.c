@@ -52,7 +52,7 @@ by_status by_machine_libraries(char **out, by_error *error)
     }
     by_string_format(&text, ", OpenMP %d, glibc %s, jansson %s", _OPENMP, gnu_get_libc_version(),
                      JANSSON_VERSION);
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 static double larger(double a, double b)

@@ -292,7 +292,7 @@ by_status by__plan_trace_rank(char **out, size_t *length, const by_profile *prof
         by_string_free(&t.text);
         return status;
     }
-    return by__string_take(&t.text, out, error);
+    return by__string_release(&t.text, out, error);
 }
 
 by_status by__plan_trace_write(const char *path, const by_string *events, by_error *error)
@@ -307,7 +307,7 @@ by_status by__plan_trace_write(const char *path, const by_string *events, by_err
     by__string_append(&file, "\n]}\n");
     file.failed = file.failed || events->failed;
     size_t length = file.length;
-    BY_TRY(by__string_take(&file, &out, error));
+    BY_TRY(by__string_release(&file, &out, error));
     by_status status = by__file_write(path, out, length, error);
     free(out);
     return status;

@@ -201,7 +201,7 @@ static by_status name_node(char **out, const by__plan_watched *watched, int node
     } else {
         by_string_format(&text, "block %d", info->block);
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 /* Finds the row of a node, adding one if no row has its name. */

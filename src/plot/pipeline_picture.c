@@ -129,7 +129,7 @@ by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path, by_err
     }
     if (status == BY_OK) {
         by__pipeline_summarize(&title, pipeline, &time);
-        status = by__string_take(&title, &title_text, error);
+        status = by__string_release(&title, &title_text, error);
     }
     if (status == BY_OK) {
         status = write_picture(pipeline, &time, title_text, path, error);

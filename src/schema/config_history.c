@@ -143,7 +143,7 @@ static by_status list_items(config_lines *out, const char *text, by_error *error
                                error));
             by_string_format(&key, "%s%.*s", name == line ? "" : section, (int)(colon - name),
                              name);
-            BY_TRY(by__string_take(&key, &out->all[out->count].key, error));
+            BY_TRY(by__string_release(&key, &out->all[out->count].key, error));
             out->all[out->count].value = colon + 2;
             out->all[out->count++].length = (size_t)(line + n - colon - 2);
         }

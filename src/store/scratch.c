@@ -132,7 +132,7 @@ static by_status make_file(by__store_scratch *s, const char *directory, by_error
     by_string path = {0};
     BY_TRY(by__make_dirs(directory, error));
     by_string_format(&path, "%s/.scratch-%ld", directory, (long)getpid());
-    BY_TRY(by__string_take(&path, &s->path, error));
+    BY_TRY(by__string_release(&path, &s->path, error));
     return by__open_nameless(&s->fd, directory, s->path + strlen(directory) + 1, error);
 }
 

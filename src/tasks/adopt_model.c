@@ -54,13 +54,13 @@ static by_status check_written(const by_config *config, const by_model_config *p
 }
 
 /* Keys that config.json has, but that a run may set otherwise than the weights to start from. */
-typedef enum adopt_rule { RULE_FIXED, RULE_FREE, RULE_UNSCALED } adopt_rule;
+typedef enum inherit_rule { RULE_FIXED, RULE_FREE, RULE_UNSCALED } inherit_rule;
 
-static adopt_rule rule_of(const char *key)
+static inherit_rule rule_of(const char *key)
 {
     static const struct {
         const char *key;
-        adopt_rule rule;
+        inherit_rule rule;
     } rows[] = {
         {"model.kind", RULE_FREE}, /* compared by name */
         {"model.from", RULE_FREE},
@@ -98,7 +98,7 @@ static bool is_scaled(const by_config *theirs)
 static bool may_set(const by_config *config, const by_config *theirs, const char *key)
 {
     const by_model_config *m = &theirs->model;
-    adopt_rule r = rule_of(key);
+    inherit_rule r = rule_of(key);
     bool of_head = strcmp(key, "model.outputs") == 0 || strcmp(key, "model.tied") == 0;
     return r == RULE_FREE || (r == RULE_UNSCALED && !is_scaled(theirs)) ||
            (of_head && config->model.new_parameters.count > 0) ||
@@ -119,7 +119,7 @@ static by_status is_alike(bool *out, const by_config *config, const by_config *t
         status = by_model_config_json(&text[0], &trial->model, -1, error);
     }
     if (status == BY_OK) {
-        status = by__config_take(trial, config, key, error);
+        status = by__config_copy_value(trial, config, key, error);
     }
     *out = false;
     if (status == BY_OK && by_config_resolve(trial, NULL) == BY_OK) {
@@ -139,7 +139,7 @@ static by_status refuse(const by_config *config, const by_config *theirs, const 
     by_string other = {0};
     by_config *own;
     BY_TRY(by_config_copy(&own, theirs, error));
-    by_status status = by__config_take(own, config, key, error);
+    by_status status = by__config_copy_value(own, config, key, error);
     by__config_show(&given, own, key);
     by__config_show(&other, theirs, key);
     if (status == BY_OK) {
@@ -195,9 +195,9 @@ static by_status inherit_config(by_config *config, const char *json, by_error *e
     const char *key = NULL;
     while (status == BY_OK &&
            (key = by__config_next_given(path, &at, given, config, "model")) != NULL) {
-        adopt_rule r = rule_of(key);
+        inherit_rule r = rule_of(key);
         if (strcmp(key, "model.kind") != 0 && (r == RULE_FREE || (r == RULE_UNSCALED && open))) {
-            status = by__config_take(config, given, key, error);
+            status = by__config_copy_value(config, given, key, error);
         }
     }
     /* A scaling begins where the weights' context ends, however short the sequences are. */
@@ -293,7 +293,7 @@ static by_status name_checkpoint(by_config *config, by_error *error)
     return status;
 }
 
-by_status by_config_take_model(by_config *config, by_error *error)
+by_status by_config_inherit_model(by_config *config, by_error *error)
 {
     bool given = by__config_is_given(config, "model.context");
     int64_t context = given ? config->model.context : CONTEXT;
@@ -310,6 +310,6 @@ by_status by_config_take_model(by_config *config, by_error *error)
             config->model.context = context;
         }
     }
-    BY_TRY(by__task_adapters_take(config, error));
+    BY_TRY(by__task_adapters_inherit(config, error));
     return by_config_resolve(config, error);
 }

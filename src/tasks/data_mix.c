@@ -119,7 +119,7 @@ static by_status describe(by__task_data_mix *mix, const by_config *config, by_er
         by_string_format(&text, "%s%s", i == 0 ? "; from step " : ", ",
                          config->data.curriculum.items[i]);
     }
-    return by__string_take(&text, &mix->text, error);
+    return by__string_release(&text, &mix->text, error);
 }
 
 static by_status parse(by__task_data_mix *mix, const by_config *config, by_error *error)

@@ -108,8 +108,8 @@ void by__task_examples_assume(by_config *config);
 by_status by__task_examples_complete(by_task_data *data, by_config *config, by_error *error);
 by_status by__task_examples_source(by_source **out, by_task_data *data, const by_config *config,
                                    bool training, by_error *error);
-by_status by__task_examples_take(const by_task_data *data, const by_task_examples *examples,
-                                 by_array_set **set, by_source **source, by_error *error);
+by_status by__task_examples_set(const by_task_data *data, const by_task_examples *examples,
+                                by_array_set **set, by_source **source, by_error *error);
 bool by__task_examples_column(const by_task_data *data, size_t i, by_column_type *out);
 const by_encoding *by__task_examples_encoding(const by_task_data *data);
 by_status by__task_examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
@@ -122,7 +122,7 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     .knows = by__task_examples_knows, .assume = by__task_examples_assume,                          \
     .complete = by__task_examples_complete, .source = by__task_examples_source,                    \
     .keep = by__task_examples_keep, .check = by__task_examples_check,                              \
-    .take = by__task_examples_take, .column = by__task_examples_column,                            \
+    .take = by__task_examples_set, .column = by__task_examples_column,                             \
     .encoding = by__task_examples_encoding
 /* by__task_examples_source for a part of a set. */
 by_status by__task_examples_source_of(by_source **out, const by__task_examples *data,

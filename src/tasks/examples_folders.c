@@ -147,7 +147,7 @@ by_status by__task_examples_describe_folders(by__task_examples *d, by_error *err
     }
     free(d->summary);
     d->summary = NULL;
-    BY_TRY(by__string_take(&text, &d->summary, error));
+    BY_TRY(by__string_release(&text, &d->summary, error));
     d->base.summary = d->summary;
     return BY_OK;
 }

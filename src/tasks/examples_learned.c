@@ -89,7 +89,7 @@ static by_status print_images(by__task_examples *d, by_error *error)
     }
     by_string_format(&text, ": {\"height\": %lld, \"width\": %lld}\n}\n", (long long)shape->dim[2],
                      (long long)shape->dim[3]);
-    return by__string_take(&text, &d->learned, error);
+    return by__string_release(&text, &d->learned, error);
 }
 
 by_status by__task_examples_learn(by__task_examples *d, by_error *error)

@@ -109,8 +109,8 @@ static by_status make_set(by_array_set **out, const by__task_examples *d,
     return by_array_set_open(out, "the images", &images, 1, error);
 }
 
-by_status by__task_examples_take(const by_task_data *data, const by_task_examples *examples,
-                                 by_array_set **set, by_source **source, by_error *error)
+by_status by__task_examples_set(const by_task_data *data, const by_task_examples *examples,
+                                by_array_set **set, by_source **source, by_error *error)
 {
     const by__task_examples *d = (const by__task_examples *)data;
     bool classes = by__task_row_of(data->task)->classes;

@@ -37,8 +37,8 @@ static by_status read_lists(by__task_examples *d, uint64_t examples, bool valid_
         BY_TRY(by__loader_row_list_read(&d->train_rows, &d->train_part.count, k->train_rows,
                                         examples, error));
     } else {
-        BY_TRY(by__loader_row_list_others(&d->train_rows, &d->train_part.count, d->valid_rows,
-                                          d->valid_part.count, examples, error));
+        BY_TRY(by__loader_row_list_complement(&d->train_rows, &d->train_part.count, d->valid_rows,
+                                              d->valid_part.count, examples, error));
     }
     if (trains && validates) {
         BY_TRY(by__loader_row_list_common(&found, &example, d->train_rows, d->train_part.count,

@@ -136,5 +136,5 @@ by_status by__task_train_held_out_doubts(const by__task_examples *d, char **out,
                              50.0 * difference);
         }
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

@@ -541,7 +541,7 @@ static by_status hash_content(char out[33], const language_data *d, by_error *er
         }
         by__string_append(&text, "\n");
     }
-    BY_TRY(by__string_take(&text, &all, error));
+    BY_TRY(by__string_release(&text, &all, error));
     by__hash128_hex(out, all, strlen(all));
     free(all);
     return BY_OK;

@@ -33,7 +33,7 @@ static by_status set_list(by_config *config, const char *key, const char *const 
         by_string_json(&text, name, strlen(name));
     }
     by__string_append(&text, "]");
-    BY_TRY(by__string_take(&text, &assignment, error));
+    BY_TRY(by__string_release(&text, &assignment, error));
     by_status status = by_config_set(config, assignment, error);
     free(assignment);
     return status;
@@ -104,7 +104,7 @@ static by_status inherit_numbers(by_config *config, const by_adapter_info *info,
     return BY_OK;
 }
 
-by_status by__task_adapters_take(by_config *config, by_error *error)
+by_status by__task_adapters_inherit(by_config *config, by_error *error)
 {
     by_adapter *adapter;
     if (config->lora.from[0] == '\0') {

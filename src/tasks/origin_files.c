@@ -86,7 +86,7 @@ static by_status set_max_length(char **out, const char *text, int64_t context, b
         by_string_format(&edited, "%lld", (long long)context);
         by__string_append(&edited, value + strcspn(value, ",} \t\r\n"));
     }
-    return by__string_take(&edited, out, error);
+    return by__string_release(&edited, out, error);
 }
 
 by_status by__task_origin_files_read(by__task_origin_files *out, const char *directory,

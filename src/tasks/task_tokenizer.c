@@ -75,5 +75,5 @@ by_status by__task_tokenizer_config(char **out, const char *eos, int64_t context
         by__string_append(&text, ",\n");
     }
     by_string_format(&text, "  \"model_max_length\": %lld\n}\n", (long long)context);
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

@@ -172,7 +172,7 @@ void by_task_close(by_task_data **data)
 
 by_status by_task_complete(by_task_data *data, by_config *config, by_error *error)
 {
-    BY_TRY(by_config_take_model(config, error));
+    BY_TRY(by_config_inherit_model(config, error));
     return data->task->complete == NULL ? BY_OK : data->task->complete(data, config, error);
 }
 

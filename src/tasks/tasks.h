@@ -53,6 +53,6 @@ bool by__task_keeps_documents(const by_config *config);
 /* Returns true if a parameter of this name belongs to an adapter. */
 bool by__task_is_adapter(const char *name);
 /* Sets the section from the adapters to start from (lora.from); a different setting is an error. */
-by_status by__task_adapters_take(by_config *config, by_error *error);
+by_status by__task_adapters_inherit(by_config *config, by_error *error);
 
 #endif

@@ -69,7 +69,7 @@ static char *read_text(const char *path)
         by_string_add(&text, block, n);
     }
     (void)fclose(file);
-    return by__string_take(&text, &out, NULL) == BY_OK ? out : NULL;
+    return by__string_release(&text, &out, NULL) == BY_OK ? out : NULL;
 }
 
 static void add_field(by_string *text, const char *key, const char *value, size_t n)
@@ -190,7 +190,7 @@ by_status by_environment_json(char **out, const by_environment_fact *libraries,
     by__string_append(&text, "  \"job\": {");
     add_facts(&text, "", job, job_count);
     by__string_append(&text, "}\n}\n");
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 by_status by_build_hash(char out[33], by_error *error)

@@ -90,7 +90,7 @@ static by_status make_key(by__track_mlflow *m, by_error *error)
     for (size_t i = 0; i < sizeof random; i++) {
         by_string_format(&text, "%02x", random[i]);
     }
-    return by__string_take(&text, &m->state.key, error);
+    return by__string_release(&text, &m->state.key, error);
 }
 
 /* Asks for the runs on the server with the key of this one. The caller owns *reply. */

@@ -214,7 +214,7 @@ static by_status put_aside(by_registry *registry, by_error *error)
     (void)sqlite3_close(registry->database);
     registry->database = NULL;
     by_string_format(&text, "%s.broken", registry->path);
-    BY_TRY(by__string_take(&text, &broken, error));
+    BY_TRY(by__string_release(&text, &broken, error));
     by_status status = BY_OK;
     if (rename(registry->path, broken) != 0 && errno != ENOENT) {
         status = by_error_set(error, BY_EIO, "cannot rename %s to %s: %s", registry->path, broken,

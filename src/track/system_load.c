@@ -128,7 +128,7 @@ static void read_cpu(by__track_system_load *out, by__track_system_past *past, co
     *past = now;
 }
 
-void by__track_system_look(by__track_system_load *out, by__track_system_past *past,
+void by__track_system_read(by__track_system_load *out, by__track_system_past *past,
                            const char *directory, const char *root)
 {
     char text[4096];

@@ -24,7 +24,7 @@ typedef struct by__track_system_load {
 } by__track_system_load;
 
 /* Takes a sample. `root` is prefixed to /proc and /sys, for tests; "" for the real ones. */
-void by__track_system_look(by__track_system_load *out, by__track_system_past *past,
+void by__track_system_read(by__track_system_load *out, by__track_system_past *past,
                            const char *directory, const char *root);
 
 #endif

@@ -49,7 +49,7 @@ static void fill(problem *p, int bad)
             codes[j * CODES + i] = (uint8_t)(is_nan(i) && j != bad ? 0 : i);
         }
     }
-    assert_true(by__packing_takes(&p->attrs.packing, &coded));
+    assert_true(by__packing_accepts(&p->attrs.packing, &coded));
     assert_int_equal(by__pack_coded(p->data[1], &p->attrs.packing, 0, &coded, 1, &error), BY_OK);
     const float one = 1.0f;
     uint16_t half = p->in[0].dtype == BY_BF16 ? by__f32_to_bf16(one) : by__f32_to_f16(one);

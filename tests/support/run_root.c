@@ -52,7 +52,7 @@ by_config *run_root_config(const char *root, const char *const *common, const ch
         char *setting;
         const char *at = strchr(places[i], '%');
         by_string_format(&text, "%.*s%s%s", (int)(at - places[i]), places[i], root, at + 2);
-        check_ok(by__string_take(&text, &setting, &error), &error);
+        check_ok(by__string_release(&text, &setting, &error), &error);
         check_ok(by_config_set(config, setting, &error), &error);
         free(setting);
     }

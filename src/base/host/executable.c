@@ -133,7 +133,7 @@ by_status by_executable_path(char **out, by_error *error)
         home[strlen(home) - (sizeof HOME - 1)] = '\0'; /* "": the bundle is the root */
         by_string path = {0};
         by_string_format(&path, "%s/bin/banyan", home);
-        status = by__string_take(&path, out, error);
+        status = by__string_release(&path, out, error);
     }
     free(home);
     free(code);
@@ -154,7 +154,7 @@ by_status by__executable_code(char **out, by_error *error)
     return BY_OK;
 }
 
-by_status by__executable_beside(char **out, const char *name, by_error *error)
+by_status by__executable_bundled(char **out, const char *name, by_error *error)
 {
     char *code;
     char *home = NULL;

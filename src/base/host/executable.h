@@ -10,6 +10,6 @@ by_status by__executable_code(char **out, by_error *error);
 
 /* Sets *out to the path of a program that came in the same bundle, or to NULL if this program did
  * not come in one. Free it with free(). */
-by_status by__executable_beside(char **out, const char *name, by_error *error);
+by_status by__executable_bundled(char **out, const char *name, by_error *error);
 
 #endif

@@ -285,7 +285,7 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
 
 /* ---- packing coded weights ---- */
 
-bool by__packing_takes(const by_packing *packing, const by__coded *coded)
+bool by__packing_accepts(const by_packing *packing, const by__coded *coded)
 {
     bool fits = coded->k == packing->k && coded->n <= packing->n;
     if (packing->kind == BY_PACKING_FP8) {
@@ -333,7 +333,7 @@ by_status by__pack_coded(void *out, const by_packing *packing, int64_t matrix,
     size_t panel_bytes = by__packed_panel_bytes(packing);
     int64_t panels = by__packed_panels(packing);
     char *first = (char *)out + (size_t)(matrix * panels) * panel_bytes;
-    if (!by__packing_takes(packing, coded)) {
+    if (!by__packing_accepts(packing, coded)) {
         return by_error_set(error, BY_EARG, "a weight of codes cannot be packed as %s",
                             by_packing_kind_name(packing->kind));
     }

@@ -62,7 +62,7 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
                           by_dtype dtype, int64_t given, int threads, by_error *error);
 
 /* Returns true if coded weights can be packed without changing any code or scale. */
-bool by__packing_takes(const by_packing *packing, const by__coded *coded);
+bool by__packing_accepts(const by_packing *packing, const by__coded *coded);
 /* Packs coded weights as matrix `matrix` of `out`. Outputs beyond coded->n become zero. */
 by_status by__pack_coded(void *out, const by_packing *packing, int64_t matrix,
                          const by__coded *coded, int threads, by_error *error);

@@ -356,7 +356,7 @@ by_status by_weights_adapt(by_weights *weights, by_adapter **adapter, bool same_
 {
     by_adapter *a = *adapter;
     *adapter = NULL;
-    by_status status = by__weights_take_adapter(weights, a, error);
+    by_status status = by__weights_own_adapter(weights, a, error);
     if (status != BY_OK) {
         by_adapter_close(&a);
         return status;

@@ -36,7 +36,7 @@ void by__checkpoint_delta_close(by__checkpoint_delta **delta);
  * tensors that `hides` selects; makes a tensor the result of a delta, which is taken, in `dtype`;
  * and replaces a tensor's values by those of `own`. The last two may be called once for each tensor
  * of the adapter, in total. */
-by_status by__weights_take_adapter(by_weights *weights, by_adapter *adapter, by_error *error);
+by_status by__weights_own_adapter(by_weights *weights, by_adapter *adapter, by_error *error);
 void by__weights_hide(by_weights *weights, bool (*hides)(const char *name));
 void by__weights_add(by_weights *weights, const by__checkpoint_tensor_entry *base,
                      by__checkpoint_delta *delta, by_dtype dtype);

@@ -236,7 +236,7 @@ static by_status read_layer(const coded_reader *r, by__checkpoint_tensor_entry *
                                          .file = codes->file,
                                          .computed = &coded->computed,
                                          .code_bytes = bytes_of_codes(r, codes, layer)};
-    return by__string_take(&name, &own->name, r->error);
+    return by__string_release(&name, &own->name, r->error);
 }
 
 static bool quantizes_activations(const json_t *config)

@@ -107,7 +107,7 @@ by_status by__checkpoint_slice_index_print(const by__checkpoint_slice_index *ind
     }
     by__string_append(&text, "\n }\n}\n");
     *length = text.length;
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 /* ---- parsing ---- */

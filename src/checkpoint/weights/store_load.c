@@ -244,7 +244,7 @@ static by_status load(by__store *store, int flat, by__store_handle handle,
     BY_TRY(by_tensor_size(tensor, &count, &bytes, error));
     const by__coded *coded = by__weights_coded(weights, tensor->name);
     const by_packing *packing = &by__store_entry(store, handle)->packing;
-    if (coded != NULL && by__packing_takes(packing, coded)) {
+    if (coded != NULL && by__packing_accepts(packing, coded)) {
         return by__store_write_coded(store, flat, handle, &coded, threads, error);
     }
     if (tensor->data == NULL && !by__store_rearranges(by__store_entry(store, handle))) {
@@ -299,7 +299,7 @@ static by_status find_codes(const by__coded ***out, const by__store_tensor *entr
     for (int64_t i = 0; i < count; i++) {
         by__checkpoint_stacked_name(part, sizeof part, name, i);
         coded[i] = by__weights_coded(weights, part);
-        if (coded[i] == NULL || !by__packing_takes(&entry->packing, coded[i])) {
+        if (coded[i] == NULL || !by__packing_accepts(&entry->packing, coded[i])) {
             free(coded);
             *out = NULL;
             return BY_OK;
@@ -558,9 +558,10 @@ by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights
     return BY_OK;
 }
 
-by_status by__checkpoint_store_anew(by_string *names, const by__store *store, int flat,
-                                    const by_weights *weights,
-                                    const by__checkpoint_load_options *options, by_error *error)
+by_status by__checkpoint_store_initialized(by_string *names, const by__store *store, int flat,
+                                           const by_weights *weights,
+                                           const by__checkpoint_load_options *options,
+                                           by_error *error)
 {
     for (size_t k = 0; k < options->anew_count; k++) {
         const char *pattern = options->anew[k];

@@ -42,7 +42,7 @@ by_status by__weights_strip(by_weights *weights, const char *prefix, by_error *e
     return BY_OK;
 }
 
-by_status by__weights_take_adapter(by_weights *weights, by_adapter *adapter, by_error *error)
+by_status by__weights_own_adapter(by_weights *weights, by_adapter *adapter, by_error *error)
 {
     if (weights->adapter != NULL) {
         return by_error_set(error, BY_ESTATE, "%s: the weights have an adapter already",

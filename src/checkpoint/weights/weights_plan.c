@@ -189,7 +189,7 @@ by_status by__weights_index_print(char **out, size_t *length, const by_tensor_vi
     by__string_append(&text, "\n  }\n}\n");
     free(order);
     *length = text.length;
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 static by_status plan_index(by__checkpoint_weights_plan *p, const by_tensor_view *tensors,

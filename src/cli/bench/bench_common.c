@@ -97,7 +97,7 @@ double cli_process_age_ms(void)
 by_status cli_assume_sizes(by_config *config, by_error *error)
 {
     const by_task *task;
-    by_status status = by_config_take_model(config, error);
+    by_status status = by_config_inherit_model(config, error);
     if (status == BY_OK) {
         status = by_task_find(&task, config, error);
     }

@@ -294,7 +294,7 @@ static by_status show(const info_request *r, by_config *config, by_error *error)
     char *text;
     const by_task *task;
     uint64_t bytes = 0;
-    by_status status = by_config_take_model(config, error);
+    by_status status = by_config_inherit_model(config, error);
     if (status == BY_OK) {
         status = by_task_find(&task, config, error);
     }
@@ -405,7 +405,7 @@ static by_status open_model_config(by_config **out, const char *path, const cli_
         status = by_config_set(config, from.data, error);
     }
     if (status == BY_OK) {
-        status = by_config_take_model(config, error);
+        status = by_config_inherit_model(config, error);
     }
     if (status == BY_OK && strcmp(by_model_reads(&config->model), "tokens") != 0 &&
         strcmp(config->task.kind, "language") == 0) {

@@ -57,7 +57,7 @@ static by_status make_stamp(char **out, const by__data_token_manifest *m, const 
         by_string_free(&text);
         return status;
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 /* The directory's stamp, NUL-terminated, if it matches `stamp`; the damage starts at *rest. NULL:
@@ -237,7 +237,7 @@ static void write_stamp(const char *path, const char *before, const by__data_tok
         by_string text = {0};
         by__string_append(&text, after);
         by_string_add(&text, damage->data, damage->length);
-        if (by__string_take(&text, &lines, NULL) == BY_OK && !damage->failed) {
+        if (by__string_release(&text, &lines, NULL) == BY_OK && !damage->failed) {
             (void)by__file_write(path, lines, strlen(lines), NULL);
         }
         free(lines);

@@ -356,7 +356,7 @@ static by_status write_manifest(const by_logit_writer *w, by_error *error)
     }
     by__string_append(&text, "\n  ]\n}\n");
     size_t length = text.length;
-    BY_TRY(by__string_take(&text, &printed, error));
+    BY_TRY(by__string_release(&text, &printed, error));
     char *path = by__path_join(w->directory, "manifest.json");
     by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
                                     : by__file_write(path, printed, length, error);

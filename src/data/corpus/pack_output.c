@@ -191,7 +191,7 @@ static by_status make_names(char **clean, char **partial, const char *output, by
     }
     by_string_add(&name, output, n);
     by__string_append(&name, ".partial");
-    BY_TRY(by__string_take(&name, partial, error));
+    BY_TRY(by__string_release(&name, partial, error));
     *clean = by__strndup(output, n);
     return *clean != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: path");
 }

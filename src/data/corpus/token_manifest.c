@@ -308,7 +308,7 @@ by_status by__data_token_manifest_write(const by__data_token_manifest *manifest,
     char *printed;
     print(&text, manifest);
     size_t length = text.length;
-    BY_TRY(by__string_take(&text, &printed, error));
+    BY_TRY(by__string_release(&text, &printed, error));
     char *path = by__path_join(directory, "manifest.json");
     by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                                     : by__file_write(path, printed, length, error);

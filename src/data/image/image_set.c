@@ -204,7 +204,7 @@ static by_status fit_all(images *s, const char *path, by_error *error)
     by_error why;
     if (s->fit == NULL || s->fit->resize == BY_RESIZE_NONE) {
         by_status same = s->fit == NULL ? BY_OK
-                                        : by__format_image_fit_takes(s->fit, s->shape.dim[2],
+                                        : by__format_image_fit_check(s->fit, s->shape.dim[2],
                                                                      s->shape.dim[3], &why);
         return same == BY_OK ? BY_OK : by_error_set(error, same, "%s: %s", path, why.message);
     }
@@ -406,9 +406,9 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
         by__loader_damage_free(&s.damage);
         return status;
     }
-    status = by__loader_array_set_take(out, first_kept(&s, files), arrays, count, error);
+    status = by__loader_array_set_own(out, first_kept(&s, files), arrays, count, error);
     if (status == BY_OK) {
-        by__loader_array_set_take_damage(*out, &s.damage);
+        by__loader_array_set_own_damage(*out, &s.damage);
     }
     by__loader_damage_free(&s.damage);
     return status;

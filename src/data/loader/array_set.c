@@ -87,8 +87,8 @@ static by_status hash_arrays(by_array_set *s, by_error *error)
 }
 
 /* Takes ownership of the names and elements (from malloc), also on failure. */
-by_status by__loader_array_set_take(by_array_set **out, const char *name, const by_array *arrays,
-                                    size_t count, by_error *error)
+by_status by__loader_array_set_own(by_array_set **out, const char *name, const by_array *arrays,
+                                   size_t count, by_error *error)
 {
     by_array_set *s = NULL;
     by_status status = by__alloc((void **)&s, 1, sizeof *s, "a set of arrays", error);
@@ -147,7 +147,7 @@ by_status by_array_set_open(by_array_set **out, const char *name, const by_array
         status = copy_array(&copies[i], &arrays[i], name, error);
     }
     if (status == BY_OK) {
-        status = by__loader_array_set_take(out, name, copies, count, error);
+        status = by__loader_array_set_own(out, name, copies, count, error);
     } else {
         for (size_t i = 0; i < count; i++) {
             free((void *)(uintptr_t)copies[i].name);
@@ -175,7 +175,7 @@ void by_array_set_close(by_array_set **set)
     *set = NULL;
 }
 
-void by__loader_array_set_take_damage(by_array_set *set, by__loader_damage *damage)
+void by__loader_array_set_own_damage(by_array_set *set, by__loader_damage *damage)
 {
     set->damage = *damage;
     *damage = (by__loader_damage){0};

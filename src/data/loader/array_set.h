@@ -11,11 +11,11 @@ by_status by__loader_array_bytes(size_t *out, by_dtype dtype, const by_shape *sh
                                  const char *name, by_error *error);
 /* by_array_set_open for arrays whose names and elements are from malloc: takes ownership of them,
  * also on failure. */
-by_status by__loader_array_set_take(by_array_set **out, const char *name, const by_array *arrays,
-                                    size_t count, by_error *error);
+by_status by__loader_array_set_own(by_array_set **out, const char *name, const by_array *arrays,
+                                   size_t count, by_error *error);
 
 /* Sets the list of examples that were skipped; takes ownership of it. */
-void by__loader_array_set_take_damage(by_array_set *set, by__loader_damage *damage);
+void by__loader_array_set_own_damage(by_array_set *set, by__loader_damage *damage);
 
 /* Reads many examples of a part, as by_part_example reads one. */
 typedef struct by__loader_part_rows {

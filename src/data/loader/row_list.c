@@ -126,8 +126,8 @@ static by_status mark(uint8_t **out, const uint64_t *list, uint64_t count, uint6
     return BY_OK;
 }
 
-by_status by__loader_row_list_others(uint64_t **rows, uint64_t *count, const uint64_t *list,
-                                     uint64_t list_count, uint64_t examples, by_error *error)
+by_status by__loader_row_list_complement(uint64_t **rows, uint64_t *count, const uint64_t *list,
+                                         uint64_t list_count, uint64_t examples, by_error *error)
 {
     uint8_t *has;
     uint64_t *others;

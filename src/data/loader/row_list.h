@@ -10,8 +10,8 @@
 by_status by__loader_row_list_read(uint64_t **rows, uint64_t *count, const char *path,
                                    uint64_t examples, by_error *error);
 /* The examples that are not in a list, in order; free() it. */
-by_status by__loader_row_list_others(uint64_t **rows, uint64_t *count, const uint64_t *list,
-                                     uint64_t list_count, uint64_t examples, by_error *error);
+by_status by__loader_row_list_complement(uint64_t **rows, uint64_t *count, const uint64_t *list,
+                                         uint64_t list_count, uint64_t examples, by_error *error);
 /* Finds an example that is in both lists; returns false if there is none. */
 by_status by__loader_row_list_common(bool *found, uint64_t *example, const uint64_t *a,
                                      uint64_t a_count, const uint64_t *b, uint64_t b_count,

@@ -96,7 +96,7 @@ static by_status skip_row(row_reader *r, by__format_csv begin, const by_error *p
     const by_damage item = {
         .path = r->table->name, .place = begin.line, .begin = r->row, .count = 1, .reason = reason};
     r->csv = begin;
-    by__format_csv_leave_row(&r->csv);
+    by__format_csv_skip_row(&r->csv);
     return r->damage == NULL ? BY_OK : by__loader_damage_add(r->damage, &item, error);
 }
 
@@ -125,7 +125,7 @@ static by_status name_column(by_table *t, const by__format_csv_cell *cell, by_er
     char *text;
     by_string name = {0};
     by__format_csv_unescape(&name, cell);
-    BY_TRY(by__string_take(&name, &text, error));
+    BY_TRY(by__string_release(&name, &text, error));
     if (text[0] == '\0' || !by__utf8_valid(text, strlen(text))) {
         bool nameless = text[0] == '\0';
         bool last = cell->ends_row;
@@ -248,7 +248,7 @@ static char find_decimal(by__format_csv csv)
             cell = (by__format_csv_cell){.ends_row = true};
             if (by__format_csv_next(&csv, &cell, &found, &ignored) != BY_OK) {
                 csv = begin;
-                by__format_csv_leave_row(&csv);
+                by__format_csv_skip_row(&csv);
                 break;
             }
             int sign = found ? by__table_cell_decimal(cell.text, cell.length) : 0;

@@ -503,7 +503,7 @@ by_status by__table_encoding_apply(const by_encoding *encoding, const by_table *
     }
     by_status status = make_arrays(arrays, &count, encoding, table, targets, weight, error);
     if (status == BY_OK) {
-        return by__loader_array_set_take(out, by_table_name(table), arrays, count, error);
+        return by__loader_array_set_own(out, by_table_name(table), arrays, count, error);
     }
     for (size_t i = 0; i < count; i++) {
         free((void *)(uintptr_t)arrays[i].name);

@@ -51,7 +51,7 @@ by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *e
         print_feature(&text, &encoding->target);
     }
     by__string_append(&text, "\n}\n");
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 static by_status bad_json(const char *name, const char *what, by_error *error)

@@ -86,7 +86,7 @@ by_status by_table_summary(const by_table *table, const by_encoding_options *opt
         by_string_format(&text, "; target %.60s, one of %zu classes", target->name,
                          target->value_count);
     }
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 /* What is odd about a column of categories. */
@@ -182,5 +182,5 @@ by_status by_table_doubts(const by_table *table, const by_encoding_options *opti
                          more.failed ? "" : more.data);
     }
     by_string_free(&more);
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

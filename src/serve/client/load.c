@@ -100,7 +100,7 @@ static char *message_of(const by_string *body)
         line.data[i] = (unsigned char)line.data[i] < ' ' ? ' ' : line.data[i];
     }
     json_decref(object);
-    (void)by__string_take(&line, &out, NULL);
+    (void)by__string_release(&line, &out, NULL);
     return out;
 }
 

@@ -170,7 +170,7 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
     by_string_format(&url, "http://%s%s%s:%d", six ? "[" : "", name, six ? "]" : "",
                      ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
                                : ((struct sockaddr_in *)&address)->sin_port));
-    return by__string_take(&url, &s->url, error);
+    return by__string_release(&url, &s->url, error);
 }
 
 static by_status bind_pipe(by__http_server *s, by_error *error)

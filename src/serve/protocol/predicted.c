@@ -48,7 +48,7 @@ by_status by__protocol_predicted_rows_open(by__protocol_predicted_rows **out, ch
         by_predictor_open(&r->predictor, by_pretrained_config(model), by_pretrained_weights(model),
                           by_pretrained_directory(model), &options, error);
     if (status == BY_OK) {
-        status = by_predictor_take(&r->input, r->predictor, &examples, &lacks);
+        status = by_predictor_input_open(&r->input, r->predictor, &examples, &lacks);
         if (status == BY_EFORMAT) {
             by__protocol_predicted_rows_close(&r);
             *why = by__strdup(lacks.message);

@@ -81,9 +81,9 @@ static const by__config_key limit_fields[] = {
      BY__OWN(by_limit_config, requests_per_minute), "0", 0, BY__MI30,
      .help = "requests per minute; 0: no limit"},
     {"limits.keys", "tokens_per_minute", BY__KEY_INT, BY__OWN(by_limit_config, tokens_per_minute),
-     "0", 0, BY__MANY, .help = "tokens per minute, of prompts and answers; 0: no limit"},
+     "0", 0, BY__COUNT_LIMIT, .help = "tokens per minute, of prompts and answers; 0: no limit"},
     {"limits.keys", "tokens_per_day", BY__KEY_INT, BY__OWN(by_limit_config, tokens_per_day), "0", 0,
-     BY__MANY,
+     BY__COUNT_LIMIT,
      .help = "tokens per day, of prompts and answers, from midnight to midnight UTC; 0: no limit"},
 };
 static const by__config_key_list limit_list = BY__KEY_LIST(limit_fields);
@@ -240,7 +240,7 @@ static const by__config_key keys[] = {
     {"broker", "stored", BY__KEY_INT, OWN(broker.stored), "100000", 1, BY__MI30,
      .help = "tasks, and responses, that are stored for each key name, at most; further tasks are "
              "rejected with 429, and further responses replace the oldest ones"},
-    {"broker", "stored_bytes", BY__KEY_SIZE, OWN(broker.stored_bytes), "256MiB", 1, BY__MANY,
+    {"broker", "stored_bytes", BY__KEY_SIZE, OWN(broker.stored_bytes), "256MiB", 1, BY__COUNT_LIMIT,
      .help = "bytes of them for each key name, likewise, in the embedded broker"},
     {"broker", "tasks", BY__KEY_TEXT, OWN(broker.tasks), "\"\"",
      .help = "SQLite file that stores tasks; empty: tasks.sqlite in the server's directory"},
@@ -251,9 +251,9 @@ static const by__config_key keys[] = {
     {"limits", "requests_per_minute", BY__KEY_INT, OWN(limits.requests_per_minute), "0", 0,
      BY__MI30,
      .help = "requests per minute of each key name that has no entry in limits.keys; 0: no limit"},
-    {"limits", "tokens_per_minute", BY__KEY_INT, OWN(limits.tokens_per_minute), "0", 0, BY__MANY,
-     .help = "tokens per minute, of prompts and answers, likewise; 0: no limit"},
-    {"limits", "tokens_per_day", BY__KEY_INT, OWN(limits.tokens_per_day), "0", 0, BY__MANY,
+    {"limits", "tokens_per_minute", BY__KEY_INT, OWN(limits.tokens_per_minute), "0", 0,
+     BY__COUNT_LIMIT, .help = "tokens per minute, of prompts and answers, likewise; 0: no limit"},
+    {"limits", "tokens_per_day", BY__KEY_INT, OWN(limits.tokens_per_day), "0", 0, BY__COUNT_LIMIT,
      .help = "tokens per day, of prompts and answers, from midnight to midnight UTC, likewise; "
              "usage survives a restart; 0: no limit"},
     {"limits", "keys", BY__KEY_RECORDS, OWN(limits.keys), "[]", .fields = &limit_list,
@@ -270,7 +270,7 @@ static const by__config_key keys[] = {
      .help = "directory to store them in; empty: none are stored"},
     {"payload", "fraction", BY__KEY_REAL, OWN(payload.fraction), "0.01", 0, 1,
      .help = "share of the requests that is stored, selected by a hash of their ids"},
-    {"payload", "bytes", BY__KEY_SIZE, OWN(payload.bytes), "64MiB", 4096, BY__MANY,
+    {"payload", "bytes", BY__KEY_SIZE, OWN(payload.bytes), "64MiB", 4096, BY__COUNT_LIMIT,
      .help = "size at which a file is closed and the next one begun"},
     {"payload", "files", BY__KEY_INT, OWN(payload.files), "16", 1, BY__MI20,
      .help = "files to keep; older ones are removed"},
@@ -286,7 +286,7 @@ static const by__config_key keys[] = {
     {"feedback", "directory", BY__KEY_TEXT, OWN(feedback.directory), "\"\"",
      .help = "directory that stores what clients send to POST /v1/feedback; empty: the route does "
              "not exist"},
-    {"feedback", "bytes", BY__KEY_SIZE, OWN(feedback.bytes), "64MiB", 4096, BY__MANY,
+    {"feedback", "bytes", BY__KEY_SIZE, OWN(feedback.bytes), "64MiB", 4096, BY__COUNT_LIMIT,
      .help = "size at which a file is closed and the next one begun"},
     {"feedback", "files", BY__KEY_INT, OWN(feedback.files), "64", 1, BY__MI20,
      .help = "files to keep; older ones are removed"},

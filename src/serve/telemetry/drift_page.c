@@ -251,5 +251,5 @@ by_status by_drift_report_html(const by_drift_report *report, char **out, by_err
         draw_chart(&text, r, i);
     }
     by__string_append(&text, "</body></html>\n");
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

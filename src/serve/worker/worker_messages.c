@@ -117,7 +117,7 @@ by_status by__worker_served_messages(by_token_buffer *out, const by__worker_serv
     if (tools != NULL && !json_is_array(tools)) {
         return by_error_set(error, BY_EARG, "'tools' must be a list");
     }
-    BY_TRY(normalize(&normalized, messages, by_chat_takes_parts(model->chat), error));
+    BY_TRY(normalize(&normalized, messages, by_chat_accepts_parts(model->chat), error));
     char *known = tools == NULL ? NULL : by__json_dump(tools, JSON_COMPACT);
     char *more = variables == NULL ? NULL : by__json_dump(variables, JSON_COMPACT);
     bool failed = (tools != NULL && known == NULL) || (variables != NULL && more == NULL);

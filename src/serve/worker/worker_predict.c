@@ -133,7 +133,7 @@ static by_status read_rows(by__worker_job *job, const by__worker_predicting *p, 
     }
     if (status == BY_OK) {
         const by_task_examples what = {.table = table};
-        status = by_predictor_take(&e->rows, p->predictor, &what, error);
+        status = by_predictor_input_open(&e->rows, p->predictor, &what, error);
     }
     if (status == BY_OK) {
         job->count = by_predictor_input_count(e->rows);
@@ -213,7 +213,8 @@ by_status by__worker_predicting_more(const by__worker_predicting *p, by__worker_
         return BY_OK;
     }
     job->param = "images";
-    by_status status = by_predictor_take(&e->pictures[e->decoded], p->predictor, &what, error);
+    by_status status =
+        by_predictor_input_open(&e->pictures[e->decoded], p->predictor, &what, error);
     if (status != BY_OK) {
         return e->count == 1 ? status : by_error_prefix(error, status, "image %zu", e->decoded);
     }

@@ -50,9 +50,9 @@ const char *by_chat_special(const by_chat *chat, const char *name)
     return NULL;
 }
 
-bool by_chat_takes_parts(const by_chat *chat)
+bool by_chat_accepts_parts(const by_chat *chat)
 {
-    return by__template_takes_parts(&chat->tpl);
+    return by__template_accepts_parts(&chat->tpl);
 }
 
 /* ---- files ---- */
@@ -223,8 +223,8 @@ static by_status convert_object(by__template_render *r, const json_t *json, by__
         return BY_OK;
     }
     BY_TRY(by__template_value_map(r, out));
-    BY_TRY(by__template_render_take(r, (void **)&out->as.table->pairs, count,
-                                    sizeof(by__template_pair)));
+    BY_TRY(by__template_render_allocate(r, (void **)&out->as.table->pairs, count,
+                                        sizeof(by__template_pair)));
     out->as.table->capacity = count;
     json_object_foreach((json_t *)(uintptr_t)json, key, item)
     {
@@ -419,7 +419,7 @@ by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **o
         return status;
     }
     *length = text.length;
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }
 
 int64_t by_chat_end(const by_chat *chat, const by_tokenizer *tokenizer)

@@ -39,8 +39,8 @@ typedef struct by__template_arena {
 } by__template_arena;
 
 /* Allocates zeroed memory, aligned for any value. BY_EARG: the limit is reached. */
-by_status by__template_arena_take(by__template_arena *arena, void **out, size_t count, size_t size,
-                                  by_error *error);
+by_status by__template_arena_allocate(by__template_arena *arena, void **out, size_t count,
+                                      size_t size, by_error *error);
 void by__template_arena_free(by__template_arena *arena);
 
 /* ---- values ---- */
@@ -192,7 +192,7 @@ by_status by__template_parse(by__template *out, const char *source, size_t lengt
 void by__template_free(by__template *tpl);
 /* Returns true if the template iterates over the parts of a message's content
  * (template_content.c). */
-bool by__template_takes_parts(const by__template *tpl);
+bool by__template_accepts_parts(const by__template *tpl);
 
 /* ---- tokens ---- */
 
@@ -249,7 +249,8 @@ by_status by__template_render_fail(by__template_render *r, const char *format, .
 by_status by__template_render_steps(by__template_render *r, size_t count);
 /* Counts a step and enters a level of depth, which the caller leaves (r->depth--) on success. */
 by_status by__template_render_enter(by__template_render *r);
-by_status by__template_render_take(by__template_render *r, void **out, size_t count, size_t size);
+by_status by__template_render_allocate(by__template_render *r, void **out, size_t count,
+                                       size_t size);
 by_status by__template_render_body(by__template_render *r, const by__template_node *body);
 /* Renders a body into a string. */
 by_status by__template_render_capture(by__template_render *r, const by__template_node *body,
@@ -319,7 +320,7 @@ by__template_value by__template_value_undefined(const char *name);
 by_status by__template_value_copy_string(by__template_render *r, const char *data, size_t length,
                                          by__template_value *out);
 /* Makes a value of the text that was built; frees the text. */
-by_status by__template_value_take_text(by__template_render *r, by_string *text,
+by_status by__template_value_move_text(by__template_render *r, by_string *text,
                                        by__template_value *out);
 /* Allocates a list of `count` uninitialized items. */
 by_status by__template_value_list(by__template_render *r, size_t count, bool tuple,

@@ -77,7 +77,7 @@ static bool goes_through(content_names *known, const by__template_node *body)
     return false;
 }
 
-bool by__template_takes_parts(const by__template *tpl)
+bool by__template_accepts_parts(const by__template *tpl)
 {
     content_names known = {.count = 0};
     return goes_through(&known, tpl->body);

@@ -139,8 +139,9 @@ by_status by__template_value_get(by__template_render *r, const by__template_valu
     }
     if (out->kind == BY__UNDEFINED && named && by__template_method_exists(v->kind, name)) {
         by__template_method *method;
-        BY_TRY(by__template_render_take(r, (void **)&method, 1, sizeof *method));
-        BY_TRY(by__template_render_take(r, (void **)&method->object, 1, sizeof *method->object));
+        BY_TRY(by__template_render_allocate(r, (void **)&method, 1, sizeof *method));
+        BY_TRY(
+            by__template_render_allocate(r, (void **)&method->object, 1, sizeof *method->object));
         *method->object = *v;
         method->name = name;
         *out = (by__template_value){.kind = BY__METHOD, .as.method = method};
@@ -220,5 +221,5 @@ by_status by__template_value_slice(by__template_render *r, const by__template_va
         by_string_add(&text, list.as.list->items[i].as.string.data,
                       list.as.list->items[i].as.string.length);
     }
-    return by__template_value_take_text(r, &text, out);
+    return by__template_value_move_text(r, &text, out);
 }

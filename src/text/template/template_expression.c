@@ -69,7 +69,7 @@ static by_status read_arguments(by__template_render *r, const by__template_node 
         count += n->kind == BY__NODE_KEYWORD ? 0 : 1;
     }
     BY_TRY(by__template_value_list(r, count, false, &list));
-    BY_TRY(by__template_render_take(r, (void **)&keywords, named, sizeof *keywords));
+    BY_TRY(by__template_render_allocate(r, (void **)&keywords, named, sizeof *keywords));
     for (const by__template_node *n = first; n != NULL; n = n->next) {
         if (n->kind == BY__NODE_KEYWORD) {
             by__template_pair *pair = &keywords[out->keyword_count++];
@@ -124,7 +124,7 @@ static by_status call_macro(by__template_render *r, const by__template_macro *ma
 {
     by__template_scope *scope;
     by__template_scope *kept = r->scope;
-    BY_TRY(by__template_render_take(r, (void **)&scope, 1, sizeof *scope));
+    BY_TRY(by__template_render_allocate(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = macro->scope;
     r->scope = scope;
     BY_TRY(bind_parameters(r, macro->node, arguments, scope));

@@ -211,7 +211,7 @@ static by_status filter_escape(by__template_render *r, const by__template_value 
         }
         by_string_add(&escaped, as != NULL ? as : c, as != NULL ? strlen(as) : 1);
     }
-    return by__template_value_take_text(r, &escaped, out);
+    return by__template_value_move_text(r, &escaped, out);
 }
 
 /* Indents all lines but the first (also that with `first`), unless they are empty. */
@@ -253,7 +253,7 @@ static by_status filter_indent(by__template_render *r, const by__template_value 
         }
         begin = end + 1;
     }
-    return by__template_value_take_text(r, &lines, out);
+    return by__template_value_move_text(r, &lines, out);
 }
 
 static const by__template_filter_row filters[] = {{"default", filter_default},

@@ -292,5 +292,5 @@ by_status by__template_filter_format(by__template_render *r, const by__template_
         by_string_free(&made);
         return status;
     }
-    return by__template_value_take_text(r, &made, out);
+    return by__template_value_move_text(r, &made, out);
 }

@@ -269,7 +269,7 @@ static by_status merge_sort(by__template_render *r, by__template_value *keys,
                             by__template_value *items, size_t count, bool descending)
 {
     by__template_value *spare;
-    BY_TRY(by__template_render_take(r, (void **)&spare, 2 * count, sizeof *spare));
+    BY_TRY(by__template_render_allocate(r, (void **)&spare, 2 * count, sizeof *spare));
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t begin = 0; begin < count; begin += 2 * width) {
             size_t middle = begin + width < count ? begin + width : count;

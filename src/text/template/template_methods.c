@@ -176,7 +176,7 @@ static by_status push(by__template_render *r, by__template_value *list, size_t *
     if (l->count == *capacity) {
         by__template_value *items;
         *capacity = *capacity == 0 ? 8 : 2 * *capacity;
-        BY_TRY(by__template_render_take(r, (void **)&items, *capacity, sizeof *items));
+        BY_TRY(by__template_render_allocate(r, (void **)&items, *capacity, sizeof *items));
         if (l->count > 0) {
             memcpy(items, l->items, l->count * sizeof *items);
         }
@@ -324,7 +324,7 @@ static by_status replace(by__template_render *r, const by__template_value *v,
     }
     by_string_add(&text, s + at, n - at);
     size_t length = text.length;
-    BY_TRY(by__template_value_take_text(r, &text, out));
+    BY_TRY(by__template_value_move_text(r, &text, out));
     return by__template_render_steps(r, (n + length) / 32);
 }
 
@@ -412,7 +412,7 @@ by_status by__template_join(by__template_render *r, const by__template_value *ma
         by_string_free(&text);
         return status;
     }
-    return by__template_value_take_text(r, &text, out);
+    return by__template_value_move_text(r, &text, out);
 }
 
 static by_status join(by__template_render *r, const by__template_value *v,

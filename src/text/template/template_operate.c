@@ -21,7 +21,7 @@ static by_status repeat(by__template_render *r, const by__template_value *v, int
         return by__template_render_steps(r, total);
     }
     char *data;
-    BY_TRY(by__template_render_take(r, (void **)&data, total + 1, 1));
+    BY_TRY(by__template_render_allocate(r, (void **)&data, total + 1, 1));
     for (size_t i = 0; i < count && length > 0; i++) {
         memcpy(data + i * length, v->as.string.data, length);
     }
@@ -44,7 +44,7 @@ static by_status concatenate(by__template_render *r, const by__template_value *a
     char *data;
     size_t n = a->as.string.length;
     size_t m = b->as.string.length;
-    BY_TRY(by__template_render_take(r, (void **)&data, n + m + 1, 1));
+    BY_TRY(by__template_render_allocate(r, (void **)&data, n + m + 1, 1));
     memcpy(data, a->as.string.data, n);
     memcpy(data + n, b->as.string.data, m);
     *out = by__template_value_string(data, n + m);

@@ -58,7 +58,7 @@ static by_status parse_string(by__template_parser *p, by__template_node **out)
         total += t->length;
     }
     BY_TRY(by__template_parse_node(p, BY__NODE_CONSTANT, out));
-    BY_TRY(by__template_arena_take(&p->tpl->arena, (void **)&data, total, 1, p->error));
+    BY_TRY(by__template_arena_allocate(&p->tpl->arena, (void **)&data, total, 1, p->error));
     for (; p->token->kind == BY__TOKEN_STRING; p->token++) {
         const char *s = p->token->data + 1;
         size_t n = p->token->length - 2;
@@ -113,7 +113,7 @@ static by_status parse_items(by__template_parser *p, const char *close, bool pai
 {
     by__template_node **end = out;
     *commas = 0;
-    while (!by__template_parse_take_op(p, close)) {
+    while (!by__template_parse_accept_op(p, close)) {
         if (*commas == 0 && *out != NULL) {
             return by__template_parse_fail(p, "expected ',' or a closing bracket");
         }
@@ -124,7 +124,7 @@ static by_status parse_items(by__template_parser *p, const char *close, bool pai
             BY_TRY(by__template_parse_expression(p, end));
             end = &(*end)->next;
         }
-        if (by__template_parse_take_op(p, ",")) {
+        if (by__template_parse_accept_op(p, ",")) {
             (*commas)++;
         } else {
             return by__template_parse_expect_op(p, close);
@@ -188,14 +188,14 @@ static by_status parse_primary(by__template_parser *p, by__template_node **out)
     default:
         break;
     }
-    if (by__template_parse_take_op(p, "(")) {
+    if (by__template_parse_accept_op(p, "(")) {
         return parse_parentheses(p, out);
     }
-    if (by__template_parse_take_op(p, "[")) {
+    if (by__template_parse_accept_op(p, "[")) {
         BY_TRY(by__template_parse_node(p, BY__NODE_LIST, out));
         return parse_items(p, "]", false, &(*out)->a, &commas);
     }
-    if (by__template_parse_take_op(p, "{")) {
+    if (by__template_parse_accept_op(p, "{")) {
         BY_TRY(by__template_parse_node(p, BY__NODE_DICT, out));
         return parse_items(p, "}", true, &(*out)->a, &commas);
     }
@@ -206,7 +206,7 @@ static by_status parse_primary(by__template_parser *p, by__template_node **out)
 
 by_status by__template_parse_arguments(by__template_parser *p, by__template_node **out)
 {
-    while (!by__template_parse_take_op(p, ")")) {
+    while (!by__template_parse_accept_op(p, ")")) {
         bool named = p->token->kind == BY__TOKEN_NAME && p->token[1].kind == BY__TOKEN_OPERATOR &&
                      p->token[1].length == 1 && p->token[1].data[0] == '=';
         if (by__template_parse_is_op(p, "*") || by__template_parse_is_op(p, "**")) {
@@ -221,7 +221,7 @@ by_status by__template_parse_arguments(by__template_parser *p, by__template_node
             BY_TRY(by__template_parse_expression(p, out));
         }
         out = &(*out)->next;
-        if (!by__template_parse_take_op(p, ",")) {
+        if (!by__template_parse_accept_op(p, ",")) {
             return by__template_parse_expect_op(p, ")");
         }
     }
@@ -235,7 +235,7 @@ static by_status parse_subscript(by__template_parser *p, by__template_node *of,
     by__template_node *parts[3] = {NULL, NULL, NULL};
     size_t colons = 0;
     while (!by__template_parse_is_op(p, "]")) {
-        if (by__template_parse_take_op(p, ":")) {
+        if (by__template_parse_accept_op(p, ":")) {
             if (++colons > 2) {
                 return by__template_parse_fail(p, "a slice has more than three parts");
             }
@@ -270,12 +270,12 @@ static by_status parse_postfix(by__template_parser *p, by__template_node **node)
         if (count > BY__TEMPLATE_MAX_DEPTH) {
             return by__template_parse_fail(p, "constructs are nested too deeply");
         }
-        if (by__template_parse_take_op(p, ".")) {
+        if (by__template_parse_accept_op(p, ".")) {
             bool number = p->token->kind == BY__TOKEN_INTEGER;
             BY_TRY(by__template_parse_node(p, number ? BY__NODE_INDEX : BY__NODE_ATTRIBUTE, &next));
             next->a = *node;
             BY_TRY(number ? parse_number(p, &next->b) : by__template_parse_name_of(p, &next->name));
-        } else if (by__template_parse_take_op(p, "[")) {
+        } else if (by__template_parse_accept_op(p, "[")) {
             BY_TRY(parse_subscript(p, *node, &next));
         } else if (by__template_parse_is_op(p, "(")) {
             BY_TRY(by__template_parse_node(p, BY__NODE_CALL, &next));
@@ -312,13 +312,14 @@ by_status by__template_parse_filters(by__template_parser *p, by__template_node *
         if (count > BY__TEMPLATE_MAX_DEPTH) {
             return by__template_parse_fail(p, "constructs are nested too deeply");
         }
-        bool filter = by__template_parse_take_op(p, "|");
-        if (filter || by__template_parse_take_word(p, "is")) {
+        bool filter = by__template_parse_accept_op(p, "|");
+        if (filter || by__template_parse_accept_word(p, "is")) {
             BY_TRY(by__template_parse_node(p, filter ? BY__NODE_FILTER : BY__NODE_TEST, &next));
             next->a = *node;
-            next->op = !filter && by__template_parse_take_word(p, "not") ? BY__OP_NOT : BY__OP_NONE;
+            next->op =
+                !filter && by__template_parse_accept_word(p, "not") ? BY__OP_NOT : BY__OP_NONE;
             BY_TRY(by__template_parse_name_of(p, &next->name));
-            if (by__template_parse_take_op(p, "(")) {
+            if (by__template_parse_accept_op(p, "(")) {
                 BY_TRY(by__template_parse_arguments(p, &next->b));
             } else if (!filter && begins_argument(p)) {
                 BY_TRY(parse_primary(p, &next->b));
@@ -404,11 +405,11 @@ static by__template_operator comparison(by__template_parser *p)
         {"==", BY__OP_EQUAL, 0},      {"!=", BY__OP_UNEQUAL, 0}, {"<=", BY__OP_LESS_EQUAL, 0},
         {">=", BY__OP_MORE_EQUAL, 0}, {"<", BY__OP_LESS, 0},     {">", BY__OP_MORE, 0}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(comparisons); i++) {
-        if (by__template_parse_take_op(p, comparisons[i].text)) {
+        if (by__template_parse_accept_op(p, comparisons[i].text)) {
             return comparisons[i].op;
         }
     }
-    if (by__template_parse_take_word(p, "in")) {
+    if (by__template_parse_accept_word(p, "in")) {
         return BY__OP_IN;
     }
     if (by__template_parse_is_word(p, "not") && p->token[1].kind == BY__TOKEN_NAME &&
@@ -493,7 +494,7 @@ by_status by__template_parse_expression(by__template_parser *p, by__template_nod
         p->token++;
         node->a = *out;
         BY_TRY(parse_logic(p, true, &node->b));
-        if (by__template_parse_take_word(p, "else")) {
+        if (by__template_parse_accept_word(p, "else")) {
             BY_TRY(by__template_parse_expression(p, &node->c));
         }
         *out = node;
@@ -514,7 +515,7 @@ by_status by__template_parse_tuple(by__template_parser *p, by__template_node **o
     tuple->a = *out;
     *out = tuple;
     by__template_node **end = &tuple->a->next;
-    while (by__template_parse_take_op(p, ",") && p->token->kind != BY__TOKEN_BLOCK_END &&
+    while (by__template_parse_accept_op(p, ",") && p->token->kind != BY__TOKEN_BLOCK_END &&
            p->token->kind != BY__TOKEN_PRINT_END) {
         BY_TRY(by__template_parse_expression(p, end));
         end = &(*end)->next;

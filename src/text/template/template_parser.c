@@ -33,14 +33,14 @@ bool by__template_parse_is_word(const by__template_parser *p, const char *word)
            memcmp(t->data, word, t->length) == 0;
 }
 
-bool by__template_parse_take_op(by__template_parser *p, const char *op)
+bool by__template_parse_accept_op(by__template_parser *p, const char *op)
 {
     bool found = by__template_parse_is_op(p, op);
     p->token += found ? 1 : 0;
     return found;
 }
 
-bool by__template_parse_take_word(by__template_parser *p, const char *word)
+bool by__template_parse_accept_word(by__template_parser *p, const char *word)
 {
     bool found = by__template_parse_is_word(p, word);
     p->token += found ? 1 : 0;
@@ -50,7 +50,7 @@ bool by__template_parse_take_word(by__template_parser *p, const char *word)
 by_status by__template_parse_expect_op(by__template_parser *p, const char *op)
 {
     char what[24];
-    if (by__template_parse_take_op(p, op)) {
+    if (by__template_parse_accept_op(p, op)) {
         return BY_OK;
     }
     (void)snprintf(what, sizeof what, "expected '%s'", op);
@@ -69,7 +69,7 @@ by_status by__template_parse_enter(by__template_parser *p)
 by_status by__template_parse_node(by__template_parser *p, by__template_node_kind kind,
                                   by__template_node **out)
 {
-    BY_TRY(by__template_arena_take(&p->tpl->arena, (void **)out, 1, sizeof **out, p->error));
+    BY_TRY(by__template_arena_allocate(&p->tpl->arena, (void **)out, 1, sizeof **out, p->error));
     (*out)->kind = kind;
     (*out)->line = p->token->line;
     return BY_OK;
@@ -82,7 +82,7 @@ by_status by__template_parse_name_of(by__template_parser *p, const char **out)
     if (t->kind != BY__TOKEN_NAME) {
         return by__template_parse_fail(p, "expected a name");
     }
-    BY_TRY(by__template_arena_take(&p->tpl->arena, (void **)&copy, t->length + 1, 1, p->error));
+    BY_TRY(by__template_arena_allocate(&p->tpl->arena, (void **)&copy, t->length + 1, 1, p->error));
     memcpy(copy, t->data, t->length);
     *out = copy;
     p->token++;
@@ -104,14 +104,14 @@ static by_status end_block(by__template_parser *p)
 static by_status parse_target(by__template_parser *p, bool attribute, by__template_node **out)
 {
     BY_TRY(by__template_parse_enter(p));
-    if (by__template_parse_take_op(p, "(")) {
+    if (by__template_parse_accept_op(p, "(")) {
         BY_TRY(parse_target(p, false, out));
         BY_TRY(by__template_parse_expect_op(p, ")"));
     } else {
         BY_TRY(by__template_parse_node(p, BY__NODE_NAME, out));
         BY_TRY(by__template_parse_name_of(p, &(*out)->name));
     }
-    if (attribute && (*out)->kind == BY__NODE_NAME && by__template_parse_take_op(p, ".")) {
+    if (attribute && (*out)->kind == BY__NODE_NAME && by__template_parse_accept_op(p, ".")) {
         by__template_node *node;
         BY_TRY(by__template_parse_node(p, BY__NODE_ATTRIBUTE, &node));
         BY_TRY(by__template_parse_name_of(p, &node->name));
@@ -123,7 +123,7 @@ static by_status parse_target(by__template_parser *p, bool attribute, by__templa
         tuple->a = *out;
         *out = tuple;
         by__template_node **end = &tuple->a->next;
-        while (by__template_parse_take_op(p, ",") && !by__template_parse_is_word(p, "in") &&
+        while (by__template_parse_accept_op(p, ",") && !by__template_parse_is_word(p, "in") &&
                !by__template_parse_is_op(p, ")") && !by__template_parse_is_op(p, "=")) {
             bool nested = by__template_parse_is_op(p, "(");
             p->token += nested ? 1 : 0;
@@ -147,7 +147,7 @@ static by_status consume_end(by__template_parser *p, const char *word)
     char what[48];
     if (p->token->kind == BY__TOKEN_BLOCK && p->token[1].kind == BY__TOKEN_NAME) {
         p->token++;
-        if (by__template_parse_take_word(p, word)) {
+        if (by__template_parse_accept_word(p, word)) {
             return end_block(p);
         }
     }
@@ -170,12 +170,12 @@ static by_status parse_if(by__template_parser *p, by__template_node **out)
             return by__template_parse_fail(p, "expected {% endif %}");
         }
         p->token++;
-        if (by__template_parse_take_word(p, "elif")) {
+        if (by__template_parse_accept_word(p, "elif")) {
             BY_TRY(by__template_parse_node(p, BY__NODE_IF, &node->other));
             node = node->other;
             continue;
         }
-        if (by__template_parse_take_word(p, "else")) {
+        if (by__template_parse_accept_word(p, "else")) {
             BY_TRY(end_block(p));
             BY_TRY(parse_body(p, last, &node->other));
             return consume_end(p, "endif");
@@ -192,11 +192,11 @@ static by_status parse_for(by__template_parser *p, by__template_node **out)
     BY_TRY(by__template_parse_node(p, BY__NODE_FOR, out));
     by__template_node *node = *out;
     BY_TRY(parse_target(p, false, &node->a));
-    if (!by__template_parse_take_word(p, "in")) {
+    if (!by__template_parse_accept_word(p, "in")) {
         return by__template_parse_fail(p, "expected 'in'");
     }
     BY_TRY(by__template_parse_plain(p, &node->b));
-    if (by__template_parse_take_word(p, "if")) {
+    if (by__template_parse_accept_word(p, "if")) {
         BY_TRY(by__template_parse_expression(p, &node->c));
     }
     if (by__template_parse_is_word(p, "recursive")) {
@@ -208,7 +208,7 @@ static by_status parse_for(by__template_parser *p, by__template_node **out)
     p->loops--;
     if (p->token->kind == BY__TOKEN_BLOCK && p->token[1].kind == BY__TOKEN_NAME) {
         p->token++;
-        if (by__template_parse_take_word(p, "else")) {
+        if (by__template_parse_accept_word(p, "else")) {
             BY_TRY(end_block(p));
             BY_TRY(parse_body(p, last, &node->other));
         } else {
@@ -224,7 +224,7 @@ static by_status parse_set(by__template_parser *p, by__template_node **out)
     BY_TRY(by__template_parse_node(p, BY__NODE_SET, out));
     by__template_node *node = *out;
     BY_TRY(parse_target(p, true, &node->a));
-    if (by__template_parse_take_op(p, "=")) {
+    if (by__template_parse_accept_op(p, "=")) {
         BY_TRY(by__template_parse_tuple(p, &node->b));
         return end_block(p);
     }
@@ -244,14 +244,14 @@ static by_status parse_macro(by__template_parser *p, by__template_node **out)
     BY_TRY(by__template_parse_name_of(p, &node->name));
     BY_TRY(by__template_parse_expect_op(p, "("));
     by__template_node **end = &node->a;
-    while (!by__template_parse_take_op(p, ")")) {
+    while (!by__template_parse_accept_op(p, ")")) {
         BY_TRY(by__template_parse_node(p, BY__NODE_KEYWORD, end));
         BY_TRY(by__template_parse_name_of(p, &(*end)->name));
-        if (by__template_parse_take_op(p, "=")) {
+        if (by__template_parse_accept_op(p, "=")) {
             BY_TRY(by__template_parse_expression(p, &(*end)->a));
         }
         end = &(*end)->next;
-        if (!by__template_parse_take_op(p, ",")) {
+        if (!by__template_parse_accept_op(p, ",")) {
             BY_TRY(by__template_parse_expect_op(p, ")"));
             break;
         }
@@ -275,7 +275,7 @@ static by_status parse_group(by__template_parser *p, bool filter, by__template_n
         by__template_node *call;
         BY_TRY(by__template_parse_node(p, BY__NODE_FILTER, &call));
         BY_TRY(by__template_parse_name_of(p, &call->name));
-        if (by__template_parse_take_op(p, "(")) {
+        if (by__template_parse_accept_op(p, "(")) {
             BY_TRY(by__template_parse_arguments(p, &call->b));
         }
         BY_TRY(by__template_parse_filters(p, &call));
@@ -315,23 +315,23 @@ static by_status parse_with(by__template_parser *p, by__template_node **out)
 
 static by_status parse_statement(by__template_parser *p, by__template_node **out)
 {
-    if (by__template_parse_take_word(p, "if")) {
+    if (by__template_parse_accept_word(p, "if")) {
         return parse_if(p, out);
     }
-    if (by__template_parse_take_word(p, "for")) {
+    if (by__template_parse_accept_word(p, "for")) {
         return parse_for(p, out);
     }
-    if (by__template_parse_take_word(p, "set")) {
+    if (by__template_parse_accept_word(p, "set")) {
         return parse_set(p, out);
     }
-    if (by__template_parse_take_word(p, "macro")) {
+    if (by__template_parse_accept_word(p, "macro")) {
         return parse_macro(p, out);
     }
-    if (by__template_parse_take_word(p, "with")) {
+    if (by__template_parse_accept_word(p, "with")) {
         return parse_with(p, out);
     }
-    bool filter = by__template_parse_take_word(p, "filter");
-    if (filter || by__template_parse_take_word(p, "generation")) {
+    bool filter = by__template_parse_accept_word(p, "filter");
+    if (filter || by__template_parse_accept_word(p, "generation")) {
         return parse_group(p, filter, out);
     }
     bool leaves = by__template_parse_is_word(p, "break");

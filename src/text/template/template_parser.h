@@ -19,8 +19,8 @@ by_status by__template_parse_fail(const by__template_parser *p, const char *what
  * it. */
 bool by__template_parse_is_op(const by__template_parser *p, const char *op);
 bool by__template_parse_is_word(const by__template_parser *p, const char *word);
-bool by__template_parse_take_op(by__template_parser *p, const char *op);
-bool by__template_parse_take_word(by__template_parser *p, const char *word);
+bool by__template_parse_accept_op(by__template_parser *p, const char *op);
+bool by__template_parse_accept_word(by__template_parser *p, const char *word);
 by_status by__template_parse_expect_op(by__template_parser *p, const char *op);
 /* Enters a level of depth, which the caller leaves (p->depth--) on success. */
 by_status by__template_parse_enter(by__template_parser *p);

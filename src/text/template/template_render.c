@@ -27,7 +27,7 @@ by_status by__template_render_capture(by__template_render *r, const by__template
         return status;
     }
     r->output += text.length; /* it is not printed yet */
-    return by__template_value_take_text(r, &text, out);
+    return by__template_value_move_text(r, &text, out);
 }
 
 static by_status set_variable(by__template_render *r, const char *name,
@@ -78,7 +78,7 @@ static by_status render_set(by__template_render *r, const by__template_node *nod
     }
     by__template_scope *scope; /* scope of what the body sets */
     by__template_scope *kept = r->scope;
-    BY_TRY(by__template_render_take(r, (void **)&scope, 1, sizeof *scope));
+    BY_TRY(by__template_render_allocate(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = kept;
     r->scope = scope;
     BY_TRY(by__template_render_capture(r, node->body, &value));
@@ -94,7 +94,7 @@ static by_status render_set(by__template_render *r, const by__template_node *nod
 static by_status render_macro(by__template_render *r, const by__template_node *node)
 {
     by__template_value value = {.kind = BY__MACRO};
-    BY_TRY(by__template_render_take(r, (void **)&value.as.macro, 1, sizeof *value.as.macro));
+    BY_TRY(by__template_render_allocate(r, (void **)&value.as.macro, 1, sizeof *value.as.macro));
     value.as.macro->node = node;
     value.as.macro->scope = r->scope;
     return set_variable(r, node->name, &value);
@@ -117,7 +117,7 @@ static by_status render_with(by__template_render *r, const by__template_node *no
     by__template_scope *scope;
     by__template_scope *kept = r->scope;
     const by__template_node *target = node->a;
-    BY_TRY(by__template_render_take(r, (void **)&scope, 1, sizeof *scope));
+    BY_TRY(by__template_render_allocate(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = kept;
     for (const by__template_node *n = node->b; n != NULL; n = n->next, target = target->next) {
         by__template_value value;
@@ -152,10 +152,10 @@ static by_status describe_loop(by__template_render *r, const by__template_list *
     BY_TRY(by__template_value_map(r, &loop));
     t = loop.as.table;
     t->capacity = 12;
-    BY_TRY(by__template_render_take(r, (void **)&t->pairs, t->capacity, sizeof *t->pairs));
-    BY_TRY(by__template_render_take(r, (void **)&cycle.as.method, 1, sizeof *cycle.as.method));
-    BY_TRY(by__template_render_take(r, (void **)&cycle.as.method->object, 1,
-                                    sizeof(by__template_value)));
+    BY_TRY(by__template_render_allocate(r, (void **)&t->pairs, t->capacity, sizeof *t->pairs));
+    BY_TRY(by__template_render_allocate(r, (void **)&cycle.as.method, 1, sizeof *cycle.as.method));
+    BY_TRY(by__template_render_allocate(r, (void **)&cycle.as.method->object, 1,
+                                        sizeof(by__template_value)));
     *cycle.as.method->object = by__template_value_integer(index);
     cycle.as.method->name = "cycle";
     BY_TRY(put_fact(r, t, "cycle", cycle));
@@ -180,7 +180,7 @@ static by_status begin_turn(by__template_render *r, const by__template_node *nod
                             by__template_scope *parent, const by__template_value *item)
 {
     by__template_scope *scope;
-    BY_TRY(by__template_render_take(r, (void **)&scope, 1, sizeof *scope));
+    BY_TRY(by__template_render_allocate(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = parent;
     r->scope = scope;
     return assign(r, node->a, item);

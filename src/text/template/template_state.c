@@ -34,9 +34,10 @@ by_status by__template_render_enter(by__template_render *r)
     return by__template_render_steps(r, 1);
 }
 
-by_status by__template_render_take(by__template_render *r, void **out, size_t count, size_t size)
+by_status by__template_render_allocate(by__template_render *r, void **out, size_t count,
+                                       size_t size)
 {
-    by_status status = by__template_arena_take(&r->arena, out, count, size, r->error);
+    by_status status = by__template_arena_allocate(&r->arena, out, count, size, r->error);
     if (status == BY_EARG) {
         return by__template_render_fail(r, "the template needs more memory than it may have");
     }

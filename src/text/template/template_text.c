@@ -152,7 +152,7 @@ static by_status add_table(by__template_render *r, const by__template_table *tab
 {
     const by__template_pair **pairs;
     bool lines = l->indent >= 0 && table->count > 0;
-    BY_TRY(by__template_render_take(r, (void **)&pairs, table->count, sizeof *pairs));
+    BY_TRY(by__template_render_allocate(r, (void **)&pairs, table->count, sizeof *pairs));
     for (size_t i = 0; i < table->count; i++) {
         pairs[i] = &table->pairs[i];
     }
@@ -298,7 +298,7 @@ static by_status make_text(by__template_render *r, const by__template_value *v,
         by_string_free(&text);
         return status;
     }
-    return by__template_value_take_text(r, &text, out);
+    return by__template_value_move_text(r, &text, out);
 }
 
 by_status by__template_value_text(by__template_render *r, const by__template_value *v,

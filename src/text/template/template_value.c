@@ -15,8 +15,8 @@ struct by__template_arena_block {
     size_t padding;
 };
 
-by_status by__template_arena_take(by__template_arena *a, void **out, size_t count, size_t size,
-                                  by_error *error)
+by_status by__template_arena_allocate(by__template_arena *a, void **out, size_t count, size_t size,
+                                      by_error *error)
 {
     size_t bytes;
     if (!by__size_mul(count, size, &bytes) || bytes > a->left || a->left - bytes < BY_CACHE_LINE) {
@@ -81,7 +81,7 @@ by_status by__template_value_copy_string(by__template_render *r, const char *dat
                                          by__template_value *out)
 {
     char *copy;
-    BY_TRY(by__template_render_take(r, (void **)&copy, length + 1, 1));
+    BY_TRY(by__template_render_allocate(r, (void **)&copy, length + 1, 1));
     if (length > 0) {
         memcpy(copy, data, length);
     }
@@ -89,7 +89,7 @@ by_status by__template_value_copy_string(by__template_render *r, const char *dat
     return BY_OK;
 }
 
-by_status by__template_value_take_text(by__template_render *r, by_string *text,
+by_status by__template_value_move_text(by__template_render *r, by_string *text,
                                        by__template_value *out)
 {
     by_status status = text->failed
@@ -104,8 +104,8 @@ by_status by__template_value_list(by__template_render *r, size_t count, bool tup
                                   by__template_value *out)
 {
     by__template_list *list;
-    BY_TRY(by__template_render_take(r, (void **)&list, 1, sizeof *list));
-    BY_TRY(by__template_render_take(r, (void **)&list->items, count, sizeof *list->items));
+    BY_TRY(by__template_render_allocate(r, (void **)&list, 1, sizeof *list));
+    BY_TRY(by__template_render_allocate(r, (void **)&list->items, count, sizeof *list->items));
     list->count = count;
     list->tuple = tuple;
     *out = (by__template_value){.kind = BY__LIST, .as.list = list};
@@ -115,7 +115,7 @@ by_status by__template_value_list(by__template_render *r, size_t count, bool tup
 by_status by__template_value_map(by__template_render *r, by__template_value *out)
 {
     out->kind = BY__MAP;
-    return by__template_render_take(r, (void **)&out->as.table, 1, sizeof *out->as.table);
+    return by__template_render_allocate(r, (void **)&out->as.table, 1, sizeof *out->as.table);
 }
 
 by__template_value *by__template_table_find(const by__template_table *table, const char *key,
@@ -167,7 +167,7 @@ by_status by__template_table_put(by__template_render *r, by__template_table *tab
     if (table->pairs == NULL || table->count == table->capacity) {
         size_t capacity = table->capacity == 0 ? 4 : 2 * table->capacity;
         by__template_pair *pairs;
-        BY_TRY(by__template_render_take(r, (void **)&pairs, capacity, sizeof *pairs));
+        BY_TRY(by__template_render_allocate(r, (void **)&pairs, capacity, sizeof *pairs));
         if (table->pairs != NULL) {
             memcpy(pairs, table->pairs, table->count * sizeof *pairs);
         }

@@ -207,7 +207,7 @@ static by_status join_tokens(trainer *t, uint32_t left, uint32_t right, uint32_t
     by_string_add(&joined, v->bytes + v->offsets[left], v->offsets[left + 1] - v->offsets[left]);
     by_string_add(&joined, v->bytes + v->offsets[right], v->offsets[right + 1] - v->offsets[right]);
     size_t length = joined.length;
-    BY_TRY(by__string_take(&joined, &data, error));
+    BY_TRY(by__string_release(&joined, &data, error));
     by_status status = intern_token(t, data, length, id, error);
     free(data);
     return status;

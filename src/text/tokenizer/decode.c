@@ -112,7 +112,7 @@ by_status by__tokenizer_pieces_make(by_tokenizer *t, by_error *error)
         t->piece_offsets[id + 1] = pieces.length;
     }
     free(added);
-    return by__string_take(&pieces, &t->pieces, error);
+    return by__string_release(&pieces, &t->pieces, error);
 }
 
 /* In the first token, a space made by Metaspace is dropped. The pieces have the marks replaced
@@ -198,7 +198,7 @@ by_status by_tokenizer_decode(const by_tokenizer *t, const uint32_t *ids, size_t
         text.length -= skip;
     }
     size_t total = text.length;
-    BY_TRY(by__string_take(&text, out, error));
+    BY_TRY(by__string_release(&text, out, error));
     *length = total;
     return BY_OK;
 }

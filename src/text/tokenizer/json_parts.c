@@ -121,7 +121,7 @@ by_status by__tokenizer_merge_from_names(by_tokenizer *t, const json_t *vocab, c
     BY_TRY(id_of(vocab, right, number, name, &ids[1], error));
     by__string_append(&joined, left);
     by__string_append(&joined, right);
-    BY_TRY(by__string_take(&joined, &whole, error));
+    BY_TRY(by__string_release(&joined, &whole, error));
     by_status status = id_of(vocab, whole, number, name, &ids[2], error);
     free(whole);
     return status == BY_OK ? by__tokenizer_add_merge(t, ids[0], ids[1], ids[2], error) : status;

@@ -108,7 +108,7 @@ by_status by_tokenizer_to_json(const by_tokenizer *t, char **out, size_t *length
     }
     by__string_append(&text, t->merge_count > 0 ? "\n    ]\n  }\n}\n" : "]\n  }\n}\n");
     size_t total = text.length;
-    BY_TRY(by__string_take(&text, out, error));
+    BY_TRY(by__string_release(&text, out, error));
     *length = total;
     return BY_OK;
 }

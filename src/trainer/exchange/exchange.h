@@ -52,17 +52,17 @@ by_status by__trainer_norm_squares(by_trainer *t, by_error *error);
 /* ---- shard_gradients.c ---- */
 
 /* Builds the graph of gradients, which lists the parameters, */
-by_status by__trainer_turns_build(by_trainer *t, const by_trainer_options *options,
+by_status by__trainer_zero2_build(by_trainer *t, const by_trainer_options *options,
                                   by_error *error);
 /* and its program, once buckets are known. */
-by_status by__trainer_turns_plan(by_trainer *t, by_error *error);
-/* The two parts of by__trainer_turns_plan, which a pipeline calls itself: lists the parts of
+by_status by__trainer_zero2_plan(by_trainer *t, by_error *error);
+/* The two parts of by__trainer_zero2_plan, which a pipeline calls itself: lists the parts of
  * buckets, and adds nodes to an ordered graph that hand over the buckets whose gradients it has. */
-by_status by__trainer_turns_list(by_trainer *t, by_error *error);
-by_status by__trainer_turns_hand_over(by_trainer *t, by_graph *graph, by_error *error);
+by_status by__trainer_zero2_list_parts(by_trainer *t, by_error *error);
+by_status by__trainer_zero2_hand_over(by_trainer *t, by_graph *graph, by_error *error);
 /* Bytes of host memory. */
-size_t by__trainer_turns_bytes(const by_trainer *t);
-void by__trainer_turns_close(by_trainer *t);
+size_t by__trainer_zero2_bytes(const by_trainer *t);
+void by__trainer_zero2_close(by_trainer *t);
 /* Sums in rounds. */
 extern const by__trainer_summation by__exchange_rounds;
 
@@ -88,7 +88,7 @@ by_status by__trainer_sync_add_up(by_trainer *t, float *data, bool exact, by_err
 /* Takes the outer optimizer's step on the anchor, with the summed differences. */
 by_status by__trainer_sync_outer_step(by_trainer *t, by_error *error);
 /* Sets the weights to the anchor. */
-by_status by__trainer_sync_take_anchor(by_trainer *t, by_error *error);
+by_status by__trainer_sync_load_anchor(by_trainer *t, by_error *error);
 /* Sets the padding between the tensors of a gradient set to zero, because a code of signs cannot
  * represent zero. */
 void by__trainer_sync_clear_gaps(const by__trainer_sync *s, float *values);
@@ -139,7 +139,7 @@ by_status by__trainer_ranks_gather(const by_trainer *trainer, const void *mine, 
 by_status by__trainer_ranks_agree(const by_trainer *trainer, bool *flag, by_error *error);
 
 /* Seconds that this rank has waited for others since the trainer was opened. */
-double by__trainer_stood(const by_trainer *trainer);
+double by__trainer_wait_seconds(const by_trainer *trainer);
 
 /* Resolves the layout, and which micro-batches belong to this rank. */
 by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
@@ -157,7 +157,7 @@ by__trainer_spent by__trainer_ranks_spent(const by_trainer *t);
 /* Sums after the last micro-batch. */
 extern const by__trainer_summation by__exchange_at_the_end;
 /* Records the sums that this rank holds, and the set that its last micro-batch is computed into. */
-void by__trainer_ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
+void by__trainer_ranks_set_held(by_trainer *t, const by__sum_tree *tree, int set);
 
 /* ---- trainer_settle.c ---- */
 

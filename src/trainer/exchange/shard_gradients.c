@@ -17,10 +17,10 @@
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
 
-by_status by__trainer_turns_build(by_trainer *t, const by_trainer_options *o, by_error *error)
+by_status by__trainer_zero2_build(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     const by__trainer_recipe recipe = {o->builder, o->user, t->task};
-    by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_zero2 *turns = &t->shard.zero2;
     BY_TRY(by__trainer_forward_graph(&turns->graph, &t->model.values, t->config, &recipe,
                                      BY_MODEL_TRAIN, error));
     t->model.parameters = turns->graph;
@@ -38,7 +38,7 @@ static by_status append_collectives(by_trainer *t, by_graph *graph,
                                     size_t *bytes, by_error *error)
 {
     const uint32_t mesh = by__trainer_ranks_adding_axes(t);
-    const by__trainer_bucket_parts *parts = &t->shard.turns.parts;
+    const by__trainer_bucket_parts *parts = &t->shard.zero2.parts;
     by_value *values;
     BY_TRY(
         by__alloc((void **)&values, by__store_count(t->store), sizeof *values, "buckets", error));
@@ -98,9 +98,9 @@ static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before
     return BY_OK;
 }
 
-by_status by__trainer_turns_hand_over(by_trainer *t, by_graph *graph, by_error *error)
+by_status by__trainer_zero2_hand_over(by_trainer *t, by_graph *graph, by_error *error)
 {
-    const by__trainer_turns *turns = &t->shard.turns;
+    const by__trainer_zero2 *turns = &t->shard.zero2;
     by__trainer_bucket_order *order = NULL;
     size_t before = graph->node_count;
     size_t buckets = 0;
@@ -119,9 +119,9 @@ by_status by__trainer_turns_hand_over(by_trainer *t, by_graph *graph, by_error *
                : BY_OK;
 }
 
-by_status by__trainer_turns_list(by_trainer *t, by_error *error)
+by_status by__trainer_zero2_list_parts(by_trainer *t, by_error *error)
 {
-    by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_zero2 *turns = &t->shard.zero2;
     for (size_t k = 0; k < t->ranks.bucket_count; k++) {
         int64_t count = t->ranks.buckets[k].part.count;
         turns->most = count > turns->most ? count : turns->most;
@@ -129,20 +129,20 @@ by_status by__trainer_turns_list(by_trainer *t, by_error *error)
     return by__trainer_bucket_parts_list(&turns->parts, t, error);
 }
 
-by_status by__trainer_turns_plan(by_trainer *t, by_error *error)
+by_status by__trainer_zero2_plan(by_trainer *t, by_error *error)
 {
-    by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_zero2 *turns = &t->shard.zero2;
     by_graph *graph = turns->graph;
-    BY_TRY(by__trainer_turns_list(t, error));
-    BY_TRY(by__trainer_turns_hand_over(t, graph, error));
+    BY_TRY(by__trainer_zero2_list_parts(t, error));
+    BY_TRY(by__trainer_zero2_hand_over(t, graph, error));
     turns->graph = NULL; /* owned by the set from here on */
     return by__exec_set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL,
                             &t->model.gradients, error);
 }
 
-size_t by__trainer_turns_bytes(const by_trainer *t)
+size_t by__trainer_zero2_bytes(const by_trainer *t)
 {
-    return (size_t)t->shard.turns.most * sizeof(float);
+    return (size_t)t->shard.zero2.most * sizeof(float);
 }
 
 /* ---- a step ---- */
@@ -150,7 +150,7 @@ size_t by__trainer_turns_bytes(const by_trainer *t)
 /* Copies the gradients of a bucket to contiguous memory, as they are in a gradient set. */
 static float *pack(const by_trainer *t, const by__device_call *call, size_t bucket)
 {
-    const by__trainer_turns *turns = &t->shard.turns;
+    const by__trainer_zero2 *turns = &t->shard.zero2;
     const by__trainer_bucket_part *parts = turns->parts.parts + turns->parts.first[bucket];
     size_t count = turns->parts.first[bucket + 1] - turns->parts.first[bucket];
     const by__store_part all = t->ranks.buckets[bucket].part;
@@ -175,7 +175,7 @@ static float *pack(const by_trainer *t, const by__device_call *call, size_t buck
 static by_status hand_over(void *user, const by__device_call *call, by_error *error)
 {
     by_trainer *t = user;
-    by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_zero2 *turns = &t->shard.zero2;
     size_t k = (size_t)call->attrs.bucket;
     by__store_part own = by__trainer_shard_slice(t, k, t->layout.place[BY_MESH_SHARD]).part;
     float *sums[BY__MAX_SETS] = {NULL};
@@ -183,24 +183,24 @@ static by_status hand_over(void *user, const by__device_call *call, by_error *er
         sums[i] = (float *)by__store_memory(t->store, t->flats.gradient_sets[i], own).address;
     }
     return by__trainer_reducer_add(t->ranks.reducer, turns->round, k,
-                                   turns->gives ? pack(t, call, k) : NULL, sums, error);
+                                   turns->contributes ? pack(t, call, k) : NULL, sums, error);
 }
 
 static by_status open(by_trainer *t, by_error *error)
 {
-    by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_zero2 *turns = &t->shard.zero2;
     t->ranks.collectives->gradients = hand_over;
     t->ranks.collectives->parameters = by__trainer_gathered_run;
     t->ranks.collectives->user = t;
     BY_TRY(by__alloc((void **)&turns->losses, (size_t)t->part.most_micro_batches,
                      sizeof *turns->losses, "losses", error));
-    return by__alloc_aligned((void **)&turns->packed, by__trainer_turns_bytes(t),
+    return by__alloc_aligned((void **)&turns->packed, by__trainer_zero2_bytes(t),
                              "a bucket of gradients", error);
 }
 
-void by__trainer_turns_close(by_trainer *t)
+void by__trainer_zero2_close(by_trainer *t)
 {
-    by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_zero2 *turns = &t->shard.zero2;
     by_graph_close(&turns->graph);
     by__trainer_bucket_parts_free(&turns->parts);
     free(turns->packed);
@@ -215,17 +215,17 @@ static int64_t count_rounds(const by_trainer *t)
 
 static bool begin(by_trainer *t, int64_t *i, int64_t *kept_as)
 {
-    by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_zero2 *turns = &t->shard.zero2;
     turns->round = *i;
-    turns->gives = *i < t->part.micro_batches;
-    *kept_as = turns->gives ? by__trainer_leaf(t, *i) : t->part.most_micro_batches;
-    *i = turns->gives ? *i : t->part.micro_batches - 1;
-    return turns->gives;
+    turns->contributes = *i < t->part.micro_batches;
+    *kept_as = turns->contributes ? by__trainer_leaf(t, *i) : t->part.most_micro_batches;
+    *i = turns->contributes ? *i : t->part.micro_batches - 1;
+    return turns->contributes;
 }
 
 static by_status gather_losses(by_trainer *t, by_error *error)
 {
-    by__trainer_turns *turns = &t->shard.turns;
+    by__trainer_zero2 *turns = &t->shard.zero2;
     float *losses = by__trainer_losses(t);
     size_t *counts = t->ranks.counts;
     size_t mine = 0;

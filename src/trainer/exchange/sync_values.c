@@ -63,7 +63,7 @@ by_status by__trainer_sync_outer_step(by_trainer *t, by_error *error)
     return by_program_submit(s->outer_update->program, error);
 }
 
-by_status by__trainer_sync_take_anchor(by_trainer *t, by_error *error)
+by_status by__trainer_sync_load_anchor(by_trainer *t, by_error *error)
 {
     BY_TRY(by__exchange_copy(t, t->flats.masters, t->sync.anchor, error));
     BY_TRY(t->update.copy_row == NULL ? BY_OK

@@ -59,7 +59,7 @@ by_status by__trainer_late_open(by_trainer *t, by_error *error)
     by__exec_program_row *merge = late->merge;
     /* Used by a thread other than all other communicators. */
     BY_TRY(by_comm_split(&late->peers, t->sync.peers, 0, by_comm_rank(t->sync.peers), error));
-    by__comm_set_beside(late->peers);
+    by__comm_set_background(late->peers);
     t->sync.peers = late->peers;
     for (size_t i = 0; i < t->units.trained_groups; i++) {
         char name[64];
@@ -136,10 +136,10 @@ by_status by__trainer_finish_exchange(by_trainer *t, by_error *error)
     }
     late->stops = late->stops || late->count > 0;
     t->ranks.late += late->seconds;
-    t->ranks.stood += by__now() - begin;
+    t->ranks.wait_seconds += by__now() - begin;
     BY_TRY(by__trainer_sync_outer_step(t, error));
     if (late->begun == t->steps.updates) { /* w = w_n: exactly the anchor, as on all ranks */
-        return by__trainer_sync_take_anchor(t, error);
+        return by__trainer_sync_load_anchor(t, error);
     }
     BY_TRY(by_program_submit(late->merge->program, error));
     return t->update.copy_row == NULL ? BY_OK

@@ -22,7 +22,7 @@ static void set_leaves(by_trainer *t, int64_t count)
 by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     t->part.most_micro_batches = t->config->train.batch / t->config->train.micro_batch;
-    by__trainer_layout_alone(&t->layout);
+    by__trainer_layout_single(&t->layout);
     if (o->mode == BY_TRAINER_FULL || o->comm != NULL || o->ranks > 0) {
         BY_TRY(by__trainer_layout_resolve(&t->layout, t->config, by__trainer_job_ranks(o),
                                           by__trainer_job_rank(o), error));
@@ -83,7 +83,7 @@ static by__trainer_reducer_spec reducer_spec(const by_trainer *t)
                                       .last_apart = t->model.last != NULL,
                                       .owners = t->layout.size[BY_MESH_SHARD],
                                       .copies = t->sync.is_on ? NULL : t->shard.copies,
-                                      .in_turn = t->summation->in_rounds,
+                                      .round_robin = t->summation->in_rounds,
                                       .buckets = t->ranks.buckets,
                                       .bucket_count = t->ranks.bucket_count};
 }
@@ -166,7 +166,7 @@ void by__trainer_ranks_close(by_trainer *t)
     by_mesh_close(&r->mesh);
     free(r->buckets);
     free(r->counts);
-    by__trainer_turns_close(t);
+    by__trainer_zero2_close(t);
     by__trainer_shard_close(t);
 }
 
@@ -175,7 +175,7 @@ static float *set_data(const by_trainer *t, int set)
     return (float *)by__trainer_group(t, t->flats.gradient_sets[set], 0).address;
 }
 
-void by__trainer_ranks_hold(by_trainer *t, const by__sum_tree *tree, int set)
+void by__trainer_ranks_set_held(by_trainer *t, const by__sum_tree *tree, int set)
 {
     for (int i = 0; i < tree->held_count; i++) {
         t->ranks.held[i] = set_data(t, tree->held[i].set);
@@ -190,12 +190,13 @@ by__trainer_spent by__trainer_ranks_spent(const by_trainer *t)
     if (r->collectives != NULL) {
         double calls = by__comm_spent(r->all);
         spent.exchange = calls + r->late;
-        spent.exposed = calls - r->collectives->seconds + r->collectives->base.stood + r->stood;
+        spent.exposed =
+            calls - r->collectives->seconds + r->collectives->base.stood + r->wait_seconds;
     }
     return spent;
 }
 
-double by__trainer_stood(const by_trainer *trainer)
+double by__trainer_wait_seconds(const by_trainer *trainer)
 {
     return by__trainer_ranks_spent(trainer).exposed;
 }

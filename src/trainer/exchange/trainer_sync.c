@@ -421,7 +421,7 @@ by_status by__trainer_sync_exchange(by_trainer *t, by_error *error)
                : by__trainer_sync_add_up(t, by__sync_values(by__trainer_flat(t, exchanged_flat(t))),
                                          by__trainer_sync_is_exact(t), error));
     BY_TRY(by__trainer_sync_outer_step(t, error));
-    return by__trainer_sync_take_anchor(t, error);
+    return by__trainer_sync_load_anchor(t, error);
 }
 
 by_status by__trainer_sync_after_update(by_trainer *t, by_error *error)

@@ -180,7 +180,7 @@ static by_status finish_part(by_trainer *t, const by__trainer_pipe_graph *g, int
     BY_TRY(by_pass_order(graph, error));
     if (hands_over) {
         BY_TRY(add_early_gradients(graph, t, part, error));
-        return by__trainer_turns_hand_over(t, graph, error);
+        return by__trainer_zero2_hand_over(t, graph, error);
     }
     return t->config->parallel.overlap != 0 || !t->summation->in_rounds
                ? by_pass_overlap(graph, options.prefetch_bytes, error)
@@ -276,8 +276,8 @@ by_status by__pipeline_plan(by_trainer *t, const by_trainer_options *o, by_error
                      error));
     if (t->summation->in_rounds) {
         by__trainer_gathered_options(t, pipe->train.whole, &options);
-        t->shard.turns.ahead = options.prefetch_bytes;
-        BY_TRY(by__trainer_turns_list(t, error));
+        t->shard.zero2.ahead = options.prefetch_bytes;
+        BY_TRY(by__trainer_zero2_list_parts(t, error));
     }
     for (int i = 0; i < pipe->chunks; i++) {
         pipe->stages[i].stage = i * pipe->ranks + pipe->rank;

@@ -196,12 +196,12 @@ static by_status run_last(by_trainer *t, by__trainer_pipe_stage *stage, by__pass
     if (t->summation->in_rounds) { /* the program hands gradients over */
         return run_part(t, stage, kind, batch, i, -1, error);
     }
-    int set = by__sum_tree_take(&stage->tree);
+    int set = by__sum_tree_acquire(&stage->tree);
     BY_TRY(run_part(t, stage, kind, batch, i, set, error));
     if (t->pipe->apart) {
         BY_TRY(collect_early(t, stage, i, set, error));
     }
-    by__sum_tree_put(&stage->tree, set);
+    by__sum_tree_release(&stage->tree, set);
     while (by__sum_tree_add(&stage->tree, &pair)) {
         BY_TRY(add_sets(t, stage, pair.left, pair.right, error));
     }

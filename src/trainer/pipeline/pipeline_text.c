@@ -84,5 +84,5 @@ by_status by_pipeline_text(char **out, const by_pipeline *pipeline, by_error *er
     by__pipeline_summarize(&text, pipeline, &time);
     by__string_append(&text, "\n");
     by_pipeline_time_free(&time);
-    return by__string_take(&text, out, error);
+    return by__string_release(&text, out, error);
 }

@@ -111,7 +111,7 @@ static by_status fit_planned(int32_t *out, by_trainer *t, const by_config *confi
         int32_t fits;
         theirs.rank = r;
         if (r != t->layout.rank) {
-            BY_TRY(by__trainer_open_alone(&other, config, &theirs, error));
+            BY_TRY(by__trainer_open_unconnected(&other, config, &theirs, error));
         }
         by_status status = fit_running(&fits, other, config, &theirs, error);
         if (other != t) {

@@ -85,7 +85,7 @@ static need plan(change_search *s, by_config *config)
     by_trainer *t;
     need n = {.bytes = UINT64_MAX, .lowest = UINT64_MAX};
     if (by_config_resolve(config, NULL) != BY_OK ||
-        by__trainer_open_alone(&t, config, &s->options, NULL) != BY_OK) {
+        by__trainer_open_unconnected(&t, config, &s->options, NULL) != BY_OK) {
         return n;
     }
     s->work += config->model.layers * (chooses(config) ? TRIALS : 1);
@@ -381,7 +381,7 @@ static void add_ranks(change_search *s)
     if (s->ranks > 1 || s->config->parallel.pipeline > 1 || s->config->parallel.tensor > 1 ||
         s->config->sync.staleness > 0 || strcmp(s->config->sync.compress, "none") != 0 ||
         s->count == BY_PLAN_CHANGES || is_finished(s) ||
-        by__trainer_open_alone(&t, s->config, &s->options, NULL) != BY_OK) {
+        by__trainer_open_unconnected(&t, s->config, &s->options, NULL) != BY_OK) {
         return;
     }
     const by_memory_report *m = by_trainer_memory(t);

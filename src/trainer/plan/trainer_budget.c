@@ -203,8 +203,8 @@ static by_status open_within(by_trainer **out, const by_config *config, const by
     return BY_OK;
 }
 
-by_status by__trainer_open_alone(by_trainer **out, const by_config *config,
-                                 const by_trainer_options *options, by_error *error)
+by_status by__trainer_open_unconnected(by_trainer **out, const by_config *config,
+                                       const by_trainer_options *options, by_error *error)
 {
     return open_within(out, config, options, false, error);
 }

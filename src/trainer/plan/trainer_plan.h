@@ -15,8 +15,8 @@ by_status by__trainer_micro_batch_within(int64_t *out, const by_config *config,
 /* ---- trainer_budget.c ---- */
 
 /* by_trainer_open without the other ranks: the choice that this rank would make. */
-by_status by__trainer_open_alone(by_trainer **out, const by_config *config,
-                                 const by_trainer_options *options, by_error *error);
+by_status by__trainer_open_unconnected(by_trainer **out, const by_config *config,
+                                       const by_trainer_options *options, by_error *error);
 /* Total memory of the run, including loaders, data and staging that are planned later. */
 by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_options *o,
                             by_error *error);

@@ -28,7 +28,7 @@ typedef struct by__trainer_ranks {
     size_t bucket_count;
     size_t *counts;           /* micro-batches of each peer */
     double late;              /* seconds of exchanges on a separate thread (trainer_late.c), */
-    double stood;             /* and of waiting for them */
+    double wait_seconds;      /* and of waiting for them */
     by__trainer_spent before; /* by__trainer_ranks_spent at the beginning of the current step */
 } by__trainer_ranks;
 

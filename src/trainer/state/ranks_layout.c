@@ -205,7 +205,7 @@ void by__trainer_layout_describe(const by__trainer_layout *layout, const int num
     }
 }
 
-void by__trainer_layout_alone(by__trainer_layout *out)
+void by__trainer_layout_single(by__trainer_layout *out)
 {
     *out = (by__trainer_layout){.ranks = 1, .replicas = 1};
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {

@@ -157,7 +157,7 @@ by_status by__trainer_reducer_open(by__trainer_reducer **out, const by__trainer_
         status = by__alloc((void **)&r->parts, ranks, sizeof *r->parts, "reducer", error);
     }
     if (status == BY_OK) {
-        status = spec->in_turn ? reserve_rounds(r, error) : make_plan(r, error);
+        status = spec->round_robin ? reserve_rounds(r, error) : make_plan(r, error);
     }
     if (status != BY_OK) {
         by__trainer_reducer_close(&r);

@@ -47,7 +47,7 @@ typedef struct by__trainer_reducer_spec {
      * of this rank's owner in the order of peers; NULL: just one. */
     int owners;
     by_comm *copies;
-    bool in_turn; /* peer p of n has leaves p, n + p, 2 n + p ...: by__trainer_reducer_add */
+    bool round_robin; /* peer p of n has leaves p, n + p, 2 n + p ...: by__trainer_reducer_add */
     const by__trainer_bucket *buckets; /* owned by the caller */
     size_t bucket_count;
 } by__trainer_reducer_spec;

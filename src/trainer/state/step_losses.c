@@ -10,9 +10,9 @@ static double sum_losses(const float *losses, int64_t count)
     int sets = by__sum_tree_sets(0, count, count);
     by__sum_tree_begin(&tree, 0, count, sets);
     for (int64_t i = 0; i < count; i++) {
-        int set = by__sum_tree_take(&tree);
+        int set = by__sum_tree_acquire(&tree);
         sums[set] = (double)losses[i];
-        by__sum_tree_put(&tree, set);
+        by__sum_tree_release(&tree, set);
         while (by__sum_tree_add(&tree, &pair)) {
             sums[pair.right] = sums[pair.left] + sums[pair.right];
         }

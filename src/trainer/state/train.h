@@ -86,7 +86,7 @@ void by__trainer_layout_describe(const by__trainer_layout *layout, const int num
                                  char *text, size_t size);
 /* The layout of a process that works alone, whatever the config says, to evaluate, predict or
  * plan. */
-void by__trainer_layout_alone(by__trainer_layout *out);
+void by__trainer_layout_single(by__trainer_layout *out);
 
 /* A slice that this rank holds of a parameter or (state >= 0) of one of its states. */
 typedef struct by__trainer_held {

@@ -36,16 +36,16 @@ typedef struct by__trainer_bucket_order {
 } by__trainer_bucket_order;
 
 /* Gradients that are handed over after each micro-batch (shard_gradients.c). */
-typedef struct by__trainer_turns {
+typedef struct by__trainer_zero2 {
     by_graph *graph; /* graph of the program, until that is made */
     by__trainer_bucket_parts parts;
-    size_t ahead;  /* limit on bytes that are gathered in advance */
-    int64_t most;  /* elements of the largest bucket */
-    float *packed; /* buffer for these */
-    float *losses; /* of all micro-batches, rank by rank */
-    int64_t round; /* the current round */
-    bool gives;    /* this rank has a micro-batch in it */
-} by__trainer_turns;
+    size_t ahead;     /* limit on bytes that are gathered in advance */
+    int64_t most;     /* elements of the largest bucket */
+    float *packed;    /* buffer for these */
+    float *losses;    /* of all micro-batches, rank by rank */
+    int64_t round;    /* the current round */
+    bool contributes; /* this rank has a micro-batch in it */
+} by__trainer_zero2;
 
 /* State divided by the ranks of `shard`. All but `own` is NULL and 0 if there is one rank. */
 typedef struct by__trainer_shard {
@@ -62,7 +62,7 @@ typedef struct by__trainer_shard {
     size_t count;
     by__trainer_slice *own; /* what this rank updates: its slices, or groups that are not divided */
     size_t own_count;
-    by__trainer_turns turns;
+    by__trainer_zero2 zero2;
 } by__trainer_shard;
 
 #endif

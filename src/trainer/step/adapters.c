@@ -38,7 +38,7 @@ static by_status add_module(modules *m, const char *prefix, const char *name, si
     char *full;
     by__string_append(&text, prefix == NULL ? "" : prefix);
     by_string_add(&text, name, length);
-    BY_TRY(by__string_take(&text, &full, error));
+    BY_TRY(by__string_release(&text, &full, error));
     for (size_t i = 0; i < m->count; i++) {
         if (strcmp(m->items[i], full) == 0) {
             free(full);

@@ -8,7 +8,7 @@
 
 static by_status open(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
-    BY_TRY(by__trainer_turns_build(t, o, error));
+    BY_TRY(by__trainer_zero2_build(t, o, error));
     t->model.whole = t->model.parameters;
     return by__trainer_add_model(t, o, false, error);
 }
@@ -16,7 +16,7 @@ static by_status open(by_trainer *t, const by_trainer_options *o, by_error *erro
 static by_status plan(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     BY_UNUSED(o);
-    return by__trainer_turns_plan(t, error);
+    return by__trainer_zero2_plan(t, error);
 }
 
 /* In a graph that gathers parameters, products do not show which parameter they read, so a graph

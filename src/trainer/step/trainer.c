@@ -24,7 +24,7 @@ static void plan_memory(by_trainer *t)
     m->spared = by__trainer_spared(t, &t->plan.size.frozen);
     m->activations = by__exec_set_arena_bytes(&t->programs) + t->strategy->bytes(t);
     m->workspace = by__exec_set_workspace_bytes(&t->programs) + by__trainer_sync_bytes(t) +
-                   by__trainer_norm_bytes(t) + by__trainer_turns_bytes(t) +
+                   by__trainer_norm_bytes(t) + by__trainer_zero2_bytes(t) +
                    by__trainer_layers_bytes(t) + by__trainer_activations_bytes(t) +
                    by__trainer_sampler_bytes(t) + by__trainer_abft_bytes(t);
     m->data = by__trainer_feed_bytes(t);

@@ -71,15 +71,15 @@ by_status by__trainer_load_adapter(by_trainer *trainer, const by_weights *weight
 /* Number of slices that this rank holds, 0 if none; the i-th; and its values, dense, in the
  * trainer's memory or in *owned, freed with free(). */
 size_t by__trainer_slices(const by_trainer *trainer, size_t parameter, int state);
-void by__trainer_hold_slice(by__trainer_held *out, const by_trainer *trainer, size_t parameter,
-                            int state, size_t i);
+void by__trainer_slice_at(by__trainer_held *out, const by_trainer *trainer, size_t parameter,
+                          int state, size_t i);
 by_status by__trainer_read_slice(const by_trainer *trainer, size_t parameter, int state, size_t i,
                                  const void **data, void **owned, by_error *error);
 
 /* Bytes of this rank's part of a checkpoint: parameters and states. */
 uint64_t by__trainer_saved_bytes(const by_trainer *trainer);
 /* Returns true if another thread may read them while gradients are computed. */
-bool by__trainer_saves_beside(const by_trainer *trainer);
+bool by__trainer_saves_in_background(const by_trainer *trainer);
 /* Sets a function called before they are changed; NULL: none. */
 void by__trainer_before_change(by_trainer *trainer, void (*call)(void *user), void *user);
 /* Calls before_change: parameters and states are about to change. */

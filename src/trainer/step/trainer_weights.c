@@ -211,7 +211,7 @@ uint64_t by__trainer_saved_bytes(const by_trainer *t)
 
 /* Not for state that passes through windows of memory, or that exchanges change before the
  * update. */
-bool by__trainer_saves_beside(const by_trainer *t)
+bool by__trainer_saves_in_background(const by_trainer *t)
 {
     by_device_info info;
     return t->updater->in_memory && !t->sync.is_on &&
@@ -244,8 +244,8 @@ size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
     return by__store_is_part(&held) ? (size_t)by__store_box_count(&held) : 1;
 }
 
-void by__trainer_hold_slice(by__trainer_held *out, const by_trainer *t, size_t parameter, int state,
-                            size_t i)
+void by__trainer_slice_at(by__trainer_held *out, const by_trainer *t, size_t parameter, int state,
+                          size_t i)
 {
     int flat = saved_flat(t, state);
     by__store_handle handle = (by__store_handle)parameter;

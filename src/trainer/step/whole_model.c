@@ -111,15 +111,15 @@ static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, 
     for (int64_t i = 0; i < t->part.micro_batches; i++) {
         bool last = t->model.last != NULL && i == t->part.micro_batches - 1;
         by__exec_program_row *row = last ? t->model.last : t->model.gradients;
-        int set = by__sum_tree_take(tree);
+        int set = by__sum_tree_acquire(tree);
         BY_TRY(bind_gradients(t, row, last ? &t->model.last_set : &t->model.bound_set, set, error));
         if (last) {
-            by__trainer_ranks_hold(t, tree, set);
+            by__trainer_ranks_set_held(t, tree, set);
         }
         BY_TRY(by__trainer_feed_micro_batch(t, row, batch, examples, i,
                                             t->part.first_micro_batch + i, error));
         BY_TRY(by__trainer_activations_keep(t, row, i, error));
-        by__sum_tree_put(tree, set);
+        by__sum_tree_release(tree, set);
         BY_TRY(last ? BY_OK : add_up(t, tree, error));
     }
     return BY_OK;

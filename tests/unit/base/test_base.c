@@ -210,7 +210,7 @@ static void test_json_text(void **state)
     /* the last sequences are cut */
     static const char raw[] = "a\"\\\n\x01\x7f\xc3\xa9\xff\xe2\x82";
     by_string_json(&text, raw, sizeof raw - 1);
-    check_ok(by__string_take(&text, &out, &error), &error);
+    check_ok(by__string_release(&text, &out, &error), &error);
     assert_string_equal(
         out, "\"a\\\"\\\\\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
     free(out);
@@ -559,7 +559,7 @@ static void test_executable(void **state)
     assert_int_equal(by__executable_code(&path, &error), BY_OK);
     assert_string_equal(path, "/proc/self/exe");
     free(path);
-    assert_int_equal(by__executable_beside(&path, "mpi/bin/mpirun", &error), BY_OK);
+    assert_int_equal(by__executable_bundled(&path, "mpi/bin/mpirun", &error), BY_OK);
     assert_null(path);
 }
 

@@ -67,12 +67,12 @@ static int run_rank(int64_t first, int64_t count, int64_t all, by__sum_node *nod
     int most = 0;
     by__sum_tree_begin(&tree, first, all, room);
     for (int64_t i = 0; i < count; i++) {
-        int set = by__sum_tree_take(&tree);
+        int set = by__sum_tree_acquire(&tree);
         assert_true(set >= 0 && set < room && !taken[set]);
         taken[set] = true;
         most = set + 1 > most ? set + 1 : most;
         set_leaf(&sets[set], first + i);
-        by__sum_tree_put(&tree, set);
+        by__sum_tree_release(&tree, set);
         while (by__sum_tree_add(&tree, &addition)) {
             assert_true(taken[addition.left] && taken[addition.right]);
             add(&sets[addition.left], &sets[addition.right]);

@@ -221,13 +221,13 @@ static void what_goes_is_not_used(void **state)
     char *root = temporary_make();
     save_many(root, 2);
     char *directory = file_of(root, 1, "");
-    assert_true(by__checkpoint_lease_alone(&alone, directory));
+    assert_true(by__checkpoint_lease_exclusive(&alone, directory));
     check_error(by__checkpoint_lease_open(&lease, directory, &error), BY_ESTATE, &error,
                 "being removed");
     by__checkpoint_lease_close(&alone);
     retain(root, (by_retention){.keep = 1, .last = UINT64_MAX}, 1);
     check_error(by__checkpoint_lease_open(&lease, directory, &error), BY_ESTATE, &error, "is gone");
-    assert_false(by__checkpoint_lease_alone(&alone, directory));
+    assert_false(by__checkpoint_lease_exclusive(&alone, directory));
     check_ok(by__checkpoint_lease_open(&lease, root, &error), &error);
     assert_null(lease);
     free(directory);
@@ -376,12 +376,12 @@ static void what_was_given_up_goes(void **state)
     by_error error = {0};
     save_many(root, 6);
     damage(root, 6);
-    check_ok(by__checkpoint_root_drop_behind(root, 3, &error), &error);
+    check_ok(by__checkpoint_root_drop_after(root, 3, &error), &error);
     check_ok(by__checkpoint_root_steps(&steps, &count, root, &error), &error);
     assert_int_equal(count, 3);
     assert_int_equal(steps[0], 3);
     free(steps);
-    check_ok(by__checkpoint_root_drop_behind(root, 3, &error), &error);
+    check_ok(by__checkpoint_root_drop_after(root, 3, &error), &error);
     temporary_remove(root);
 }
 

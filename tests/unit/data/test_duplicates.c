@@ -28,7 +28,7 @@ static char *make_text(uint32_t number, size_t words, size_t changed)
         }
         by_string_format(&text, "%016llx ", (unsigned long long)by__hash64(&id, sizeof id));
     }
-    assert_int_equal(by__string_take(&text, &out, NULL), BY_OK);
+    assert_int_equal(by__string_release(&text, &out, NULL), BY_OK);
     return out;
 }
 
@@ -124,7 +124,7 @@ static char *write_lines(const char *folder, const char *name, unsigned which)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
         by__string_append(&text, (which >> i & 1u) != 0 ? lines[i] : "");
     }
-    assert_int_equal(by__string_take(&text, &all, NULL), BY_OK);
+    assert_int_equal(by__string_release(&text, &all, NULL), BY_OK);
     assert_int_equal(by__file_write(path, all, strlen(all), NULL), BY_OK);
     free(all);
     return path;

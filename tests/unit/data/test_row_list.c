@@ -123,7 +123,7 @@ static void test_sets(void **state)
     uint64_t example = 0;
     bool found;
     BY_UNUSED(state);
-    assert_int_equal(by__loader_row_list_others(&rows, &count, list, 4, 6, NULL), BY_OK);
+    assert_int_equal(by__loader_row_list_complement(&rows, &count, list, 4, 6, NULL), BY_OK);
     assert_int_equal(count, 3);
     assert_memory_equal(rows, expected, sizeof expected);
     free(rows);

@@ -64,7 +64,7 @@ static void test_lengths(void **state)
         }
         by__string_append(&text, "\"}\n");
     }
-    assert_int_equal(by__string_take(&text, &all, NULL), BY_OK);
+    assert_int_equal(by__string_release(&text, &all, NULL), BY_OK);
     by_dataset *data = open_packed(folder, all);
     by_dataset_statistics s = measure(data, 0);
     assert_int_equal(s.tokens, 55);
@@ -97,7 +97,7 @@ static void test_tokens_and_order(void **state)
         by__string_append(&text, letters[bits % 8 < 4 ? 0 : bits % 4]);
         by__string_append(&text, (i + 1) % (BYTES / DOCUMENTS) == 0 ? "\"}\n" : "");
     }
-    assert_int_equal(by__string_take(&text, &all, NULL), BY_OK);
+    assert_int_equal(by__string_release(&text, &all, NULL), BY_OK);
     by_dataset *data = open_packed(folder, all);
     by_dataset_statistics s = measure(data, 8);
     assert_int_equal(s.tokens, BYTES);

@@ -243,8 +243,8 @@ static void test_sizes_that_are_refused(void **state)
     assert_int_equal(by__format_image_fit(out, &fit, 1, pixels, 3, 2, &error), BY_EARG);
     assert_non_null(strstr(error.message, "2 x 3 pixels; the model reads 3 x 2"));
     fit.resize = BY_RESIZE_CROP;
-    assert_int_equal(by__format_image_fit_takes(&fit, 1, BY__IMAGE_SIDE, &error), BY_OK);
-    assert_int_equal(by__format_image_fit_takes(&fit, BY__IMAGE_SIDE + 1, 1, &error), BY_EARG);
+    assert_int_equal(by__format_image_fit_check(&fit, 1, BY__IMAGE_SIDE, &error), BY_OK);
+    assert_int_equal(by__format_image_fit_check(&fit, BY__IMAGE_SIDE + 1, 1, &error), BY_EARG);
 }
 
 static void test_texts(void **state)

@@ -188,7 +188,7 @@ static void test_attributes(void **state)
     char *line;
     by_error error = {0};
     by__op_attrs_print(&text, by__op_row_of(BY_OP_ROPE), have, false);
-    check_ok(by__string_take(&text, &line, &error), &error);
+    check_ok(by__string_release(&text, &line, &error), &error);
     assert_string_equal(line, " heads 2 theta 100 inverse");
     free(line);
     attrs.theta = (float)NAN;

@@ -375,7 +375,7 @@ static by_status check_slices(const by_trainer *t, const by_checkpoint *checkpoi
                 void *owned;
                 char name[256];
                 const char *plain = by_trainer_parameter(t, i).name;
-                by__trainer_hold_slice(&has, t, i, state, k);
+                by__trainer_slice_at(&has, t, i, state, k);
                 (void)snprintf(name, sizeof name, "%s%s%s",
                                state < 0 ? "" : by_trainer_state_name(t, state),
                                state < 0 ? "" : ".", plain);
@@ -544,7 +544,7 @@ static by_status check_windows(by_comm *comm, void *user, by_error *error)
             for (size_t k = 0; k < by__trainer_slices(t, i, state); k++) {
                 by__trainer_held has;
                 size_t count = 1;
-                by__trainer_hold_slice(&has, t, i, state, k);
+                by__trainer_slice_at(&has, t, i, state, k);
                 for (int axis = 0; axis < (has.slice.flat ? 1 : has.whole.rank); axis++) {
                     count *= (size_t)has.slice.shape[axis];
                 }

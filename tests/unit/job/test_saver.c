@@ -27,7 +27,7 @@ static const int64_t sizes[TENSORS] = {17, 40000, 0, 4099, 31001};
 typedef struct saver_job {
     const char *root;
     size_t staging;
-    bool beside;
+    bool background;
     int steps;
     int fails; /* this rank's values cannot be read; -1: none */
     by_status status[4];
@@ -105,7 +105,7 @@ static by_status save_steps(by__checkpoint_saver *saver, const saver_job *job,
                                                      .plan = plan,
                                                      .read = read_values,
                                                      .user = v,
-                                                     .beside = job->beside,
+                                                     .background = job->background,
                                                      .values = &value,
                                                      .value_count = 1,
                                                      .files = &file,
@@ -117,7 +117,7 @@ static by_status save_steps(by__checkpoint_saver *saver, const saver_job *job,
         memset(text, 0, sizeof text);
         EXPECT(by__checkpoint_saver_is_pending(saver));
         EXPECT(by__checkpoint_saver_begin(saver, &request, NULL) == BY_ESTATE);
-        by__checkpoint_saver_let_go(saver);
+        by__checkpoint_saver_wait_copied(saver);
         set_values(v, -step);
         BY_TRY(by__checkpoint_saver_wait(saver, &end, error));
         EXPECT(!by__checkpoint_saver_is_pending(saver) && !by__checkpoint_saver_is_done(saver));
@@ -195,7 +195,7 @@ static void a_checkpoint_is_what_there_was(void **state)
             char *root = temporary_make();
             saver_job job = {.root = root,
                              .staging = stagings[i / 2],
-                             .beside = i % 2 == 1,
+                             .background = i % 2 == 1,
                              .steps = 2,
                              .fails = -1};
             check_ok(by_comm_run_threads(ranks, NULL, save_rank, &job, &error), &error);
@@ -222,7 +222,7 @@ static void what_fails_is_an_error_of_all(void **state)
         bool no_root = i % 4 < 2;
         saver_job job = {.root = no_root ? file : root,
                          .staging = 100000,
-                         .beside = i % 2 == 1,
+                         .background = i % 2 == 1,
                          .steps = 1,
                          .fails = ranks - 1};
         assert_int_equal(by__file_write(file, "x", 1, NULL), BY_OK);

@@ -95,7 +95,7 @@ static char *events_of(const char *root, const char *run)
         assert_int_equal(sscanf(line, "{\"event\":\"%15[a-z]\",\"step\":%d", kind, &step), 2);
         by_string_format(&out, "%s %d;", kind, step);
     }
-    check_ok(by__string_take(&out, &list, &error), &error);
+    check_ok(by__string_release(&out, &list, &error), &error);
     by_string_free(&path);
     free(text);
     return list;

@@ -294,7 +294,7 @@ static by_graph *drop_some(const family *f, const by_config *config, uint64_t se
     by__pass_forward_values_close(&values);
     free(dropped);
     check_ok(by_graph_verify(graph, &error), &error);
-    check_ok(by__passes_run_behind(graph, BY_PURPOSE_TRAIN, &options, &by__pass_recompute, &error),
+    check_ok(by__passes_run_after(graph, BY_PURPOSE_TRAIN, &options, &by__pass_recompute, &error),
              &error);
     return graph;
 }

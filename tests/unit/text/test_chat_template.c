@@ -146,7 +146,7 @@ static void test_templates_that_take_parts(void **state)
         by_error error = {0};
         assert_int_equal(by_chat_parse(&chat, cases[i].text, strlen(cases[i].text), "t", &error),
                          BY_OK);
-        if (by_chat_takes_parts(chat) != cases[i].takes) {
+        if (by_chat_accepts_parts(chat) != cases[i].takes) {
             fail_msg("%s", cases[i].text);
         }
         by_chat_close(&chat);

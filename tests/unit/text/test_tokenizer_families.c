@@ -245,7 +245,7 @@ static char *stream_text(const by_tokenizer *t, const by_text_stream_options *op
     by_string_add(&shown, part.data, part.length);
     by_text_stream_close(&stream);
     by_token_buffer_free(&ids);
-    assert_int_equal(by__string_take(&shown, &out, NULL), BY_OK);
+    assert_int_equal(by__string_release(&shown, &out, NULL), BY_OK);
     return out;
 }
 

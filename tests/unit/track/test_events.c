@@ -125,7 +125,7 @@ static char *without_time(const char *path)
         p = strchr(time, '}');
     }
     free(text);
-    assert_int_equal(by__string_take(&kept, &out, NULL), BY_OK);
+    assert_int_equal(by__string_release(&kept, &out, NULL), BY_OK);
     return out;
 }
 

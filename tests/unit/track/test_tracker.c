@@ -487,7 +487,7 @@ static void system_load(void **state)
     char *root = temporary_make();
     by__track_system_past past = {0};
     by__track_system_load load;
-    by__track_system_look(&load, &past, root, root);
+    by__track_system_read(&load, &past, root, root);
     assert_true(isnan(load.cpu_cores) && isnan(load.cpu_share) && isnan(load.temperature));
     assert_true(isnan(load.resident) && isnan(load.written));
     assert_true(load.disk_free > 0.0);
@@ -499,10 +499,10 @@ static void system_load(void **state)
     write_at(root, "sys/class/hwmon/hwmon3", "name", "k10temp\n");
     write_at(root, "sys/class/hwmon/hwmon3", "temp1_input", "61250\n");
     write_at(root, "sys/class/hwmon/hwmon3", "temp2_input", "64500\n");
-    by__track_system_look(&load, &past, root, root);
+    by__track_system_read(&load, &past, root, root);
     assert_true(isnan(load.cpu_share)); /* ticks were not known before */
     write_at(root, "proc", "stat", "cpu  160 10 60 820 50 0 0 0 0 0\n");
-    by__track_system_look(&load, &past, root, root);
+    by__track_system_read(&load, &past, root, root);
     assert_true(load.cpu_share == 0.8);
     assert_true(load.cpu_cores >= 0.0);
     assert_true(load.temperature == 64.5);

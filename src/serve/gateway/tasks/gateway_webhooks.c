@@ -44,7 +44,7 @@ static char *print_body(const by__gateway *g, const json_t *row)
     char *out = NULL;
     by__json_write(&text, body, JSON_COMPACT);
     json_decref(body);
-    (void)by__string_take(&text, &out, NULL);
+    (void)by__string_release(&text, &out, NULL);
     return out;
 }
 
