@@ -251,7 +251,7 @@ typedef struct by_retention {
     /* Count and remove only checkpoints whose checksums are all right; otherwise files are checked
      * for existence and size. */
     bool verify;
-    bool only_say; /* dry run: remove nothing */
+    bool is_dry_run; /* dry run: remove nothing */
 } by_retention;
 
 /* Like by_checkpoint_prune, with these rules. *steps receives the removed steps, ascending; free it

@@ -62,10 +62,10 @@ typedef struct by_predictor_place {
     size_t example; /* index within the input */
 } by_predictor_place;
 
-/* Computes 1 to by_predictor_batch examples and calls `say` for each in order; the field "index" is
+/* Computes 1 to by_predictor_batch examples and calls `report` for each in order; the field "index" is
  * the position in the batch. Returns BY_EARG for another number of examples. */
 BY_API by_status by_predictor_run(by_predictor *predictor, const by_predictor_place *places,
-                                  size_t count, by_predicted *say, void *user, by_error *error);
+                                  size_t count, by_predicted *report, void *user, by_error *error);
 
 #ifdef __cplusplus
 }

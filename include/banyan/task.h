@@ -222,12 +222,12 @@ struct by_task {
                       by_error *error);
     /* Rejects resuming from a checkpoint that was trained on other data. NULL: accepts any. */
     by_status (*check)(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error);
-    /* Calls `say` with the predictions of a micro-batch, example by example; `loss` is its sum.
+    /* Calls `report` with the predictions of a micro-batch, example by example; `loss` is its sum.
      * NULL: there are no predictions. If there is `take`, held-out data is also predicted during
      * training, and "index", "class" and "probability", or "value", become part of the reference
      * for drift. */
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
-                         const float *values, size_t width, by_predicted *say, void *user,
+                         const float *values, size_t width, by_predicted *report, void *user,
                          by_error *error);
     /* For data opened to predict without a path: makes a source of examples in memory, which are
      * copied to *set; close the source before the set. Any number of threads may call it. Returns

@@ -138,7 +138,7 @@ typedef enum by_encode_flags {
     BY_ENCODE_SPECIAL = 1,
     /* Add the tokens that the file specifies before and after a text, such as Llama's
      * begin-of-text: add_special_tokens of `tokenizers`. */
-    BY_ENCODE_AROUND = 2
+    BY_ENCODE_ADD_SPECIAL = 2
 } by_encode_flags;
 
 /* Appends the ids of a text to `out`; on failure its count is unchanged. Returns BY_EFORMAT if a

@@ -7,7 +7,7 @@
 #include "base/name_table.h"
 
 /* Most digits of a whole number that is spelled out: identifiers are not rounded to doubles. */
-#define MOST_DIGITS 40
+#define MAX_DIGITS 40
 
 /* A decimal number: 0.DIGITS times ten to the power `point`. */
 typedef struct decimal {
@@ -89,11 +89,11 @@ static bool read_decimal(decimal *d, const char *text, size_t length)
     return true;
 }
 
-/* Writes a whole number of up to MOST_DIGITS digits; false: it is another number. */
+/* Writes a whole number of up to MAX_DIGITS digits; false: it is another number. */
 static bool print_whole(char out[BY__SPELLING], const decimal *d)
 {
     char *at = out;
-    if (d->count > d->point || d->point > MOST_DIGITS) {
+    if (d->count > d->point || d->point > MAX_DIGITS) {
         return false;
     }
     if (d->negative) {

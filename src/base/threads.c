@@ -38,9 +38,9 @@ bool by__cores_usable(by__cores *out)
     if (sched_getaffinity(0, sizeof usable, &usable) != 0) {
         return false;
     }
-    for (size_t cpu = 0; cpu < CPU_SETSIZE && cpu < BY__MOST_CPUS; cpu++) {
-        size_t first = CPU_ISSET(cpu, &usable) ? first_of_core(cpu) : (size_t)BY__MOST_CPUS;
-        if (first < BY__MOST_CPUS) {
+    for (size_t cpu = 0; cpu < CPU_SETSIZE && cpu < BY__MAX_CPUS; cpu++) {
+        size_t first = CPU_ISSET(cpu, &usable) ? first_of_core(cpu) : (size_t)BY__MAX_CPUS;
+        if (first < BY__MAX_CPUS) {
             cores.bits[first / 32] |= 1u << first % 32;
         }
     }
@@ -51,7 +51,7 @@ bool by__cores_usable(by__cores *out)
 int by__cores_count(const by__cores *cores)
 {
     int count = 0;
-    for (size_t cpu = 0; cpu < BY__MOST_CPUS; cpu++) {
+    for (size_t cpu = 0; cpu < BY__MAX_CPUS; cpu++) {
         count += (int)(cores->bits[cpu / 32] >> cpu % 32 & 1u);
     }
     return count;

@@ -6,9 +6,9 @@
 #include "base/base.h"
 
 /* A set of cores; each is identified by its lowest CPU number. */
-#define BY__MOST_CPUS 1024
+#define BY__MAX_CPUS 1024
 typedef struct by__cores {
-    uint32_t bits[BY__MOST_CPUS / 32];
+    uint32_t bits[BY__MAX_CPUS / 32];
 } by__cores;
 
 /* Finds the cores that this process may use; CPUs that are hyperthreads of one core count once.

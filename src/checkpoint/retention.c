@@ -216,7 +216,7 @@ static by_status retain(const char *root, const by_retention *r, const candidate
     by_status status =
         steps == NULL ? BY_OK
                       : by__alloc((void **)&removed, c.count, sizeof *removed, "step list", error);
-    if (status == BY_OK && !r->only_say) {
+    if (status == BY_OK && !r->is_dry_run) {
         status = remove_rest(&c, root, error);
     }
     if (status == BY_OK && steps != NULL) {
@@ -249,7 +249,7 @@ by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t
     if (r->verify) {
         BY_TRY(find_candidates(&known, root, true, NULL, error));
     }
-    by_status status = r->only_say ? BY_OK : by__checkpoint_root_lock(&lock, root, error);
+    by_status status = r->is_dry_run ? BY_OK : by__checkpoint_root_lock(&lock, root, error);
     if (status == BY_OK) {
         status = retain(root, r, r->verify ? &known : NULL, steps, count, error);
     }

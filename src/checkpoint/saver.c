@@ -15,7 +15,7 @@
 #include "base/worker_thread.h"
 #include "checkpoint/storage.h"
 
-enum { RING_UNIT = 64, LEAST_STAGING = 64 << 10, PIECE = 4 << 20 };
+enum { RING_UNIT = 64, MIN_STAGING = 64 << 10, PIECE = 4 << 20 };
 
 /* A position in the parts, in their order. */
 typedef struct part_cursor {
@@ -398,7 +398,7 @@ by_status by__checkpoint_saver_open(by__checkpoint_saver **out, by_comm **comm, 
     }
     s->comm = *comm;
     *comm = NULL;
-    s->capacity = by__round_up(staging < LEAST_STAGING ? LEAST_STAGING : staging, RING_UNIT);
+    s->capacity = by__round_up(staging < MIN_STAGING ? MIN_STAGING : staging, RING_UNIT);
     status = by__alloc_aligned((void **)&s->ring, s->capacity, "checkpoint.staging", error);
     if (status == BY_OK) {
         status = by__base_worker_start(&s->thread, work, s, "the thread of checkpoints", error);

@@ -19,8 +19,8 @@
 
 enum {
     CACHE_BYTES = 512 << 10, /* for the chunks of all holders */
-    CHUNK_MOST = 32 << 10,   /* elements */
-    CHUNK_LEAST = 1 << 10,
+    MAX_CHUNK = 32 << 10,    /* elements */
+    MIN_CHUNK = 1 << 10,
 };
 
 static bool is_half(by_dtype dtype)
@@ -223,7 +223,7 @@ static by_status prepare(by__comm_reduction *r, by_error *error)
     const by__comm_holder_plan *plan = r->sum->plan;
     size_t holders = (size_t)plan->holders;
     size_t chunk = CACHE_BYTES / (holders * 8);
-    chunk = chunk > CHUNK_MOST ? CHUNK_MOST : chunk < CHUNK_LEAST ? CHUNK_LEAST : chunk & ~15u;
+    chunk = chunk > MAX_CHUNK ? MAX_CHUNK : chunk < MIN_CHUNK ? MIN_CHUNK : chunk & ~15u;
     r->chunk = chunk;
     size_t tables = holders * (6 * sizeof(void *) + sizeof(int) + 3 * sizeof(bool));
     size_t bytes;

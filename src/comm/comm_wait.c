@@ -275,9 +275,13 @@ by_status by__comm_await_all(by_comm *comm, by_error *error)
  * at the receiver. */
 static size_t message_bytes(size_t bytes, uint32_t tag)
 {
-    enum { PIECE = 60 << 10, SHORT = 1 << 20, MOST = 1 << 30 }; /* MPI counts in int */
+    enum {
+        PIECE = 60 << 10,
+        SHORT_MESSAGE = 1 << 20,
+        LONG_PIECE = 1 << 30
+    }; /* MPI counts in int */
     /* The receiver of a record has room for more than is sent. */
-    return bytes <= SHORT && tag != BY__COMM_TAG_RECORD ? PIECE : MOST;
+    return bytes <= SHORT_MESSAGE && tag != BY__COMM_TAG_RECORD ? PIECE : LONG_PIECE;
 }
 
 by_status by__comm_post(by_comm *comm, by__comm_flight *flight, bool receive, int rank,

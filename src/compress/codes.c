@@ -10,7 +10,7 @@
 #define F16_LARGEST 65504.0f
 /* A search tries the scale that clips nothing, and smaller ones down to this share of it. */
 #define SEARCH_STEPS 20
-#define SEARCH_LEAST 0.6f
+#define MIN_SEARCH   0.6f
 
 int64_t by__compress_group_setting(const by__compress_state *c)
 {
@@ -97,7 +97,7 @@ static float search(const by__coded *c, const float *values, const float *import
     float best = whole;
     double least = error_of(c->kind, values, importance, count, whole);
     for (int step = 0; step <= SEARCH_STEPS; step++) {
-        float share = 1.0f - (1.0f - SEARCH_LEAST) * (float)step / SEARCH_STEPS;
+        float share = 1.0f - (1.0f - MIN_SEARCH) * (float)step / SEARCH_STEPS;
         for (int sign = -1; sign <= 1; sign += 2) {
             float scale = stored(c, (float)sign * fabsf(whole) * share);
             double off = error_of(c->kind, values, importance, count, scale);

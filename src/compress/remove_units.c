@@ -15,8 +15,8 @@
 
 #include "compress/compress.h"
 
-#define MOST_AT_ONCE 32  /* inputs removed between two updates of the costs */
-#define ROUNDS       128 /* minimum number of updates for single inputs */
+#define MAX_AT_ONCE 32  /* inputs removed between two updates of the costs */
+#define ROUNDS      128 /* minimum number of updates for single inputs */
 
 typedef struct removal {
     int64_t n, k, size, units;
@@ -214,7 +214,7 @@ static void clear(const removal *r)
 static by_status sweep(removal *r, int64_t count, by_error *error)
 {
     int64_t together = r->size > 1 ? 1 : r->k / ROUNDS;
-    together = together < 1 ? 1 : together > MOST_AT_ONCE ? MOST_AT_ONCE : together;
+    together = together < 1 ? 1 : together > MAX_AT_ONCE ? MAX_AT_ONCE : together;
     while (count > 0) {
         int64_t now = count < together ? count : together;
         if (r->size > 1) {
@@ -235,7 +235,7 @@ static by_status sweep(removal *r, int64_t count, by_error *error)
 static by_status open_removal(removal *r, by_error *error)
 {
     size_t k = (size_t)r->k;
-    size_t most = (size_t)(r->size > MOST_AT_ONCE ? r->size : MOST_AT_ONCE);
+    size_t most = (size_t)(r->size > MAX_AT_ONCE ? r->size : MAX_AT_ONCE);
     BY_TRY(by__alloc((void **)&r->w, (size_t)r->n * k, sizeof *r->w, "a layer", error));
     BY_TRY(by__alloc((void **)&r->g, k * k, sizeof *r->g, "an inverse", error));
     BY_TRY(by__alloc((void **)&r->cost, (size_t)r->units, sizeof *r->cost, "costs", error));

@@ -6,7 +6,7 @@
 #include "drift/drift.h"
 
 /* Larger samples use the asymptotic distribution, as in scipy.stats.ks_2samp. */
-#define MOST_EXACT 10000
+#define MAX_EXACT 10000
 /* Each different value of the reference gets its own bin if there are at most this many. */
 #define FEW 20
 
@@ -246,7 +246,7 @@ static by_status compare_numbers(by_drift_scores *out, const double *a, size_t m
     *out = (by_drift_scores){.chi_squared = NAN, .chi_squared_p = NAN};
     compare_cdfs(out, a, m, b, n);
     out->wasserstein /= fmax(deviation_of(a, m), 0.001);
-    if (m <= MOST_EXACT && n <= MOST_EXACT) {
+    if (m <= MAX_EXACT && n <= MAX_EXACT) {
         BY_TRY(by__drift_kolmogorov_exact(&out->ks_p, out->ks, m, n, error));
     } else {
         out->ks_p =

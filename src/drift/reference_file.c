@@ -6,11 +6,11 @@
 #include "base/json.h"
 #include "drift/drift.h"
 
-#define SCHEMA     "banyan.drift_reference"
-#define VERSION    2 /* version 1 has no roles of features */
-#define MOST_BYTES ((size_t)64 << 20)
-#define MOST       ((size_t)100000) /* largest number of features */
-#define MOST_COUNT 9007199254740992.0
+#define SCHEMA       "banyan.drift_reference"
+#define VERSION      2 /* version 1 has no roles of features */
+#define MAX_BYTES    ((size_t)64 << 20)
+#define MAX_FEATURES ((size_t)100000) /* largest number of features */
+#define MAX_COUNT    9007199254740992.0
 
 static const char *const kinds[] = {"number", "category", "tokens"};
 static const char *const roles[] = {"input", "outcome", "confidence"};
@@ -22,7 +22,7 @@ static json_t *list_of(const double *values, size_t count)
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
         double v = values[i];
-        (void)json_array_append_new(list, v == floor(v) && fabs(v) < MOST_COUNT
+        (void)json_array_append_new(list, v == floor(v) && fabs(v) < MAX_COUNT
                                               ? json_integer((json_int_t)v)
                                               : json_real(v));
     }
@@ -192,7 +192,7 @@ static by_status parse_kept(by__drift_feature *f, const char *file, const json_t
     if (!json_is_array(list) || n > BY__DRIFT_KEPT || f->bins != n + 1) {
         return wrong(file, "values do not fit counts", error);
     }
-    BY_TRY(read_number(&distinct, file, o, "distinct", (double)n, MOST_COUNT, error));
+    BY_TRY(read_number(&distinct, file, o, "distinct", (double)n, MAX_COUNT, error));
     f->distinct = (size_t)distinct;
     if (texts) {
         BY_TRY(by__alloc((void **)&f->values, n + 1, sizeof *f->values, "a reference", error));
@@ -238,8 +238,8 @@ static by_status parse_feature(by_drift_reference *r, const char *file, const js
     }
     BY_TRY(by__drift_feature_add(r, &f, name, (by_drift_kind)k, error));
     BY_TRY(parse_role(r, file, json_object_get(o, "role"), error));
-    BY_TRY(read_number(&f->rows, file, o, "rows", 1.0, MOST_COUNT, error));
-    BY_TRY(read_number(&f->missing, file, o, "missing", 0.0, MOST_COUNT, error));
+    BY_TRY(read_number(&f->rows, file, o, "rows", 1.0, MAX_COUNT, error));
+    BY_TRY(read_number(&f->missing, file, o, "missing", 0.0, MAX_COUNT, error));
     BY_TRY(read_list(&f->counts, &f->bins, file, o, "counts", BY__DRIFT_KEPT + 1, 0.0, error));
     for (size_t i = 0; i < f->bins; i++) {
         sum += floor(f->counts[i]) == f->counts[i] ? f->counts[i] : NAN;
@@ -269,7 +269,8 @@ static by_status parse_all(by_drift_reference *r, const char *file, const json_t
                             "it",
                             file, VERSION);
     }
-    if (!json_is_array(features) || json_array_size(features) > MOST || !json_is_object(values)) {
+    if (!json_is_array(features) || json_array_size(features) > MAX_FEATURES ||
+        !json_is_object(values)) {
         return wrong(file, "'features' or 'values' is missing", error);
     }
     json_array_foreach(features, i, v)
@@ -293,7 +294,7 @@ by_status by_drift_reference_parse(by_drift_reference **out, const char *name, c
     by_drift_reference *r = NULL;
     double examples = 0.0;
     BY_TRY(by__json_parse(&all, name, text, length, JSON_REJECT_DUPLICATES, error));
-    by_status status = read_number(&examples, name, all, "examples", 0.0, MOST_COUNT, error);
+    by_status status = read_number(&examples, name, all, "examples", 0.0, MAX_COUNT, error);
     if (status == BY_OK) {
         status = by_drift_reference_open(&r, (uint64_t)examples, error);
     }
@@ -318,7 +319,7 @@ by_status by_drift_reference_read(by_drift_reference **out, const char *director
         return by_error_set(error, BY_EMEMORY, "out of memory: a path");
     }
     by_status status = by__path_exists(path)
-                           ? by__file_read(&text, &length, path, MOST_BYTES, error)
+                           ? by__file_read(&text, &length, path, MAX_BYTES, error)
                            : by_error_set(error, BY_ESTATE,
                                           "%s has no " BY_DRIFT_FILE ": its checkpoint was "
                                           "written without a reference",

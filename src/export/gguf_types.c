@@ -204,8 +204,8 @@ static float q6_k_decode(const uint8_t *block, size_t i)
 
 /* The largest magnitude that fits a block with the largest scale, and the range below which any f16
  * scale would be too large. */
-#define MOST_Q4_K   (65504.0f * 63.0f * 15.0f)
-#define LEAST_RANGE 1e-30f
+#define MAX_Q4_K  (65504.0f * 63.0f * 15.0f)
+#define MIN_RANGE 1e-30f
 
 /* x = scale q - minimum for a group of 32, q in 0 .. 15, minimum >= 0. */
 typedef struct group_fit {
@@ -269,7 +269,7 @@ static group_fit fit_group(const float *x)
         high = fmaxf(high, x[i]);
         squares += (double)x[i] * (double)x[i];
     }
-    if (high - low < LEAST_RANGE) {
+    if (high - low < MIN_RANGE) {
         return (group_fit){0.0f, 0.0f};
     }
     for (size_t i = 0; i < 32; i++) {
@@ -295,7 +295,7 @@ static bool q4_k_encode(uint8_t *out, const float *in)
     float scales = 0.0f;
     float minima = 0.0f;
     for (size_t i = 0; i < 256; i++) {
-        if (!(fabsf(in[i]) <= MOST_Q4_K)) {
+        if (!(fabsf(in[i]) <= MAX_Q4_K)) {
             return false;
         }
     }

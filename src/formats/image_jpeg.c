@@ -8,7 +8,7 @@
 
 /* Limit on scans of a progressive JPEG: each is a pass over the whole image, however small its
  * data. Encoders write about ten; for a large image 16 are read. */
-#define MOST_SCANS   100
+#define MAX_SCANS    100
 #define SCANS_PIXELS ((int64_t)16 * BY__IMAGE_PIXELS)
 
 #define INK 4 /* bytes of a pixel of CMYK */
@@ -42,7 +42,7 @@ static void on_progress(j_common_ptr info)
     jpeg *j = info->client_data;
     int64_t scans = j->info.input_scan_number;
     int64_t pixels = (int64_t)j->info.image_height * j->info.image_width;
-    if (scans > MOST_SCANS || scans > SCANS_PIXELS / pixels) {
+    if (scans > MAX_SCANS || scans > SCANS_PIXELS / pixels) {
         (void)snprintf(j->reason, sizeof j->reason, "more than %d scans", (int)scans - 1);
         longjmp(j->back, 1);
     }

@@ -446,7 +446,7 @@ by_status by__format_parquet_open(by__format_parquet *out, const char *name, con
     return read_metadata(out, most, error);
 }
 
-uint64_t by__format_parquet_most(size_t size)
+uint64_t by__format_parquet_max_rows(size_t size)
 {
     const uint64_t all = (uint64_t)1 << 40;
     return size > all / 65536 ? all : (uint64_t)size * 65536;

@@ -82,7 +82,7 @@ by_status by__format_parquet_open(by__format_parquet *out, const char *name, con
 void by__format_parquet_close(by__format_parquet *file);
 /* Most rows accepted for a file of this size: files of any writer have fewer, even with runs of
  * nulls. */
-uint64_t by__format_parquet_most(size_t size);
+uint64_t by__format_parquet_max_rows(size_t size);
 /* Reads all values of a column. BY_EFORMAT names the column. */
 by_status by__format_parquet_read(const by__format_parquet *file, size_t column,
                                   by__format_parquet_values *out, by_error *error);

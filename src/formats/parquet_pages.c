@@ -7,7 +7,7 @@
 #include "formats/parquet.h"
 #include "formats/thrift.h"
 
-#define MOST_PAGE ((int64_t)1 << 30) /* bytes of a page */
+#define MAX_PAGE ((int64_t)1 << 30) /* bytes of a page */
 
 enum { PAGE_DATA = 0, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_V2 };
 enum { PLAIN = 0, PLAIN_DICTIONARY = 2, RLE = 3, RLE_DICTIONARY = 8 };
@@ -89,8 +89,8 @@ static by_status read_header(chunk_reader *r, parquet_page *out)
             by__format_thrift_skip(t, field.type);
         }
     }
-    if (t->failed || p.size < 0 || p.size > MOST_PAGE || p.packed < 0 ||
-        p.packed > t->end - t->at || p.values < 0) {
+    if (t->failed || p.size < 0 || p.size > MAX_PAGE || p.packed < 0 || p.packed > t->end - t->at ||
+        p.values < 0) {
         return bad(r, "the header of a page");
     }
     p.data = t->at;

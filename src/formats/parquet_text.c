@@ -113,7 +113,7 @@ by_status by__format_parquet_text_lines(int *fd, const char *path, const char *f
     int made = -1;
     BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status =
-        by__format_parquet_open(&file, path, data, size, by__format_parquet_most(size), error);
+        by__format_parquet_open(&file, path, data, size, by__format_parquet_max_rows(size), error);
     if (status == BY_OK) {
         status = find_column(&column, &file, field, error);
     }

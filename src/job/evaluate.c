@@ -332,7 +332,7 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
     return status;
 }
 
-static by_status predict_all(const evaluation_pass *p, by_task_data *data, by_predicted *say,
+static by_status predict_all(const evaluation_pass *p, by_task_data *data, by_predicted *report,
                              bool (*stop)(void *user), void *user, by_error *error)
 {
     for (;;) {
@@ -348,17 +348,17 @@ static by_status predict_all(const evaluation_pass *p, by_task_data *data, by_pr
             return BY_OK;
         }
         BY_TRY(by_trainer_evaluate(p->trainer, &batch, &loss, &values, &width, error));
-        BY_TRY(data->task->predict(data, &batch, loss, values, width, say, user, error));
+        BY_TRY(data->task->predict(data, &batch, loss, values, width, report, user, error));
     }
 }
 
 by_status by_predict(const by_config *config, const by_weights *weights, by_task_data *data,
-                     by_predicted *say, bool (*stop)(void *user), void *user, by_error *error)
+                     by_predicted *report, bool (*stop)(void *user), void *user, by_error *error)
 {
     evaluation_pass p = {0};
     by_status status = open_pass(&p, config, weights, data, error);
     if (status == BY_OK) {
-        status = predict_all(&p, data, say, stop, user, error);
+        status = predict_all(&p, data, report, stop, user, error);
     }
     close_pass(&p);
     return status;

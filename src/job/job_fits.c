@@ -6,7 +6,7 @@
 #include "trainer/state/trainer.h"
 
 /* Most bytes of text in a message. */
-#define MOST_TEXT 330
+#define MAX_TEXT 330
 
 /* Formats "train.micro_batch=4 (3.1 GiB, 2.5 s a step), or ...". */
 static void list_changes(by_string *out, const by_plan_change *changes, size_t count)
@@ -23,7 +23,7 @@ static void list_changes(by_string *out, const by_plan_change *changes, size_t c
         (void)snprintf(text + length, sizeof text - (size_t)length, " (%s%s, %.2g s a step)",
                        changes[i].ranks > 1 ? "about " : "",
                        by_format_bytes(bytes, changes[i].bytes), changes[i].seconds);
-        if (out->length + strlen(text) > MOST_TEXT) {
+        if (out->length + strlen(text) > MAX_TEXT) {
             break;
         }
         by__string_append(out, text);

@@ -7,7 +7,7 @@
 #include "drift/drift.h"
 #include "job/job.h"
 
-#define MOST ((uint64_t)1 << 16) /* limit on kept predictions */
+#define MAX_PREDICTIONS ((uint64_t)1 << 16) /* limit on kept predictions */
 
 by_status by__job_outcomes_open(by__job_outcomes **out, const by_config *config,
                                 const by_task_data *data, by_error *error)
@@ -26,7 +26,7 @@ by_status by__job_outcomes_open(by__job_outcomes **out, const by_config *config,
         all = most < all ? most : all;
     }
     BY_TRY(by__alloc((void **)&o, 1, sizeof *o, "predictions", error));
-    o->stride = all > MOST ? (all + MOST - 1) / MOST : 1;
+    o->stride = all > MAX_PREDICTIONS ? (all + MAX_PREDICTIONS - 1) / MAX_PREDICTIONS : 1;
     o->micro_batch = (size_t)micro_batch;
     o->capacity = (size_t)(all / o->stride) + 1;
     by_status status =

@@ -11,16 +11,16 @@
 #include "job/job.h"
 #include "job/table_cells.h"
 
-#define MOST_BATCH  4096
-#define MOST_ARRAYS 8
+#define MAX_BATCH  4096
+#define MAX_ARRAYS 8
 
 struct by_predictor {
     by_config *config;
     by_task_data *data;
     by_trainer *trainer;
-    by_array arrays[MOST_ARRAYS]; /* a batch; names and data belong to the predictor */
-    char names[MOST_ARRAYS][32];
-    size_t row_bytes[MOST_ARRAYS];
+    by_array arrays[MAX_ARRAYS]; /* a batch; names and data belong to the predictor */
+    char names[MAX_ARRAYS][32];
+    size_t row_bytes[MAX_ARRAYS];
     size_t array_count;
     size_t batch;
 };
@@ -144,9 +144,9 @@ static by_status make_placeholder(by_predictor_input **out, const by_predictor *
 static by_status allocate_batch(by_predictor *p, const by_predictor_input *like, by_error *error)
 {
     const by_source *source = like->source;
-    if (source->array_count > MOST_ARRAYS) {
+    if (source->array_count > MAX_ARRAYS) {
         return by_error_set(error, BY_EARG, "examples of %zu arrays; %d are possible",
-                            source->array_count, MOST_ARRAYS);
+                            source->array_count, MAX_ARRAYS);
     }
     for (size_t i = 0; i < source->array_count; i++) {
         const by_array *in = &source->arrays[i];
@@ -177,10 +177,10 @@ static by_status copy_config(by_predictor *p, const by_config *config,
 {
     char setting[64];
     p->batch = (size_t)(o->batch > 0 ? o->batch : config->train.micro_batch);
-    if (p->batch < 1 || p->batch > MOST_BATCH || o->batch < 0 || o->threads < 0) {
+    if (p->batch < 1 || p->batch > MAX_BATCH || o->batch < 0 || o->threads < 0) {
         return by_error_set(error, BY_EARG,
                             "a batch of %lld examples, or %d threads; a batch has 1 to %d",
-                            (long long)p->batch, o->threads, MOST_BATCH);
+                            (long long)p->batch, o->threads, MAX_BATCH);
     }
     BY_TRY(by_config_copy(&p->config, config, error));
     p->config->model.from[0] = '\0';
@@ -287,7 +287,7 @@ bool by_predictor_column(const by_predictor *predictor, size_t i, by_column_type
 /* ---- running ---- */
 
 by_status by_predictor_run(by_predictor *p, const by_predictor_place *places, size_t count,
-                           by_predicted *say, void *user, by_error *error)
+                           by_predicted *report, void *user, by_error *error)
 {
     double loss;
     const float *values;
@@ -298,7 +298,7 @@ by_status by_predictor_run(by_predictor *p, const by_predictor_place *places, si
     for (size_t i = 0; i < p->batch; i++) {
         const by_source *source = places[i < count ? i : 0].input->source;
         by_source_sample sample = {.place = i < count ? places[i].example : source->samples};
-        void *rows[MOST_ARRAYS];
+        void *rows[MAX_ARRAYS];
         for (size_t k = 0; k < p->array_count; k++) {
             rows[k] = (char *)(uintptr_t)p->arrays[k].data + i * p->row_bytes[k];
         }
@@ -316,5 +316,5 @@ by_status by_predictor_run(by_predictor *p, const by_predictor_place *places, si
                             .valid_targets = count,
                             .global_targets = count};
     BY_TRY(by_trainer_evaluate(p->trainer, &batch, &loss, &values, &width, error));
-    return p->data->task->predict(p->data, &batch, loss, values, width, say, user, error);
+    return p->data->task->predict(p->data, &batch, loss, values, width, report, user, error);
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 enum { NAMED_AFTER = 20, NAMED_AGAIN = 1000 };
-#define SLOWER 1.2
-#define LEAST  1e-3
+#define SLOWER      1.2
+#define MIN_SECONDS 1e-3
 
 typedef struct slow_rank {
     int work;
@@ -124,7 +124,7 @@ static int add_alike(by__job_stragglers *s, const by__job_own_time *times, const
         streak *k = &s->streaks[rank];
         double own = total(&times[rank]);
         double whole = middle[BY__OWN_PARTS];
-        if (own <= SLOWER * whole || own - whole <= LEAST) {
+        if (own <= SLOWER * whole || own - whole <= MIN_SECONDS) {
             *k = (streak){0};
             continue;
         }

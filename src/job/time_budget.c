@@ -13,8 +13,8 @@
 /* Speed of a disk that was not measured, and of a copy to the saver's memory, in bytes/s. */
 #define DISK_SPEED    2e8
 #define STAGING_SPEED 2e9
-#define MOST_STEPS    400
-#define LEAST_ROUNDS  2
+#define MAX_STEPS     400
+#define MIN_ROUNDS    2
 
 /* ---- measuring ---- */
 
@@ -64,11 +64,11 @@ static by_status share_count(const by__job *job, int32_t *count, by_error *error
 /* One step warms up, one tells how many fit into the time. */
 static by_status measure_steps(by__job *job, double *step, double seconds, by_error *error)
 {
-    double times[MOST_STEPS];
+    double times[MAX_STEPS];
     BY_TRY(time_step(job, &times[0], error));
     BY_TRY(time_step(job, &times[0], error));
     double fitting = floor((seconds - times[0]) / times[0]);
-    int32_t count = fitting >= MOST_STEPS ? MOST_STEPS : fitting < 1.0 ? 0 : (int32_t)fitting;
+    int32_t count = fitting >= MAX_STEPS ? MAX_STEPS : fitting < 1.0 ? 0 : (int32_t)fitting;
     BY_TRY(share_count(job, &count, error));
     for (int32_t i = 0; i < count; i++) {
         BY_TRY(time_step(job, &times[i], error));
@@ -88,7 +88,7 @@ static bool is_over(void *user)
 {
     rounds *r = user;
     by__job_progress(r->job, "measuring");
-    return r->begun++ >= LEAST_ROUNDS && by__now() > r->end;
+    return r->begun++ >= MIN_ROUNDS && by__now() > r->end;
 }
 
 /* Rounds of a whole evaluation, in each of which every replica computes a micro-batch. */

@@ -229,7 +229,7 @@ static bool shard_backward(const by__op_signature *s, const by__graph_type *out,
 
 /* A rank keeps the logits of a micro-batch up to this size, the one of a kernel's chunk of logits;
  * larger ones are computed twice. */
-#define MOST_KEPT ((int64_t)128 << 20)
+#define MAX_KEPT ((int64_t)128 << 20)
 
 static bool keeps_logits(const by_graph *graph, const by_value *in)
 {
@@ -238,7 +238,7 @@ static bool keeps_logits(const by_graph *graph, const by_value *in)
     }
     int64_t rows = by__op_rows(&graph->values[in[0]].shape);
     int64_t row_bytes = graph->values[in[1]].shape.dim[0] * (int64_t)sizeof(float);
-    return rows <= MOST_KEPT / row_bytes;
+    return rows <= MAX_KEPT / row_bytes;
 }
 
 /* With a slice of the vocabulary, the gradient needs each row's sum over all ranks first. */

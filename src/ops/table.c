@@ -129,7 +129,7 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
 
 /* Weights are made from parameters in one or two steps; the bound keeps the walk short in any
  * graph. */
-#define MOST_MOVES 3
+#define MAX_MOVES 3
 
 /* Returns true for a parameter, or a value that consists of the elements of parameters, moved in at
  * most `steps` steps. */
@@ -149,5 +149,5 @@ static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
 
 by_dtype by__op_gradient_dtype(const by_graph *graph, by_value value)
 {
-    return is_of_parameters(graph, value, MOST_MOVES) ? BY_F32 : graph->values[value].dtype;
+    return is_of_parameters(graph, value, MAX_MOVES) ? BY_F32 : graph->values[value].dtype;
 }

@@ -25,7 +25,7 @@ typedef struct narrow_pass {
 } narrow_pass;
 
 /* Tensors with shorter rows, such as row statistics, are not worth narrowing. */
-#define LEAST_COLUMNS 16
+#define MIN_COLUMNS 16
 
 static bool is_candidate(const narrow_pass *p, by_value value)
 {
@@ -35,7 +35,7 @@ static bool is_candidate(const narrow_pass *p, by_value value)
     return node != NULL && node->phase == BY__FORWARD && v->role == BY_ROLE_ACTIVATION &&
            node->out[0] == value && v->shape.rank >= 2 && by__op_is_act(v->dtype) &&
            by_dtype_size(v->dtype) > by_dtype_size(p->dtype) &&
-           by__op_last_dim(&v->shape) >= LEAST_COLUMNS && !by__op_row_of(node->op)->communicates;
+           by__op_last_dim(&v->shape) >= MIN_COLUMNS && !by__op_row_of(node->op)->communicates;
 }
 
 static void choose(narrow_pass *p)

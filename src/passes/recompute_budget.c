@@ -219,7 +219,7 @@ static candidate_entry pop(chooser *c)
 }
 
 /* Results smaller than this share are not worth a decision. */
-#define LEAST_SHARE 4096
+#define MIN_SHARE 4096
 
 static by_status list_candidates(chooser *c, by_error *error)
 {
@@ -236,7 +236,7 @@ static by_status list_candidates(chooser *c, by_error *error)
                          ? by__graph_value_bytes(&c->graph->values[node->out[i]])
                          : 0;
         }
-        if (bytes > largest / LEAST_SHARE) {
+        if (bytes > largest / MIN_SHARE) {
             c->of_node[n] = c->count + 1;
             c->candidates[c->count] = (recompute_candidate){.node = n};
             follow(c, &c->candidates[c->count], false);
@@ -361,13 +361,13 @@ static by_status find_count(chooser *c, size_t *out, by_error *error)
     return BY_OK;
 }
 
-#define MOST_KEPT 16
+#define MAX_KEPT 16
 
 /* Undoes choices while the plan fits: first candidates at the end of the forward pass, which are
  * needed soonest and free the least, then the most expensive ones. */
 static by_status keep_again(chooser *c, size_t count, by_error *error)
 {
-    size_t rounds = MOST_KEPT / (1 + c->ordered / RESOLUTION);
+    size_t rounds = MAX_KEPT / (1 + c->ordered / RESOLUTION);
     for (size_t round = 0; round < rounds && count > 0; round++) {
         recompute_candidate *best = NULL;
         for (size_t i = 0; i < count; i++) {

@@ -122,12 +122,12 @@ by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *e
 }
 
 /* Smaller results stay in a cache, so recomputing them costs more than keeping them. */
-#define LEAST_BYTES ((size_t)4 << 20)
+#define MIN_BYTES ((size_t)4 << 20)
 
 static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
 {
     BY_UNUSED(options);
-    return by_pass_rematerialize(graph, LEAST_BYTES, error);
+    return by_pass_rematerialize(graph, MIN_BYTES, error);
 }
 
 const by__pass by__pass_rematerialize = {.name = "rematerialize",

@@ -13,7 +13,7 @@
 #define TOP       66.0
 #define ROW       22.0
 #define FONT_SIZE 13.0
-#define MOST_ROWS 16
+#define MAX_ROWS  16
 
 static const double part_colors[BY_PROFILE_PARTS][3] = {[BY_PROFILE_FORWARD] = {0.62, 0.78, 0.93},
                                                         [BY_PROFILE_BACKWARD] = {0.97, 0.77, 0.50},
@@ -114,7 +114,7 @@ static void draw(cairo_t *cairo, void *user)
 by_status by_profile_draw(const by_profile_picture *what, const char *path, by_error *error)
 {
     profile_chart p = {.what = what, .longest = 1e-9};
-    p.rows = what->row_count > MOST_ROWS ? MOST_ROWS - 1 : what->row_count;
+    p.rows = what->row_count > MAX_ROWS ? MAX_ROWS - 1 : what->row_count;
     for (size_t i = 0; i < what->row_count; i++) {
         p.longest = what->rows[i].seconds > p.longest ? what->rows[i].seconds : p.longest;
     }

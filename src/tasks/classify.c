@@ -108,7 +108,7 @@ static const by_metric metrics[] = {{"accuracy", true, 4, accuracy}, {"top5", tr
 /* ---- predictions ---- */
 
 static void predict_one(const by__task_examples *d, uint64_t index, const float *logits,
-                        size_t classes, by_predicted *say, void *user)
+                        size_t classes, by_predicted *report, void *user)
 {
     size_t best = 0;
     double sum = 0.0;
@@ -127,11 +127,11 @@ static void predict_one(const by__task_examples *d, uint64_t index, const float 
         {.name = "label", .text = best < d->label_count ? d->labels[best] : label},
         {.name = "probability", .number = 1.0 / sum},
         {.name = "file", .text = file}};
-    say(user, fields, BY_ARRAY_LENGTH(fields) - (file == NULL));
+    report(user, fields, BY_ARRAY_LENGTH(fields) - (file == NULL));
 }
 
 static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,
-                         size_t width, by_predicted *say, void *user, by_error *error)
+                         size_t width, by_predicted *report, void *user, by_error *error)
 {
     const by_array *weight = by_batch_array(batch, "weight");
     BY_UNUSED(sum);
@@ -139,7 +139,7 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
     for (size_t i = 0; weight != NULL && i < batch->batch; i++) {
         if (((const float *)weight->data)[i] > 0.0f) {
             predict_one((const by__task_examples *)data, batch->first_sample + i,
-                        values + i * width, width, say, user);
+                        values + i * width, width, report, user);
         }
     }
     return BY_OK;

@@ -620,7 +620,7 @@ static by_status check(const by_task_data *base, const by_checkpoint *checkpoint
 /* ---- predictions ---- */
 
 static by_status predict(by_task_data *base, const by_batch *batch, double sum, const float *values,
-                         size_t width, by_predicted *say, void *user, by_error *error)
+                         size_t width, by_predicted *report, void *user, by_error *error)
 {
     language_data *d = (language_data *)base;
     by__task_document_loss result;
@@ -633,7 +633,7 @@ static by_status predict(by_task_data *base, const by_batch *batch, double sum, 
             {.name = "loss", .number = result.loss},
             {.name = "perplexity", .number = exp(result.loss)},
             {.name = "tokens", .number = (double)result.targets, .is_whole = true}};
-        say(user, fields, BY_ARRAY_LENGTH(fields));
+        report(user, fields, BY_ARRAY_LENGTH(fields));
     }
     return BY_OK;
 }

@@ -118,7 +118,7 @@ static const by_metric metrics[] = {
 /* ---- predictions ---- */
 
 static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,
-                         size_t width, by_predicted *say, void *user, by_error *error)
+                         size_t width, by_predicted *report, void *user, by_error *error)
 {
     const by_array *weight = by_batch_array(batch, "weight");
     double mean;
@@ -131,7 +131,7 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
             const by_field fields[] = {
                 {.name = "index", .number = (double)(batch->first_sample + i), .is_whole = true},
                 {.name = "value", .number = mean + unit * (double)values[i * width]}};
-            say(user, fields, BY_ARRAY_LENGTH(fields));
+            report(user, fields, BY_ARRAY_LENGTH(fields));
         }
     }
     return BY_OK;

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/wire/authorities.h"
 
-enum { most_reply = 1 << 20 };
+enum { max_reply = 1 << 20 };
 /* Seconds after which a server counts as unreachable: to connect, and for a whole request. */
 enum { connect_seconds = 5, request_seconds = 30 };
 
@@ -19,7 +19,7 @@ by_status by__track_mlflow_no_memory(by_error *error)
 static size_t append_reply(char *data, size_t size, size_t n, void *user)
 {
     by_string *reply = user;
-    if (reply->length + size * n > most_reply) {
+    if (reply->length + size * n > max_reply) {
         return 0;
     }
     by_string_add(reply, data, size * n);

@@ -199,12 +199,12 @@ static void send_params(params *p)
 /* Adds a value of the config in the server's format: text of at most 500 bytes. */
 static void add_param(void *user, const char *key, const char *json)
 {
-    enum { most_value = 500 };
+    enum { max_value = 500 };
     params *p = user;
     json_t *value = by__json_read(json, JSON_DECODE_ANY, NULL);
     const char *text = json_is_string(value) ? json_string_value(value) : json;
     size_t n = strlen(text);
-    while (n > most_value ||
+    while (n > max_value ||
            (n > 0 && n < strlen(text) && ((unsigned char)text[n] & 0xc0) == 0x80)) {
         n--;
     }

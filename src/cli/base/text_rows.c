@@ -75,7 +75,7 @@ static by_status add(text_rows_session *s, const char *text, size_t length, by_e
     by_error why = {0};
     *it = (batch_text){.index = s->index++};
     by_status status = by_tokenizer_encode(s->r->tokenizer, text, length, &it->tokens,
-                                           BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, &why);
+                                           BY_ENCODE_SPECIAL | BY_ENCODE_ADD_SPECIAL, &why);
     if (status == BY_OK) {
         status = s->r->check(s->r->model, it->tokens.count, &why);
     }

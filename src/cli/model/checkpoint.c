@@ -183,7 +183,7 @@ static by_status do_prune(checkpoint_request *r, by_error *error)
                                     .keep_every = (uint64_t)r->keep_every,
                                     .last = UINT64_MAX,
                                     .verify = true,
-                                    .only_say = r->dry_run};
+                                    .is_dry_run = r->dry_run};
     if (find(&found, r->paths[0], error) != BY_OK) {
         return error->status;
     }

@@ -75,14 +75,14 @@ by_status cli_checkpoint_prune(const char *root, const by_retention *retention, 
         return error->status;
     }
     if (json) {
-        printf("{\"dry_run\":%s,\"removed\":[", retention->only_say ? "true" : "false");
+        printf("{\"dry_run\":%s,\"removed\":[", retention->is_dry_run ? "true" : "false");
         for (size_t i = 0; i < count; i++) {
             printf("%s%" PRIu64, i == 0 ? "" : ",", steps[i]);
         }
         printf("]}\n");
     }
     for (size_t i = 0; i < count && !json; i++) {
-        printf("%s\t%" PRIu64 "\n", retention->only_say ? "would remove" : "removed", steps[i]);
+        printf("%s\t%" PRIu64 "\n", retention->is_dry_run ? "would remove" : "removed", steps[i]);
     }
     free(steps);
     return BY_OK;

@@ -9,7 +9,7 @@
 
 #define BLOCK         ((size_t)1 << 16) /* tokens that are read at once */
 #define ORDER_SAMPLES ((uint64_t)1 << 20)
-#define ORDER_LEAST   ((uint64_t)4096)
+#define MIN_ORDER     ((uint64_t)4096)
 #define STRETCHES     16
 
 /* ---- documents ---- */
@@ -87,7 +87,7 @@ static void measure_order(by_dataset_statistics *s, uint64_t seed)
     double last = 0.0;
     s->order_correlation = NAN;
     s->order_chi_squared = NAN;
-    if (n < ORDER_LEAST) {
+    if (n < MIN_ORDER) {
         return;
     }
     by__loader_order_init(&order, s->windows, seed, 0);

@@ -11,7 +11,7 @@
 #include "data/table/table_parts.h"
 
 /* Most columns: more are no table, but texts or ids as names of fields. */
-#define MOST_COLUMNS 4096
+#define MAX_COLUMNS 4096
 
 /* A cell as the text that a CSV file would have. */
 typedef struct cell {
@@ -202,7 +202,7 @@ static by_status column_of(by__table_column **out, by_table *t, const lines *in,
         *out = &t->columns[known];
         return BY_OK;
     }
-    if (name[0] == '\0' || t->column_count == MOST_COLUMNS) {
+    if (name[0] == '\0' || t->column_count == MAX_COLUMNS) {
         return by_error_set(error, BY_EFORMAT, "%s: %s", where(at, in),
                             name[0] == '\0' ? "a column has no name"
                                             : "more than 4096 columns: is each line a row?");

@@ -159,8 +159,8 @@ by_status by__table_read_parquet(by_table *t, const uint8_t *data, size_t size,
 {
     by__format_parquet file;
     parquet_columns in = {.file = &file};
-    by_status status =
-        by__format_parquet_open(&file, t->name, data, size, by__format_parquet_most(size), error);
+    by_status status = by__format_parquet_open(&file, t->name, data, size,
+                                               by__format_parquet_max_rows(size), error);
     if (status == BY_OK && file.rows == 0) {
         status = by_error_set(error, BY_EFORMAT, "%s: there are no rows", t->name);
     }

@@ -6,7 +6,7 @@
 #include "data/table/table_parts.h"
 
 /* Most bytes of a list of columns in a message. */
-#define MOST_LIST 200
+#define MAX_LIST 200
 
 /* ---- values ---- */
 
@@ -78,7 +78,7 @@ static const char *separator_name(char separator)
 static void list_columns(by_string *out, const by_table *t)
 {
     for (size_t i = 0; i < t->column_count; i++) {
-        if (out->length + strlen(t->columns[i].info.name) > MOST_LIST && i > 0) {
+        if (out->length + strlen(t->columns[i].info.name) > MAX_LIST && i > 0) {
             by_string_format(out, " and %zu more", t->column_count - i);
             return;
         }

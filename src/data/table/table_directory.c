@@ -36,7 +36,7 @@ static by_status add_part(parts *p, const char *path, const by_table_options *o,
     BY_TRY(by__reserve((void **)&p->tables, &p->capacity, p->count + 1, sizeof *p->tables, error));
     BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status =
-        by__format_parquet_open(&file, path, data, size, by__format_parquet_most(size), error);
+        by__format_parquet_open(&file, path, data, size, by__format_parquet_max_rows(size), error);
     bool empty = status == BY_OK && file.rows == 0;
     by__format_parquet_close(&file);
     if (status == BY_OK && !empty) {

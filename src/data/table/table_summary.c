@@ -6,8 +6,8 @@
 
 /* Bytes of the names of one kind, and columns whose cells decided against numbers, that are
  * listed. */
-#define MOST_NAMES 400
-#define MOST_ODD   5
+#define MAX_NAMES 400
+#define MAX_ODD   5
 /* From this many rows on, columns in which nearly every one has a value of its own are named. */
 #define FEW_ROWS 10
 
@@ -50,7 +50,7 @@ static void add_kind(by_string *out, const by_table *t, const by_encoding_option
             continue;
         }
         count++;
-        if (names.length < MOST_NAMES) {
+        if (names.length < MAX_NAMES) {
             by__string_append(&names, listed++ == 0 ? "" : ", ");
             add_column(&names, t, c, true);
         }
@@ -169,16 +169,16 @@ by_status by_table_doubts(const by_table *table, const by_encoding_options *opti
         if (odd) {
             add_doubt(&doubt, table, c);
         }
-        if (count++ < MOST_ODD) {
+        if (count++ < MAX_ODD) {
             by_string_format(&text, "%s%s", text.length > 0 ? "\n" : "",
                              doubt.failed ? "" : doubt.data);
-        } else if (more.length < MOST_NAMES) {
+        } else if (more.length < MAX_NAMES) {
             by_string_format(&more, "%s%.60s", more.length > 0 ? ", " : "", c->name);
         }
         by_string_free(&doubt);
     }
-    if (count > MOST_ODD) {
-        by_string_format(&text, "\nand %zu more such columns: %s", count - MOST_ODD,
+    if (count > MAX_ODD) {
+        by_string_format(&text, "\nand %zu more such columns: %s", count - MAX_ODD,
                          more.failed ? "" : more.data);
     }
     by_string_free(&more);

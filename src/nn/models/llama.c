@@ -11,7 +11,7 @@
 #include "nn/nn.h"
 
 /* As in the key model.layers. */
-#define MOST_LAYERS 10000
+#define MAX_LAYERS 10000
 
 extern const by__nn_family by__nn_family_llama;
 
@@ -232,10 +232,10 @@ static void write_config(json_t *out, const by_model_config *c)
 
 static by_status check_layers(const by_model_config *c, const char *name, by_error *error)
 {
-    return c->layers <= MOST_LAYERS
+    return c->layers <= MAX_LAYERS
                ? BY_OK
                : by_error_set(error, BY_EFORMAT, "%s: \"num_hidden_layers\" %lld is more than %d",
-                              name, (long long)c->layers, MOST_LAYERS);
+                              name, (long long)c->layers, MAX_LAYERS);
 }
 
 /* no_rope_layers has a 1 for each layer with positions; without the key, every n-th layer has

@@ -54,7 +54,7 @@ static by_status read_text(by_token_buffer *out, const by__worker_served_model *
 {
     if (json_is_string(text)) {
         return by__worker_served_encode(out, m, json_string_value(text), json_string_length(text),
-                                        BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, code, error);
+                                        BY_ENCODE_ORDINARY | BY_ENCODE_ADD_SPECIAL, code, error);
     }
     if (json_is_array(text)) {
         BY_TRY(by__worker_served_ids(out, m, text, "input", error));

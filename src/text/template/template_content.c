@@ -4,10 +4,10 @@
 #include "text/template/template.h"
 
 /* Most names that refer to a content. */
-#define MOST_NAMES 16
+#define MAX_NAMES 16
 
 typedef struct content_names {
-    const char *list[MOST_NAMES];
+    const char *list[MAX_NAMES];
     size_t count;
 } content_names;
 
@@ -52,13 +52,13 @@ static bool goes_through(content_names *known, const by__template_node *body)
                 return true;
             }
             if (at->kind == BY__NODE_SET && at->a->kind == BY__NODE_NAME &&
-                known->count < MOST_NAMES && is_content(known, at->b)) {
+                known->count < MAX_NAMES && is_content(known, at->b)) {
                 known->list[known->count++] = at->a->name;
             }
             const by__template_node *value = at->kind == BY__NODE_WITH ? at->b : NULL;
             for (const by__template_node *t = at->a; value != NULL;
                  t = t->next, value = value->next) {
-                if (t->kind == BY__NODE_NAME && known->count < MOST_NAMES &&
+                if (t->kind == BY__NODE_NAME && known->count < MAX_NAMES &&
                     is_content(known, value)) {
                     known->list[known->count++] = t->name;
                 }

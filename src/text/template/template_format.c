@@ -6,10 +6,10 @@
 
 #include "text/template/template.h"
 
-#define MOST_DIGITS    22 /* of round: powers of ten up to it are exact */
-#define MOST_WIDTH     1000
-#define MOST_PRECISION 300
-#define NUMBER_BYTES   2048 /* enough for a number of that width or precision */
+#define MAX_DIGITS    22 /* of round: powers of ten up to it are exact */
+#define MAX_WIDTH     1000
+#define MAX_PRECISION 300
+#define NUMBER_BYTES  2048 /* enough for a number of that width or precision */
 
 /* Prints one number with a decimal point, independent of the locale. Returns false when memory is
  * exhausted. */
@@ -81,9 +81,9 @@ by_status by__template_filter_round(by__template_render *r, const by__template_v
             by__template_value_word(by__template_value_is_number(v) ? precision : v));
     }
     int64_t digits = precision == NULL ? 0 : precision->as.integer;
-    if (digits < -MOST_DIGITS || digits > MOST_DIGITS) {
-        return by__template_render_fail(r, "round: the precision is -%d to %d", MOST_DIGITS,
-                                        MOST_DIGITS);
+    if (digits < -MAX_DIGITS || digits > MAX_DIGITS) {
+        return by__template_render_fail(r, "round: the precision is -%d to %d", MAX_DIGITS,
+                                        MAX_DIGITS);
     }
     if (method == NULL || by__template_value_is(method, "common")) {
         return by__template_value_is_real(v)
@@ -147,12 +147,12 @@ static bool read_directive(directive *d, const char **at, const char *end)
         d->left = d->left || *s == '-';
         d->flags[flags++] = *s++;
     }
-    if (!read_number(&s, end, MOST_WIDTH, &d->width)) {
+    if (!read_number(&s, end, MAX_WIDTH, &d->width)) {
         return false;
     }
     if (s < end && *s == '.') {
         s++;
-        if (!read_number(&s, end, MOST_PRECISION, &d->precision)) {
+        if (!read_number(&s, end, MAX_PRECISION, &d->precision)) {
             return false;
         }
     }

@@ -51,16 +51,16 @@ typedef struct pipeline_reader {
 
 /* Limit on the lengthening of a text: the factors of consecutive steps multiply. Published files
  * stay below 50. */
-#define MOST_GROWTH 256u
+#define MAX_GROWTH 256u
 
 static by_status check_growth(pipeline_reader *r, size_t from, size_t to, by_error *error)
 {
     r->growth = (r->growth == 0 ? 1 : r->growth) * (to > from ? (to + from - 1) / from : 1);
-    return r->growth <= MOST_GROWTH
+    return r->growth <= MAX_GROWTH
                ? BY_OK
                : by_error_set(error, BY_EFORMAT,
                               "%s: its steps may make a text over %u times longer", r->name,
-                              MOST_GROWTH);
+                              MAX_GROWTH);
 }
 
 typedef by_status (*step_reader)(pipeline_reader *r, const json_t *step, by_error *error);
@@ -348,7 +348,7 @@ static by_status read_template_ids(pipeline_reader *r, const json_t *step, const
     const json_t *ids = json_object_get(special, "ids");
     size_t *count = behind ? &p->after_count : &p->before_count;
     uint32_t *list = behind ? p->after : p->before;
-    if (!json_is_array(ids) || json_array_size(ids) > BY__MAX_AROUND - *count) {
+    if (!json_is_array(ids) || json_array_size(ids) > BY__MAX_ADDED_IDS - *count) {
         return by_error_set(error, BY_EFORMAT, "%s: post_processor lacks the ids of \"%.60s\"",
                             r->name, id);
     }

@@ -35,7 +35,7 @@ typedef struct by__tokenizer_rewrite {
 
 #define BY__MAX_REWRITES  16u
 #define BY__MAX_SPLITTERS 8u
-#define BY__MAX_AROUND    16u
+#define BY__MAX_ADDED_IDS 16u
 
 typedef struct by__tokenizer_pipeline {
     by__tokenizer_rewrite rewrites[BY__MAX_REWRITES];
@@ -43,8 +43,8 @@ typedef struct by__tokenizer_pipeline {
     size_t rewrite_count;
     by__tokenizer_splitter splitters[BY__MAX_SPLITTERS];
     size_t splitter_count;
-    uint32_t before[BY__MAX_AROUND]; /* ids before and after a text */
-    uint32_t after[BY__MAX_AROUND];
+    uint32_t before[BY__MAX_ADDED_IDS]; /* ids before and after a text */
+    uint32_t after[BY__MAX_ADDED_IDS];
     size_t before_count;
     size_t after_count;
     /* Decoding of tokenizers that are not byte-level. In each token, `from` becomes `to`, for all

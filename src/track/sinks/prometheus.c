@@ -15,7 +15,7 @@
 #include "track/prometheus.h"
 #include "track/sinks/sink.h"
 
-enum { request_seconds = 2, most_request = 4096 };
+enum { request_seconds = 2, max_request = 4096 };
 
 typedef struct exported_gauge {
     char *tag; /* "train/loss" */
@@ -115,7 +115,7 @@ by__track_scrape by__track_scrape_parse(const char *text, size_t length)
     static const char path[] = "/metrics";
     const char *end = memmem(text, length, "\r\n", 2);
     if (memmem(text, length, "\r\n\r\n", 4) == NULL) {
-        return length < most_request ? BY__SCRAPE_PARTIAL : BY__SCRAPE_BAD;
+        return length < max_request ? BY__SCRAPE_PARTIAL : BY__SCRAPE_BAD;
     }
     size_t n = (size_t)(end - text);
     const char *version = memmem(text, n, " HTTP/1.", 8);
@@ -168,7 +168,7 @@ static void reply(exporter *e, int fd, by__track_scrape kind, double until)
 
 static void serve(exporter *e, int fd)
 {
-    char text[most_request];
+    char text[max_request];
     size_t length = 0;
     double until = by__now() + request_seconds;
     by__track_scrape kind = BY__SCRAPE_PARTIAL;

@@ -20,7 +20,7 @@
 #include "track/sinks/sink.h"
 
 enum { block_bytes = 32768, header_bytes = 7 };
-enum { most_buckets = 512 }; /* of a histogram (wandb.Histogram.MAX_LENGTH) */
+enum { max_buckets = 512 }; /* of a histogram (wandb.Histogram.MAX_LENGTH) */
 enum {
     record_num = 1,
     record_history = 2,
@@ -163,12 +163,12 @@ static void add_list(by_string *out, const char *name, const double *values, siz
 }
 
 /* Adds a histogram in numpy.histogram's format: one more border than values. W&B accepts
- * `most_buckets`, so neighbours are merged if there are more. */
+ * `max_buckets`, so neighbours are merged if there are more. */
 static by_status add_histogram(wandb *w, const char *key, const by__track_histogram *h,
                                by_error *error)
 {
     double *borders;
-    size_t joined = h->buckets == 0 ? 1 : (h->buckets + most_buckets - 1) / most_buckets;
+    size_t joined = h->buckets == 0 ? 1 : (h->buckets + max_buckets - 1) / max_buckets;
     size_t buckets = (h->buckets + joined - 1) / joined;
     BY_TRY(by__alloc((void **)&borders, 2 * buckets + 1, sizeof *borders, "histogram", error));
     double *counts = borders + buckets + 1;

@@ -22,8 +22,8 @@ static int64_t tensor_border(const by__store *store, int group, int64_t at)
  * most of them are summed during the backward pass, but at least 256 KiB, below which the cost is
  * that of messages, and at most 4 MiB; and at least two blocks for each of the ranks that it is
  * divided among. */
-#define LEAST_BUCKET ((int64_t)1 << 16)
-#define MOST_BUCKET  ((int64_t)1 << 20)
+#define MIN_BUCKET ((int64_t)1 << 16)
+#define MAX_BUCKET ((int64_t)1 << 20)
 
 static int64_t default_bucket(const by_trainer *t, const by__store *store)
 {
@@ -32,9 +32,9 @@ static int64_t default_bucket(const by_trainer *t, const by__store *store)
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         elements += by__store_group_part(store, group).count;
     }
-    elements = elements / 8 < LEAST_BUCKET  ? LEAST_BUCKET
-               : elements / 8 > MOST_BUCKET ? MOST_BUCKET
-                                            : elements / 8;
+    elements = elements / 8 < MIN_BUCKET   ? MIN_BUCKET
+               : elements / 8 > MAX_BUCKET ? MAX_BUCKET
+                                           : elements / 8;
     return elements > least ? elements : least;
 }
 

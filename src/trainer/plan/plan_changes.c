@@ -165,10 +165,10 @@ static need measure(change_search *s, by_config *config)
     return plan(s, config);
 }
 
-#define MOST_DIVISORS 256
+#define MAX_DIVISORS 256
 
 /* Lists the possible micro-batches, ascending: those below the config's, or all others. */
-static size_t list_micro_batches(int64_t out[MOST_DIVISORS], const change_search *s,
+static size_t list_micro_batches(int64_t out[MAX_DIVISORS], const change_search *s,
                                  const by_config *config, bool larger_too)
 {
     size_t count = 0;
@@ -181,7 +181,7 @@ static size_t list_micro_batches(int64_t out[MOST_DIVISORS], const change_search
     int64_t all =
         by__config_batch_divisor(config); /* growing batches must be whole micro-batches, too */
     int64_t end = larger_too ? all : config->train.micro_batch - 1;
-    for (int64_t d = unit; d <= end && count < MOST_DIVISORS; d += unit) {
+    for (int64_t d = unit; d <= end && count < MAX_DIVISORS; d += unit) {
         if (all % d == 0 && d != config->train.micro_batch) {
             out[count++] = d;
         }
@@ -195,9 +195,9 @@ static size_t list_micro_batches(int64_t out[MOST_DIVISORS], const change_search
 static bool find_micro_batch(change_search *s, by_config *config, bool larger_too,
                              by_plan_change *out)
 {
-    int64_t sizes[MOST_DIVISORS];
-    need needs[MOST_DIVISORS];
-    bool known[MOST_DIVISORS] = {false};
+    int64_t sizes[MAX_DIVISORS];
+    need needs[MAX_DIVISORS];
+    bool known[MAX_DIVISORS] = {false};
     size_t high = list_micro_batches(sizes, s, config, larger_too);
     size_t low = 0; /* those that would fit with one set of gradients */
     while (low < high) {
@@ -364,12 +364,12 @@ static int by_seconds(const void *a, const void *b)
 
 /* Layers to plan before the list is left as it is, and before the search is given up if it is still
  * empty. Only models of many hundreds of layers come near. */
-#define WORK      60000
-#define MOST_WORK 120000
+#define WORK     60000
+#define MAX_WORK 120000
 
 static bool is_finished(const change_search *s)
 {
-    return s->work > (s->count > 0 ? WORK : MOST_WORK);
+    return s->work > (s->count > 0 ? WORK : MAX_WORK);
 }
 
 /* Adds the option of ranks that divide parameters, gradients and state, with an estimate from the

@@ -142,7 +142,7 @@ static by_status look_settled(budget_view *out, bool *alike, by_trainer *t,
     return look(out, alike, t, o, together, error);
 }
 
-#define MOST_ROUNDS 8
+#define MAX_ROUNDS 8
 
 /* Plans again until it fits, or nothing more can be recomputed. Memory besides the arena of the
  * largest program does not change with the limit, except for collectives, which is why one round
@@ -158,13 +158,13 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, bool 
     BY_TRY(look_settled(&now, &comparable, *trainer, o, together, error));
     uint64_t limit = now.limit;
     bool smallest = false; /* no rank can recompute more */
-    for (int round = 0; round < MOST_ROUNDS && now.needed > budget && limit > 1 && !smallest;
+    for (int round = 0; round < MAX_ROUNDS && now.needed > budget && limit > 1 && !smallest;
          round++) {
         by_trainer *smaller;
         budget_view then;
         /* Each round leaves a little more behind in the process. */
         uint64_t excess = (now.needed - budget) * (round > 0 ? 2 : 1);
-        limit = excess < limit && round + 1 < MOST_ROUNDS ? limit - excess : 1;
+        limit = excess < limit && round + 1 < MAX_ROUNDS ? limit - excess : 1;
         BY_TRY(by__trainer_build(&smaller, config, o, (size_t)limit, error));
         /* What it takes of the process is known when the other one is gone. */
         count_process(smaller, (*trainer)->plan.memory.process);

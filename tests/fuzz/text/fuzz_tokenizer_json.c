@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     (void)by_tokenizer_encode(tokenizer, text, sizeof text - 1, &ids,
-                              BY_ENCODE_SPECIAL | BY_ENCODE_AROUND, &error);
+                              BY_ENCODE_SPECIAL | BY_ENCODE_ADD_SPECIAL, &error);
     check_streaming(tokenizer, &ids);
     if (by_tokenizer_to_json(tokenizer, &json, &length, &error) != BY_OK ||
         by_tokenizer_from_json(&again, json, length, "again", &error) != BY_OK ||

@@ -108,7 +108,7 @@ static void rules_add_up(void **state)
     /* 8 and 9 are the newest, 8, 7 and 5 the best, 4 and 8 multiples, 2 is marked. */
     retain(root,
            (by_retention){
-               .keep = 2, .keep_best = 3, .keep_every = 4, .last = UINT64_MAX, .only_say = true},
+               .keep = 2, .keep_best = 3, .keep_every = 4, .last = UINT64_MAX, .is_dry_run = true},
            1 + 3 + 6);
     assert_steps(root, "1 2 3 4 5 6 7 8 9 ");
     retain(root, (by_retention){.keep = 2, .keep_best = 3, .keep_every = 4, .last = UINT64_MAX},
@@ -201,7 +201,7 @@ static void what_is_used_stays(void **state)
     by__checkpoint_lease_close(&lease);
     retain(root, one, 0);
     by__checkpoint_lease_close(&second);
-    retain(root, (by_retention){.keep = 1, .last = UINT64_MAX, .only_say = true}, 2);
+    retain(root, (by_retention){.keep = 1, .last = UINT64_MAX, .is_dry_run = true}, 2);
     retain(root, one, 2);
     assert_steps(root, "3 5 ");
     assert_int_equal(kill(server, SIGKILL), 0);

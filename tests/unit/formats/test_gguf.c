@@ -512,7 +512,7 @@ static size_t ids_of(uint32_t ids[4], const char *pre)
     put_texts(&text, "tokenizer.ggml.merges", merges, BY_ARRAY_LENGTH(merges));
     put_pair(&text, "tokenizer.ggml.bos_token_id", BY__GGUF_KIND_U32, 0);
     by_tokenizer *tokenizer = open_tokenizer(&file, &text);
-    assert_int_equal(by_tokenizer_encode(tokenizer, "abc", 3, &found, BY_ENCODE_AROUND, NULL),
+    assert_int_equal(by_tokenizer_encode(tokenizer, "abc", 3, &found, BY_ENCODE_ADD_SPECIAL, NULL),
                      BY_OK);
     size_t count = found.count;
     assert_true(count <= 4);
