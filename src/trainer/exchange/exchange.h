@@ -217,8 +217,9 @@ size_t by__trainer_sync_bytes(const by_trainer *t);
 /* Called after by__trainer_ranks_open. */
 by_status by__trainer_sync_open(by_trainer *t, by_error *error);
 void by__trainer_sync_close(by_trainer *t);
-/* Collective: sums the gradients in `set`, unless replicas take independent steps. */
-by_status by__trainer_sync_gradients(by_trainer *t, int set, by_error *error);
+/* The summation of a trainer that sums as `plain` does if nothing is asked for. */
+const by__trainer_summation *by__trainer_sync_summation(by_trainer *t,
+                                                        const by__trainer_summation *plain);
 by_status by__trainer_sync_before_step(by_trainer *t, by_error *error);
 /* Collective: exchanges weights if an exchange is due. */
 by_status by__trainer_sync_after_update(by_trainer *t, by_error *error);

@@ -269,6 +269,7 @@ static int sets(const by_trainer *t)
 }
 
 const by__trainer_summation by__exchange_rounds = {.in_rounds = true,
+                                                   .axes = 1u << BY_MESH_DATA,
                                                    .leaves = leaves,
                                                    .sets = sets,
                                                    .rounds = count_rounds,

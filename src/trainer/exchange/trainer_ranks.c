@@ -30,7 +30,8 @@ by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_
     t->ranks.all = t->layout.ranks > 1 ? o->comm : NULL;
     t->flats.sets = o->mode == BY_TRAINER_FULL ? 1 : 0;
     by__trainer_shard_choose(t);
-    t->summation = t->shard.gradients != 0 ? &by__exchange_rounds : &by__exchange_at_the_end;
+    t->summation = by__trainer_sync_summation(
+        t, t->shard.gradients != 0 ? &by__exchange_rounds : &by__exchange_at_the_end);
     set_leaves(t, t->part.most_micro_batches);
     return BY_OK;
 }
@@ -82,7 +83,7 @@ static by__trainer_reducer_spec reducer_spec(const by_trainer *t)
                                       .leaves = t->part.leaves,
                                       .last_apart = t->model.last != NULL,
                                       .owners = t->layout.size[BY_MESH_SHARD],
-                                      .copies = t->sync.is_on ? NULL : t->shard.copies,
+                                      .copies = t->summation->axes != 0 ? t->shard.copies : NULL,
                                       .round_robin = t->summation->in_rounds,
                                       .buckets = t->ranks.buckets,
                                       .bucket_count = t->ranks.bucket_count};
@@ -231,11 +232,7 @@ static by_status sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error
 {
     by__trainer_ranks *r = &t->ranks;
     *set = tree->held[tree->held_count - 1].set;
-    if (t->sync.is_on) {
-        BY_TRY(by__trainer_sync_gradients(t, *set, error));
-    }
-    if (r->peers == NULL || t->sync.is_late) {
-        /* it does not wait for others at every step, so it does not have their losses */
+    if (r->peers == NULL) {
         return BY_OK;
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
@@ -249,7 +246,9 @@ static by_status sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error
                               by__trainer_losses(t), r->counts, BY_F32, "losses", error);
 }
 
-const by__trainer_summation by__exchange_at_the_end = {.leaves = leaves,
+const by__trainer_summation by__exchange_at_the_end = {.axes = 1u << BY_MESH_DATA |
+                                                               1u << BY_MESH_SEQUENCE,
+                                                       .leaves = leaves,
                                                        .sets = sets,
                                                        .rounds = count_rounds,
                                                        .begin = begin,

@@ -359,13 +359,11 @@ static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by
     return BY_OK;
 }
 
-by_status by__trainer_sync_gradients(by_trainer *t, int set, by_error *error)
+/* Sums the gradients of replicas that take the same steps, in a code. */
+static by_status sum_coded(by_trainer *t, int set, by_error *error)
 {
     float *gradients = by__sync_values(by__trainer_set(t, set));
     bool finite = true;
-    if (t->sync.is_local) {
-        return BY_OK;
-    }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     BY_TRY(are_finite(t, gradients, &finite, error));
     if (!finite) {
@@ -373,6 +371,30 @@ by_status by__trainer_sync_gradients(by_trainer *t, int set, by_error *error)
         return BY_OK;
     }
     return by__trainer_sync_add_up(t, gradients, by__trainer_sync_is_exact(t), error);
+}
+
+static by_status sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
+{
+    const by__trainer_sync *s = &t->sync;
+    if (!s->is_local) {
+        BY_TRY(sum_coded(t, tree->held[tree->held_count - 1].set, error));
+    }
+    if (s->is_late && !s->plain->in_rounds) {
+        /* It does not wait for others at every step, so it does not have their losses. */
+        *set = tree->held[tree->held_count - 1].set;
+        return BY_OK;
+    }
+    return s->plain->sum(t, tree, set, error);
+}
+
+const by__trainer_summation *by__trainer_sync_summation(by_trainer *t,
+                                                        const by__trainer_summation *plain)
+{
+    t->sync.plain = plain;
+    t->sync.summation = *plain;
+    t->sync.summation.axes = 0;
+    t->sync.summation.sum = sum;
+    return t->sync.is_on ? &t->sync.summation : plain;
 }
 
 /* After settling all ranks have the sum of the residuals: one rank keeps it. */

@@ -10,7 +10,8 @@ int64_t by__trainer_leaf(const by_trainer *t, int64_t i)
 
 int by__trainer_ranks_members(const by_trainer *t)
 {
-    return t->sync.is_on ? t->layout.size[BY_MESH_SHARD] : t->layout.replicas;
+    bool all = (t->summation->axes >> BY_MESH_DATA & 1u) != 0;
+    return all ? t->layout.replicas : t->layout.size[BY_MESH_SHARD];
 }
 
 by__trainer_leaves by__trainer_sum_leaves(const by_trainer *t, int replica)
@@ -31,7 +32,8 @@ by__trainer_leaves by__trainer_replica_leaves(const by_trainer *t, int replica)
 
 int by__trainer_ranks_parts(const by_trainer *t)
 {
-    return t->summation->in_rounds || t->sync.is_on ? 1 : t->layout.size[BY_MESH_SEQUENCE];
+    bool keep = (t->summation->axes >> BY_MESH_SEQUENCE & 1u) != 0;
+    return keep ? t->layout.size[BY_MESH_SEQUENCE] : 1;
 }
 
 int by__trainer_ranks_adders(const by_trainer *t)
@@ -41,8 +43,8 @@ int by__trainer_ranks_adders(const by_trainer *t)
 
 unsigned by__trainer_ranks_adding_axes(const by_trainer *t)
 {
-    unsigned peers = 1u << BY_MESH_SHARD | (t->sync.is_on ? 0 : 1u << BY_MESH_DATA);
-    return by__trainer_ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
+    unsigned peers = 1u << BY_MESH_SHARD | t->summation->axes;
+    return by__trainer_ranks_parts(t) > 1 ? peers : peers & ~(1u << BY_MESH_SEQUENCE);
 }
 
 bool by__trainer_has_average(const by_trainer *t)

@@ -6,7 +6,8 @@
  *                          and 3), pipeline/pipe_step.c
  *   by__trainer_summation  how gradients of micro-batches and ranks are summed: after the last
  *                          micro-batch (exchange/trainer_ranks.c), or in rounds, which hand them
- *                          over to their owners (exchange/shard_gradients.c)
+ *                          over to their owners (exchange/shard_gradients.c); the same if replicas
+ *                          exchange only now and then, or compressed (exchange/trainer_sync.c)
  *   by__trainer_updater    where the state of the optimizer is: step/update_in_memory.c,
  *                          offload/trainer_offload.c */
 #ifndef BY_TRAINER_STATE_STRATEGY_H
@@ -50,6 +51,7 @@ typedef struct by__trainer_strategy {
 
 typedef struct by__trainer_summation {
     bool in_rounds; /* the last program of a micro-batch hands its gradients over */
+    unsigned axes;  /* of the mesh, besides `shard`, along which gradients are summed in a step */
     /* Those of `all` that one of `members` replicas computes. */
     by__trainer_leaves (*leaves)(by__trainer_leaves all, int members, int member);
     /* Number of gradient sets. */

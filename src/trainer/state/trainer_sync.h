@@ -11,6 +11,7 @@
 #include "comm/power_sum.h"
 #include "nn/nn.h"
 #include "store/store.h"
+#include "trainer/state/strategy.h"
 #include "trainer/state/train.h"
 
 /* An exchange that overlaps with the replica's steps (trainer_late.c). */
@@ -48,6 +49,8 @@ typedef struct by__trainer_sync {
     bool is_power;    /* by PowerSGD, not by `codec` */
     bool is_anchored; /* `anchor` holds the weights of the last exchange */
     bool is_settled;  /* no step was taken since the state of the ranks was made equal */
+    const by__trainer_summation *plain; /* how gradients would be summed without it, */
+    by__trainer_summation summation;    /* and how they are */
     const by__comm_codec *codec;
     /* One for the groups that are not split, then one for each set of axes that split tensors: a
      * block of a code must not mix values of two of them, because ranks along one axis must agree
