@@ -219,10 +219,22 @@ by_status by__config_records_verify(const by__config_entry *entry, const char *w
 void by__config_records_print(by_string *out, const by__config_entry *entry);
 void by__config_records_free(by__config_entry *entry);
 
-/* ---- config_print.c ---- */
+/* ---- config_number.c ---- */
 
+/* All return false for a text that is no such number. */
+bool by__config_parse_real(double *out, const char *s);
+/* A whole number as sign and magnitude: 12, 1_000, 1e3, 2.5e3; 12.0 is refused. */
+bool by__config_parse_whole(uint64_t *magnitude, bool *negative, const char *s);
+bool by__config_parse_int(int64_t *out, const char *s);
+/* A size: 6GiB, 1.5 GB, 512MiB, or a whole number of bytes. */
+bool by__config_parse_size(int64_t *out, const char *s);
+/* A time: 90, 90s, 1.5m, 2h, 200ms. */
+bool by__config_parse_time(double *out, const char *s);
 /* Appends "6GiB", or plain bytes if no unit divides them. */
 void by__config_size_print(by_string *out, int64_t bytes);
+
+/* ---- config_print.c ---- */
+
 /* Appends a verified value as YAML that reads back exactly. */
 void by__config_value_print(by_string *out, const by__config_entry *entry);
 
