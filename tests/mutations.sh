@@ -157,7 +157,7 @@ mutations() {
         'value = s->graph->phase == BY__BACKWARD ? value : by_all_reduce(s->graph, value, s->axis->mesh, s->axis->ranks);' \
         test_tensor_parallel test_tensor_train
     mutation "missing tensor reduce-scatter" src/passes/shard_convert.c \
-        'if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1 && !zigzag) {' \
+        'if (from.axis == BY__PARTIAL && to.axis >= 0 && to.sections == 1 && !zigzag) {' \
         'if (from.axis == BY__PARTIAL && to.axis >= 0) { return slice_sections(s, value, whole, to); } if (false) {' \
         test_tensor_parallel test_tensor_train
     mutation "heads of q, k and v mixed up" src/passes/shard_convert.c \

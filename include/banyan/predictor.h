@@ -62,8 +62,8 @@ typedef struct by_predictor_place {
     size_t example; /* index within the input */
 } by_predictor_place;
 
-/* Computes 1 to by_predictor_batch examples and calls `report` for each in order; the field "index" is
- * the position in the batch. Returns BY_EARG for another number of examples. */
+/* Computes 1 to by_predictor_batch examples and calls `report` for each in order; the field "index"
+ * is the position in the batch. Returns BY_EARG for another number of examples. */
 BY_API by_status by_predictor_run(by_predictor *predictor, const by_predictor_place *places,
                                   size_t count, by_predicted *report, void *user, by_error *error);
 

@@ -318,8 +318,8 @@ by_status by__comm_leave(by_comm *comm, by_status status, by_error *error);
 const by__comm_record *by__comm_record_of(const by_comm *comm, int rank);
 
 /* Seconds that this rank has spent in completed calls, on all communicators of its job except those
- * marked by by__comm_set_background, which a separate thread uses concurrently with the threads that
- * wait for their calls. */
+ * marked by by__comm_set_background, which a separate thread uses concurrently with the threads
+ * that wait for their calls. */
 double by__comm_spent(const by_comm *comm);
 void by__comm_set_background(by_comm *comm);
 
@@ -335,8 +335,8 @@ by_status by__comm_begin_access(by_comm *comm, by_error *error);
 void by__comm_end_access(by_comm *comm);
 /* Waits for the readers of a failed job. */
 void by__comm_wait_readers(by_comm *comm);
-/* Memory of a near rank, between begin_access and end_access: in place, or copied to `scratch`; NULL: the copy
- * failed. */
+/* Memory of a near rank, between begin_access and end_access: in place, or copied to `scratch`;
+ * NULL: the copy failed. */
 const void *by__comm_map_remote(by_comm *comm, int rank, uint64_t address, void *scratch,
                                 size_t bytes, by_error *error);
 /* Copies to memory of a near rank, between begin_access and end_access. */

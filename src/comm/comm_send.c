@@ -1,7 +1,7 @@
 /* Point-to-point messages. A send copies the data and does not wait for the receiver as long as
  * fewer than BY__COMM_RING sends to that rank are pending: two ranks may both send first and
- * receive afterwards. Near ranks find the copy through a ring in the shared block; far ranks get two
- * messages, a description and the data. */
+ * receive afterwards. Near ranks find the copy through a ring in the shared block; far ranks get
+ * two messages, a description and the data. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,8 +176,8 @@ static by_status receive_near(by_comm *comm, void *data, size_t bytes, by_dtype 
 
 /* ---- far ---- */
 
-/* Frees the copies of pending sends that were delivered. *under_way: number of those to rank `to` that
- * were not; *oldest: the first of these. */
+/* Frees the copies of pending sends that were delivered. *under_way: number of those to rank `to`
+ * that were not; *oldest: the first of these. */
 static by_status free_delivered(by_comm *comm, int to, int *under_way,
                                 by__comm_pending_send **oldest, by_error *error)
 {

@@ -25,12 +25,18 @@
 
 typedef enum by__graph_phase { BY__FORWARD = 0, BY__BACKWARD, BY__UPDATE } by__graph_phase;
 
-/* A value may hold only one rank's part of the value that the graph was built with. Along `axis`,
- * which consists of `sections` equal sections one after the other, it holds slice `rank` of `ranks`
- * of each section. */
-typedef struct by__graph_value_part {
+/* A split of a tensor over ranks: `axis` consists of equal sections one after another, and each is
+ * cut into slices in the order of ranks; a rank's tensor is the concatenation of its slices.
+ * Usually there is one section. Packed q|k|v has three. When a [B, T, C] tensor that is split along
+ * T is flattened to a matrix [B T, C], its rows have B sections. */
+typedef struct by__graph_split {
     int axis;
     int64_t sections;
+} by__graph_split;
+
+/* A value may hold only one rank's part of the value that the graph was built with. */
+typedef struct by__graph_value_part {
+    by__graph_split split;
     int ranks;
     int rank;
     uint32_t mesh; /* mask of the mesh axes along which these ranks are neighbours */

@@ -38,9 +38,9 @@ static void set_part(by__store_tensor *entry, const by__graph_value *value)
     entry->local = value->shape;
     for (int i = 0; i < value->part_count; i++) {
         const by__graph_value_part *part = &value->part[i];
-        int64_t section = value->whole.dim[part->axis] / part->sections;
-        entry->first[part->axis] = by__op_cut(section, part->ranks, part->rank);
-        entry->sections[part->axis] = part->sections;
+        int64_t section = value->whole.dim[part->split.axis] / part->split.sections;
+        entry->first[part->split.axis] = by__op_cut(section, part->ranks, part->rank);
+        entry->sections[part->split.axis] = part->split.sections;
     }
 }
 

@@ -105,22 +105,22 @@ static void gradient_attention(by_graph *graph, const by__graph_node *node, cons
 /* Splits samples or heads: q by query heads, k and v by key heads, so that each group of query
  * heads stays with its key head. Packed heads of equal number are three sections of one axis. */
 static bool split_heads(const by__op_signature *s, int operands, by__op_sharding *sh,
-                        by__op_split *y, by__op_split *lse)
+                        by__graph_split *y, by__graph_split *lse)
 {
     extents e = {0};
     (void)read_extents(s, operands, &e);
-    by__op_split q = sh->in[0];
+    by__graph_split q = sh->in[0];
     bool heads = q.axis == 2;
     int64_t sections = heads && e.packed ? 3 : 1;
-    if ((q.axis != 0 && !heads) || q.parts != sections ||
+    if ((q.axis != 0 && !heads) || q.sections != sections ||
         (sections == 3 && s->attrs->heads != s->attrs->kv_heads) ||
         (heads && s->attrs->kv_heads % sh->ranks != 0)) {
         return false;
     }
     for (int i = 1; i < operands; i++) {
-        by__op_split want = by__absent(&s->in[i]) || (i >= 3 && heads) ? by__op_whole()
-                            : i >= 3                                   ? (by__op_split){0, 1}
-                                                                       : q;
+        by__graph_split want = by__absent(&s->in[i]) || (i >= 3 && heads) ? by__op_whole()
+                               : i >= 3                                   ? (by__graph_split){0, 1}
+                                                                          : q;
         bool by_sample = i != 3 || heads || by__absent(&s->in[i]) || s->in[i].shape.rank == 1;
         if (!by__op_split_equal(sh->in[i], want) || !by_sample) {
             return false;
@@ -130,8 +130,8 @@ static bool split_heads(const by__op_signature *s, int operands, by__op_sharding
         sh->attrs.heads = s->attrs->heads / sh->ranks;
         sh->attrs.kv_heads = s->attrs->kv_heads / sh->ranks;
     }
-    *y = (by__op_split){q.axis, 1};
-    *lse = (by__op_split){heads ? 1 : 0, 1};
+    *y = (by__graph_split){q.axis, 1};
+    *lse = (by__graph_split){heads ? 1 : 0, 1};
     return true;
 }
 
@@ -146,8 +146,8 @@ static bool shard_attention(const by__op_signature *s, const by__graph_type *out
 static bool shard_attention_grad(const by__op_signature *s, const by__graph_type *out,
                                  by__op_sharding *sh)
 {
-    by__op_split y;
-    by__op_split lse;
+    by__graph_split y;
+    by__graph_split lse;
     int operands = s->input_count - 3;
     if (sh->in[0].axis == 1) {
         return by__op_shard_attention_grad_time(s, out, sh);

@@ -244,7 +244,7 @@ static void build_backward(by_graph *graph, const by__op_sharding *sh, const by_
  * keys and windows refer to whole sequences. */
 static bool is_by_time(const by__op_signature *s, const by__op_sharding *sh, int operands)
 {
-    static const by__op_split time = {1, 1};
+    static const by__graph_split time = {1, 1};
     bool fits = sh->zigzag && !s->attrs->bidirectional && s->attrs->window == 0 &&
                 s->in[0].shape.dim[1] % (2 * sh->ranks) == 0 && operands != 2;
     for (int i = 0; i < operands; i++) {
@@ -257,8 +257,8 @@ static bool is_by_time(const by__op_signature *s, const by__op_sharding *sh, int
 
 bool by__op_shard_attention_time(const by__op_signature *s, by__op_sharding *sh)
 {
-    sh->out[0] = (by__op_split){1, 1};
-    sh->out[1] = (by__op_split){2, 1};
+    sh->out[0] = (by__graph_split){1, 1};
+    sh->out[1] = (by__graph_split){2, 1};
     sh->build = build_forward;
     return is_by_time(s, sh, s->input_count);
 }
@@ -267,13 +267,13 @@ bool by__op_shard_attention_grad_time(const by__op_signature *s, const by__graph
                                       by__op_sharding *sh)
 {
     int operands = s->input_count - 3;
-    by__op_split time = {1, 1};
+    by__graph_split time = {1, 1};
     for (int i = 0; i < 3; i++) {
         sh->out[i] = by__absent(&out[i]) ? by__op_whole() : time;
     }
     sh->build = build_backward;
     return is_by_time(s, sh, operands) && by__op_split_equal(sh->in[operands], time) &&
-           by__op_split_equal(sh->in[operands + 1], (by__op_split){2, 1}) &&
+           by__op_split_equal(sh->in[operands + 1], (by__graph_split){2, 1}) &&
            by__op_split_equal(sh->in[operands + 2], time);
 }
 
@@ -304,7 +304,7 @@ static by_status infer_merge(const by__op_signature *s, by__graph_type *out, by_
 /* Splits by heads. */
 static bool shard_merge(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    static const by__op_split heads[2] = {{2, 1}, {1, 1}};
+    static const by__graph_split heads[2] = {{2, 1}, {1, 1}};
     BY_UNUSED(out);
     for (int i = 0; i < s->input_count; i++) {
         if (!by__op_split_equal(sh->in[i], heads[i % 2])) {

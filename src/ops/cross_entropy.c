@@ -155,7 +155,7 @@ static int64_t combined_vocabulary(const by__op_signature *s)
 /* Returns true if input `i`, which has one entry a row of x, is split as x is, or absent. */
 static bool follows_rows(const by__op_signature *s, const by__op_sharding *sh, int i)
 {
-    by__op_split split;
+    by__graph_split split;
     return !is_given(s, i) ||
            (by__op_split_of_rows(&s->in[0].shape, sh->in[0], &s->in[i].shape, sh->ranks, &split) &&
             by__op_split_equal(sh->in[i], split));
@@ -173,7 +173,7 @@ static bool split_words(const by__op_signature *s, by__op_sharding *sh)
 {
     sh->attrs.rows = s->in[1].shape.dim[0];
     sh->attrs.begin = by__op_cut(sh->attrs.rows, sh->ranks, sh->rank);
-    return sh->in[1].axis == 0 && sh->in[1].parts == 1 &&
+    return sh->in[1].axis == 0 && sh->in[1].sections == 1 &&
            by__op_shard_all_whole_but(sh, s->input_count, 1u << 1);
 }
 

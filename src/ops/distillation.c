@@ -122,7 +122,7 @@ static int64_t vocabulary_of(const by__op_signature *s)
 static bool split_rows(const by__op_signature *s, by__op_sharding *sh)
 {
     for (int i = W; i < s->input_count; i++) {
-        by__op_split want = by__op_whole();
+        by__graph_split want = by__op_whole();
         bool by_rows = i == TARGETS || i == HIDDEN || i == IDS || i == LOGARITHMS;
         bool fits = !has(s, i) || !by_rows ||
                     (i == TARGETS ? by__op_split_of_rows(&s->in[X].shape, sh->in[X],

@@ -32,14 +32,14 @@ static void gradient_dropout(by_graph *graph, const by__graph_node *node, const 
 static bool shard_dropout(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     const by_shape *x = &s->in[0].shape;
-    by__op_split split = sh->in[0];
+    by__graph_split split = sh->in[0];
     int64_t inner = 1;
-    if (split.axis == 0 && split.parts == 1 && !sh->zigzag && sh->in[1].axis == BY__WHOLE) {
+    if (split.axis == 0 && split.sections == 1 && !sh->zigzag && sh->in[1].axis == BY__WHOLE) {
         sh->out[0] = split;
         sh->attrs.rows += by__op_cut(x->dim[0], sh->ranks, sh->rank);
         return true;
     }
-    if (split.axis != 1 || split.parts != 1 || sh->in[1].axis != BY__WHOLE) {
+    if (split.axis != 1 || split.sections != 1 || sh->in[1].axis != BY__WHOLE) {
         return false;
     }
     for (int i = 2; i < x->rank; i++) {

@@ -71,20 +71,20 @@ static void build_embedding(by_graph *graph, const by__op_sharding *sh, const by
 static bool shard_embedding(const by__op_signature *s, const by__graph_type *out,
                             by__op_sharding *sh)
 {
-    by__op_split ids = sh->in[0];
-    by__op_split table = sh->in[1];
+    by__graph_split ids = sh->in[0];
+    by__graph_split table = sh->in[1];
     if (table.axis == BY__WHOLE) {
         sh->out[0] = ids;
         return ids.axis >= 0;
     }
     if (table.axis == 1) {
-        sh->out[0] = (by__op_split){out[0].shape.rank - 1, table.parts};
+        sh->out[0] = (by__graph_split){out[0].shape.rank - 1, table.sections};
         return ids.axis == BY__WHOLE;
     }
     sh->out[0] = by__op_partial();
     sh->attrs.rows = s->in[1].shape.dim[0];
     sh->build = build_embedding;
-    return table.axis == 0 && table.parts == 1 && ids.axis == BY__WHOLE;
+    return table.axis == 0 && table.sections == 1 && ids.axis == BY__WHOLE;
 }
 
 static void build_embedding_grad(by_graph *graph, const by__op_sharding *sh, const by_value *in,
@@ -101,20 +101,20 @@ static void build_embedding_grad(by_graph *graph, const by__op_sharding *sh, con
 static bool shard_embedding_grad(const by__op_signature *s, const by__graph_type *out,
                                  by__op_sharding *sh)
 {
-    by__op_split base = s->input_count > 2 ? sh->in[2] : by__op_whole();
+    by__graph_split base = s->input_count > 2 ? sh->in[2] : by__op_whole();
     bool based = s->input_count > 2 && !by__absent(&s->in[2]);
-    by__op_split dy = sh->in[1];
-    by__op_split ids;
+    by__graph_split dy = sh->in[1];
+    by__graph_split ids;
     int last = s->in[1].shape.rank - 1;
     BY_UNUSED(out);
     if (sh->in[0].axis == BY__WHOLE && dy.axis == BY__WHOLE) {
         sh->out[0] = sh->want;
         sh->build = build_embedding_grad;
-        return sh->want.axis == 0 && sh->want.parts == 1 &&
+        return sh->want.axis == 0 && sh->want.sections == 1 &&
                (!based || by__op_split_equal(base, sh->want));
     }
     if (dy.axis == last) {
-        sh->out[0] = (by__op_split){1, dy.parts};
+        sh->out[0] = (by__graph_split){1, dy.sections};
         return sh->in[0].axis == BY__WHOLE && (!based || by__op_split_equal(base, sh->out[0]));
     }
     sh->out[0] = by__op_partial();
@@ -199,26 +199,26 @@ static bool set_places(const by__op_signature *s, by__op_sharding *sh)
 static bool shard_position(const by__op_signature *s, const by__graph_type *out,
                            by__op_sharding *sh)
 {
-    by__op_split x = sh->in[0];
-    by__op_split table = x.axis == 2 ? (by__op_split){1, x.parts} : by__op_whole();
+    by__graph_split x = sh->in[0];
+    by__graph_split table = x.axis == 2 ? (by__graph_split){1, x.sections} : by__op_whole();
     BY_UNUSED(out);
     sh->out[0] = x;
-    return x.axis >= 0 && (x.axis != 1 || x.parts == 1) && by__op_split_equal(sh->in[1], table) &&
-           set_places(s, sh);
+    return x.axis >= 0 && (x.axis != 1 || x.sections == 1) &&
+           by__op_split_equal(sh->in[1], table) && set_places(s, sh);
 }
 
 static bool shard_position_grad(const by__op_signature *s, const by__graph_type *out,
                                 by__op_sharding *sh)
 {
-    by__op_split dy = sh->in[0];
+    by__graph_split dy = sh->in[0];
     BY_UNUSED(out);
-    sh->out[0] = dy.axis == 2 ? (by__op_split){1, dy.parts} : by__op_partial();
-    return dy.axis >= 0 && (dy.axis != 1 || dy.parts == 1) && set_places(s, sh);
+    sh->out[0] = dy.axis == 2 ? (by__graph_split){1, dy.sections} : by__op_partial();
+    return dy.axis >= 0 && (dy.axis != 1 || dy.sections == 1) && set_places(s, sh);
 }
 
 static bool shard_rope(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__op_split x = sh->in[0];
+    by__graph_split x = sh->in[0];
     bool by_row =
         s->input_count > 1 && !by__absent(&s->in[1]) && by_shape_count(&s->in[1].shape) > 1;
     BY_UNUSED(out);
@@ -226,7 +226,7 @@ static bool shard_rope(const by__op_signature *s, const by__graph_type *out, by_
     if (x.axis == 2) {
         sh->attrs.heads = s->attrs->heads / sh->ranks;
     }
-    return x.axis >= (by_row ? 2 : 0) && x.parts == 1 &&
+    return x.axis >= (by_row ? 2 : 0) && x.sections == 1 &&
            (x.axis != 2 || s->attrs->heads % sh->ranks == 0) &&
            by__op_shard_all_whole_but(sh, s->input_count, 1u << 0) && set_places(s, sh);
 }

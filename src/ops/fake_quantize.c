@@ -43,12 +43,12 @@ static void cost(const by__op_signature *s, const by__graph_type *out, by__op_co
  * bits can if ranks have whole groups. */
 static bool shard(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__op_split split = sh->in[0];
+    by__graph_split split = sh->in[0];
     by_packing *p = &sh->attrs.packing;
     int first = p->stack > 0 ? 1 : 0; /* axis of a matrix */
     BY_UNUSED(out);
     /* The packing has the sizes of every rank's part, so parts must be equal. */
-    if (split.axis < 0 || s->in[0].shape.dim[split.axis] % (split.parts * sh->ranks) != 0) {
+    if (split.axis < 0 || s->in[0].shape.dim[split.axis] % (split.sections * sh->ranks) != 0) {
         return false;
     }
     sh->out[0] = split;
@@ -61,7 +61,7 @@ static bool shard(const by__op_signature *s, const by__graph_type *out, by__op_s
         return true;
     }
     p->k /= sh->ranks;
-    return p->kind == BY_PACKING_INT4 && p->k / split.parts % p->group == 0;
+    return p->kind == BY_PACKING_INT4 && p->k / split.sections % p->group == 0;
 }
 
 /* A result made of parameters is treated as a parameter: its gradient is f32, and a product with it

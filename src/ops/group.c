@@ -49,14 +49,14 @@ static void divide_group(const by__op_signature *s, int ranks, by_attrs *attrs)
 }
 
 /* Returns true for slices of the first axis, which are blocks of entries. */
-static bool is_by_example(by__op_split split)
+static bool is_by_example(by__graph_split split)
 {
-    return split.axis == 0 && split.parts == 1;
+    return split.axis == 0 && split.sections == 1;
 }
 
 static bool shard_group(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__op_split within = {0, s->attrs->rows};
+    by__graph_split within = {0, s->attrs->rows};
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
     sh->out[1] = within;
@@ -158,25 +158,25 @@ static by_status infer_row_dots(const by__op_signature *s, by__graph_type *out, 
 
 /* Returns true if operands by example (x or y, slots, weights) and by group (the other one,
  * members) are split that way. */
-static bool is_divided(const by__op_sharding *sh, const by__op_signature *s, by__op_split examples,
-                       by__op_split groups)
+static bool is_divided(const by__op_sharding *sh, const by__op_signature *s,
+                       by__graph_split examples, by__graph_split groups)
 {
     return is_by_example(examples) && is_by_example(sh->in[1]) && groups.axis == 0 &&
-           groups.parts > 1 && by__op_split_equal(sh->in[2], groups) &&
+           groups.sections > 1 && by__op_split_equal(sh->in[2], groups) &&
            (s->input_count <= 3 || by__absent(&s->in[3]) || is_by_example(sh->in[3]));
 }
 
 /* Columns and addends of rows are moved like whole rows; otherwise each rank moves its own rows. */
 static bool shard_rows(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__op_split x = sh->in[0];
+    by__graph_split x = sh->in[0];
     bool scatter = s->op == BY_OP_SCATTER_ROWS;
     if (x.axis == BY__PARTIAL || x.axis == s->in[0].shape.rank - 1) {
-        sh->out[0] = x.axis < 0 ? x : (by__op_split){out[0].shape.rank - 1, x.parts};
+        sh->out[0] = x.axis < 0 ? x : (by__graph_split){out[0].shape.rank - 1, x.sections};
         return by__op_shard_all_whole_but(sh, s->input_count, 1u << 0);
     }
-    by__op_split groups = scatter ? sh->in[2] : x;
-    by__op_split examples = scatter ? x : (by__op_split){0, 1};
+    by__graph_split groups = scatter ? sh->in[2] : x;
+    by__graph_split examples = scatter ? x : (by__graph_split){0, 1};
     sh->out[0] = scatter ? groups : examples;
     return is_divided(sh, s, examples, groups);
 }
@@ -184,15 +184,15 @@ static bool shard_rows(const by__op_signature *s, const by__graph_type *out, by_
 static bool shard_row_dots(const by__op_signature *s, const by__graph_type *out,
                            by__op_sharding *sh)
 {
-    by__op_split a = sh->in[0];
-    by__op_split b = sh->in[1];
+    by__graph_split a = sh->in[0];
+    by__graph_split b = sh->in[1];
     BY_UNUSED(out);
     if (a.axis == s->in[0].shape.rank - 1) {
         sh->out[0] = by__op_partial();
-        return b.axis == 1 && b.parts == a.parts && sh->in[2].axis == BY__WHOLE;
+        return b.axis == 1 && b.sections == a.sections && sh->in[2].axis == BY__WHOLE;
     }
     sh->out[0] = sh->in[2];
-    return is_by_example(a) && is_by_example(sh->in[2]) && b.axis == 0 && b.parts > 1;
+    return is_by_example(a) && is_by_example(sh->in[2]) && b.axis == 0 && b.sections > 1;
 }
 
 /* Only the rows that are moved are read and written. */

@@ -95,9 +95,10 @@ static by_status infer_grouped_grad(const by__op_signature *s, by__graph_type *o
  * range. */
 static bool is_by_group(const by__op_signature *s, const by__op_sharding *sh, int64_t *rows)
 {
-    const by__op_split *range = &sh->in[2];
+    const by__graph_split *range = &sh->in[2];
     *rows = s->in[0].shape.dim[0] / s->in[2].shape.dim[0];
-    return sh->in[0].axis == 0 && sh->in[0].parts == 1 && range->axis == 0 && range->parts == 1;
+    return sh->in[0].axis == 0 && sh->in[0].sections == 1 && range->axis == 0 &&
+           range->sections == 1;
 }
 
 /* Each rank has some of the groups, or columns of each matrix, or rows of each matrix with the
@@ -105,10 +106,10 @@ static bool is_by_group(const by__op_signature *s, const by__op_sharding *sh, in
 static bool shard_grouped(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     int inner = s->attrs->trans_b ? 2 : 1;
-    by__op_split a = sh->in[0];
-    by__op_split b = sh->in[1];
+    by__graph_split a = sh->in[0];
+    by__graph_split b = sh->in[1];
     BY_UNUSED(out);
-    if (b.axis == 0 && b.parts == 1) {
+    if (b.axis == 0 && b.sections == 1) {
         sh->out[0] = a;
         return is_by_group(s, sh, &sh->attrs.capacity);
     }
@@ -117,25 +118,25 @@ static bool shard_grouped(const by__op_signature *s, const by__graph_type *out, 
     }
     if (b.axis == inner) {
         sh->out[0] = by__op_partial();
-        return a.axis == 1 && a.parts == b.parts;
+        return a.axis == 1 && a.sections == b.sections;
     }
-    sh->out[0] = (by__op_split){1, b.parts};
+    sh->out[0] = (by__graph_split){1, b.sections};
     return a.axis == BY__WHOLE;
 }
 
 static bool shard_grouped_grad(const by__op_signature *s, const by__graph_type *out,
                                by__op_sharding *sh)
 {
-    by__op_split a = sh->in[0];
-    by__op_split b = sh->in[1];
+    by__graph_split a = sh->in[0];
+    by__graph_split b = sh->in[1];
     BY_UNUSED(out);
     if (a.axis == 0 && b.axis == 0) {
-        sh->out[0] = (by__op_split){0, 1};
+        sh->out[0] = (by__graph_split){0, 1};
         sh->attrs.rows = s->attrs->rows / sh->ranks;
-        return b.parts == 1 && s->attrs->rows % sh->ranks == 0 &&
+        return b.sections == 1 && s->attrs->rows % sh->ranks == 0 &&
                is_by_group(s, sh, &sh->attrs.capacity);
     }
-    sh->out[0] = a.axis == 1 ? (by__op_split){1, a.parts} : (by__op_split){2, b.parts};
+    sh->out[0] = a.axis == 1 ? (by__graph_split){1, a.sections} : (by__graph_split){2, b.sections};
     return sh->in[2].axis == BY__WHOLE &&
            ((a.axis == 1 && b.axis == BY__WHOLE) || (a.axis == BY__WHOLE && b.axis == 1));
 }

@@ -74,8 +74,8 @@ static void cost_matmul(const by__op_signature *s, const by__graph_type *out, by
 }
 
 /* Converts the split of an operand to that of its matrix op(.), whose axis 0 are the rows. */
-static bool split_of_matrix(const by__graph_type *type, bool transposed, by__op_split split,
-                            int ranks, by__op_split *out)
+static bool split_of_matrix(const by__graph_type *type, bool transposed, by__graph_split split,
+                            int ranks, by__graph_split *out)
 {
     *out = split;
     if (split.axis < 0) {
@@ -98,15 +98,15 @@ static bool split_of_matrix(const by__graph_type *type, bool transposed, by__op_
  * and only one rank adds bias and added tensor. */
 static bool shard_matmul(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__op_split a;
-    by__op_split b;
-    by__op_split y;
+    by__graph_split a;
+    by__graph_split b;
+    by__graph_split y;
     int last = out[0].shape.rank - 1;
     if (!split_of_matrix(&s->in[0], s->attrs->trans_a, sh->in[0], sh->ranks, &a) ||
         !split_of_matrix(&s->in[1], s->attrs->trans_b, sh->in[1], sh->ranks, &b)) {
         return false;
     }
-    if (a.axis == 1 && b.axis == 0 && a.parts == b.parts) {
+    if (a.axis == 1 && b.axis == 0 && a.sections == b.sections) {
         sh->out[0] = by__op_partial();
         sh->once = 1u << 2 | 1u << 3;
         return by__op_shard_all_whole_but(sh, s->input_count, 1u << 0 | 1u << 1);
@@ -114,11 +114,11 @@ static bool shard_matmul(const by__op_signature *s, const by__graph_type *out, b
     if (a.axis == 0 && b.axis == BY__WHOLE) {
         y = s->attrs->trans_a ? a : sh->in[0];
     } else if (a.axis == BY__WHOLE && b.axis == 1) {
-        y = (by__op_split){last, b.parts};
+        y = (by__graph_split){last, b.sections};
     } else {
         return false;
     }
-    by__op_split bias = y.axis == last ? (by__op_split){0, y.parts} : by__op_whole();
+    by__graph_split bias = y.axis == last ? (by__graph_split){0, y.sections} : by__op_whole();
     sh->out[0] = y;
     return (s->input_count <= 2 || by__absent(&s->in[2]) || by__op_split_equal(sh->in[2], bias)) &&
            (s->input_count <= 3 || by__absent(&s->in[3]) || by__op_split_equal(sh->in[3], y));
@@ -144,8 +144,8 @@ static bool shard_sum_rows(const by__op_signature *s, const by__graph_type *out,
                            by__op_sharding *sh)
 {
     int lead = s->in[0].shape.rank - out[0].shape.rank;
-    by__op_split x = sh->in[0];
-    sh->out[0] = x.axis < lead ? by__op_partial() : (by__op_split){x.axis - lead, x.parts};
+    by__graph_split x = sh->in[0];
+    sh->out[0] = x.axis < lead ? by__op_partial() : (by__graph_split){x.axis - lead, x.sections};
     return x.axis >= 0;
 }
 

@@ -106,7 +106,7 @@ static void cost_difference(const by__op_signature *s, const by__graph_type *out
 static bool split_rows(const by__op_signature *s, int count, uint32_t like_x, by__op_sharding *sh)
 {
     for (int i = 1; i < count; i++) {
-        by__op_split want = sh->in[0];
+        by__graph_split want = sh->in[0];
         bool rows = !by__mask_has(like_x, i);
         if (by__absent(&s->in[i])) {
             continue;
@@ -131,7 +131,7 @@ static bool shard_cross_entropy(const by__op_signature *s, const by__graph_type 
 static bool shard_cross_entropy_grad(const by__op_signature *s, const by__graph_type *out,
                                      by__op_sharding *sh)
 {
-    by__op_split weights;
+    by__graph_split weights;
     BY_UNUSED(out);
     sh->out[0] = sh->in[0];
     return split_rows(s, 3, 0, sh) && sh->in[3].axis == BY__WHOLE &&

@@ -239,7 +239,7 @@ static void cost_map(const by__op_signature *s, const by__graph_type *out, by__o
 
 static bool shard_map(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__op_split split = by__op_whole();
+    by__graph_split split = by__op_whole();
     for (int i = 0; i < s->input_count; i++) {
         if (by__mask_has(s->attrs->map->scalars, i)) {
             if (sh->in[i].axis != BY__WHOLE) {

@@ -100,13 +100,13 @@ static bool shard_gradient(const by__op_signature *s, const by__graph_type *out,
                            by__op_sharding *sh)
 {
     int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
-    by__op_split rows;
+    by__graph_split rows;
     if (sh->in[1].axis != BY__WHOLE ||
         !by__op_split_of_rows(&s->in[0].shape, sh->in[0], &s->in[2].shape, sh->ranks, &rows)) {
         return false;
     }
     for (int i = 2; i < s->input_count; i++) {
-        by__op_split want = i < 2 + statistics ? rows : sh->in[0];
+        by__graph_split want = i < 2 + statistics ? rows : sh->in[0];
         if (!by__absent(&s->in[i]) && !by__op_split_equal(sh->in[i], want)) {
             return false;
         }

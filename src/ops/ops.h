@@ -5,8 +5,8 @@
  * properties of its operands. No module but this one and the device module names an op; a test
  * checks that.
  *
- * Types: by__op_signature is a node as a shape rule sees it, by__op_cost its work, by__op_split how
- * a tensor is spread over ranks, by__op_sharding how a node runs on them.
+ * Types: by__op_signature is a node as a shape rule sees it, by__op_cost its work, by__graph_split
+ * how a tensor is spread over ranks, by__op_sharding how a node runs on them.
  *
  * Gradients add nodes with the same functions that models use. The pass that calls them adds the
  * casts (gradients of parameters are f32, those of activations have the activation's dtype) and
@@ -104,21 +104,21 @@ static inline bool by__absent(const by__graph_type *type)
 /* Returns where the slice of rank `rank` begins among `extent` entries (for rank == ranks, the
  * end). When the slices cannot be equal, the first ones are one entry longer. */
 int64_t by__op_cut(int64_t extent, int ranks, int rank);
-by__op_split by__op_whole(void);
-by__op_split by__op_partial(void);
-bool by__op_split_equal(by__op_split a, by__op_split b);
+by__graph_split by__op_whole(void);
+by__graph_split by__op_partial(void);
+bool by__op_split_equal(by__graph_split a, by__graph_split b);
 /* Returns the shape of one rank's tensor. */
-by_shape by__op_split_shape(const by_shape *shape, by__op_split split, int ranks, int rank);
+by_shape by__op_split_shape(const by_shape *shape, by__graph_split split, int ranks, int rank);
 /* Returns true if the tensor is split and every rank's part has the same size. */
-bool by__op_split_even(const by_shape *shape, by__op_split split, int ranks);
+bool by__op_split_even(const by_shape *shape, by__graph_split split, int ranks);
 /* Finds the split of the same elements in another shape. Returns false if no axis of that shape has
  * these slices. */
-bool by__op_split_moved(const by_shape *from, by__op_split split, const by_shape *to, int ranks,
-                        by__op_split *out);
+bool by__op_split_moved(const by_shape *from, by__graph_split split, const by_shape *to, int ranks,
+                        by__graph_split *out);
 /* Finds the split of a tensor of shape `to` that has one number for each row of the split tensor.
  * Returns false if that is not split by rows. */
-bool by__op_split_of_rows(const by_shape *shape, by__op_split split, const by_shape *to, int ranks,
-                          by__op_split *out);
+bool by__op_split_of_rows(const by_shape *shape, by__graph_split split, const by_shape *to,
+                          int ranks, by__graph_split *out);
 /* Sets the attributes of a node whose entries count along axis `axis` of input 0, which is split,
  * to the positions of this rank's entries; an entry of the axis counts as `inner`. Returns false if
  * they form too many runs. */

@@ -212,17 +212,17 @@ static bool shard_permute(const by__op_signature *s, const by__graph_type *out, 
 static bool shard_concat(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
     int axis = (int)s->attrs->axis;
-    by__op_split sum = sh->in[0];
-    int64_t section = sum.axis < 0 ? 0 : s->in[0].shape.dim[sum.axis] / sum.parts;
+    by__graph_split sum = sh->in[0];
+    int64_t section = sum.axis < 0 ? 0 : s->in[0].shape.dim[sum.axis] / sum.sections;
     BY_UNUSED(out);
     for (int i = 1; i < s->input_count; i++) {
-        by__op_split x = sh->in[i];
+        by__graph_split x = sh->in[i];
         bool along =
-            x.axis == axis && sum.axis == axis && s->in[i].shape.dim[axis] / x.parts == section;
+            x.axis == axis && sum.axis == axis && s->in[i].shape.dim[axis] / x.sections == section;
         if (!along && (x.axis == axis || !by__op_split_equal(x, sh->in[0]))) {
             return false;
         }
-        sum.parts += along ? x.parts : 0;
+        sum.sections += along ? x.sections : 0;
     }
     sh->out[0] = sum;
     return true;
@@ -231,18 +231,18 @@ static bool shard_concat(const by__op_signature *s, const by__graph_type *out, b
 /* Slices along another axis than the split one, or whole sections of that axis. */
 static bool shard_slice(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__op_split x = sh->in[0];
+    by__graph_split x = sh->in[0];
     BY_UNUSED(out);
     sh->out[0] = x;
     if (x.axis != s->attrs->axis) {
         return true;
     }
-    int64_t section = s->in[0].shape.dim[x.axis] / x.parts;
+    int64_t section = s->in[0].shape.dim[x.axis] / x.sections;
     int64_t mine =
         by__op_cut(section, sh->ranks, sh->rank + 1) - by__op_cut(section, sh->ranks, sh->rank);
-    sh->out[0].parts = s->attrs->rows / section;
+    sh->out[0].sections = s->attrs->rows / section;
     sh->attrs.begin = s->attrs->begin / section * mine;
-    sh->attrs.rows = sh->out[0].parts * mine;
+    sh->attrs.rows = sh->out[0].sections * mine;
     return s->attrs->begin % section == 0 && s->attrs->rows % section == 0;
 }
 

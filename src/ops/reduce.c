@@ -63,7 +63,7 @@ static void cost_sum(const by__op_signature *s, const by__graph_type *out, by__o
 /* A sum over the split axis is an addend; a mean over it cannot be split. */
 static bool shard_sum(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
 {
-    by__op_split x = sh->in[0];
+    by__graph_split x = sh->in[0];
     int axis = 0;
     BY_UNUSED(out);
     if (x.axis < 0) {
@@ -76,7 +76,7 @@ static bool shard_sum(const by__op_signature *s, const by__graph_type *out, by__
     for (int i = 0; i < x.axis; i++) {
         axis += s->attrs->keep || (s->attrs->axes >> i & 1u) == 0;
     }
-    sh->out[0] = (by__op_split){axis, x.parts};
+    sh->out[0] = (by__graph_split){axis, x.sections};
     return true;
 }
 

@@ -60,7 +60,7 @@ static by_status infer_router_grad(const by__op_signature *s, by__graph_type *ou
 }
 
 /* Rows of logits must stay whole. */
-static bool is_by_rows(const by__op_signature *s, by__op_split logits)
+static bool is_by_rows(const by__op_signature *s, by__graph_split logits)
 {
     return logits.axis >= 0 && logits.axis < s->in[0].shape.rank - 1;
 }

@@ -107,17 +107,8 @@ typedef struct by__op_index_operand {
 
 /* ---- ranks ---- */
 
-/* How a tensor is spread over the ranks of one mesh axis.
- *
- * Split: axis `axis` consists of `parts` equal sections, and each section is cut into `ranks`
- * slices in the order of ranks; a rank's tensor is the concatenation of its slices. Usually there
- * is one section. Packed q|k|v has three. When a [B, T, C] tensor that is split along T is
- * flattened to a matrix [B T, C], its rows have B sections. */
-typedef struct by__op_split {
-    int axis; /* or BY__WHOLE, BY__PARTIAL */
-    int64_t parts;
-} by__op_split;
-
+/* How a tensor is spread over the ranks of one mesh axis: a by__graph_split, or one of these in the
+ * place of its axis. */
 #define BY__WHOLE   (-1) /* every rank has the whole tensor */
 #define BY__PARTIAL (-2) /* each rank has an addend; the tensor is their sum over the mesh axis */
 
@@ -125,14 +116,14 @@ typedef struct by__op_split {
 typedef struct by__op_sharding by__op_sharding;
 struct by__op_sharding {
     int ranks;
-    int rank;               /* the rank that the node is for */
-    unsigned mesh;          /* the mesh axis, for collectives that `build` adds */
-    const by__op_split *in; /* of each input, given; BY__WHOLE for an absent one */
-    by__op_split want;      /* the split that readers of output 0 prefer */
+    int rank;                  /* the rank that the node is for */
+    unsigned mesh;             /* the mesh axis, for collectives that `build` adds */
+    const by__graph_split *in; /* of each input, given; BY__WHOLE for an absent one */
+    by__graph_split want;      /* the split that readers of output 0 prefer */
     /* Sections are cut into 2 ranks chunks, and rank r has chunks r and 2 ranks - 1 - r of each,
      * one after the other, instead of one slice. */
     bool zigzag;
-    by__op_split out[BY_MAX_OUTPUTS];
+    by__graph_split out[BY_MAX_OUTPUTS];
     uint32_t once;  /* inputs passed on rank 0 alone, so that they are added only once */
     by_attrs attrs; /* on entry the node's, on return the local node's */
     /* Adds the nodes that replace this one on the local inputs `in`. NULL: a node of the same op

@@ -7,29 +7,30 @@ int64_t by__op_cut(int64_t extent, int ranks, int rank)
     return extent / ranks * rank + (rank < longer ? rank : longer);
 }
 
-by__op_split by__op_whole(void)
+by__graph_split by__op_whole(void)
 {
-    return (by__op_split){BY__WHOLE, 1};
+    return (by__graph_split){BY__WHOLE, 1};
 }
 
-by__op_split by__op_partial(void)
+by__graph_split by__op_partial(void)
 {
-    return (by__op_split){BY__PARTIAL, 1};
+    return (by__graph_split){BY__PARTIAL, 1};
 }
 
-bool by__op_split_equal(by__op_split a, by__op_split b)
+bool by__op_split_equal(by__graph_split a, by__graph_split b)
 {
-    return a.axis == b.axis && (a.axis < 0 || a.parts == b.parts);
+    return a.axis == b.axis && (a.axis < 0 || a.sections == b.sections);
 }
 
 /* Returns the extent of the split axis on one rank. */
-static int64_t split_extent(const by_shape *shape, by__op_split split, int ranks, int rank)
+static int64_t split_extent(const by_shape *shape, by__graph_split split, int ranks, int rank)
 {
-    int64_t section = shape->dim[split.axis] / split.parts;
-    return split.parts * (by__op_cut(section, ranks, rank + 1) - by__op_cut(section, ranks, rank));
+    int64_t section = shape->dim[split.axis] / split.sections;
+    return split.sections *
+           (by__op_cut(section, ranks, rank + 1) - by__op_cut(section, ranks, rank));
 }
 
-by_shape by__op_split_shape(const by_shape *shape, by__op_split split, int ranks, int rank)
+by_shape by__op_split_shape(const by_shape *shape, by__graph_split split, int ranks, int rank)
 {
     by_shape local = *shape;
     if (split.axis >= 0) {
@@ -38,9 +39,9 @@ by_shape by__op_split_shape(const by_shape *shape, by__op_split split, int ranks
     return local;
 }
 
-bool by__op_split_even(const by_shape *shape, by__op_split split, int ranks)
+bool by__op_split_even(const by_shape *shape, by__graph_split split, int ranks)
 {
-    return shape->dim[split.axis] % (split.parts * ranks) == 0;
+    return shape->dim[split.axis] % (split.sections * ranks) == 0;
 }
 
 /* Returns the product of the extents of axes before `axis`. */
@@ -55,13 +56,13 @@ static int64_t outer(const by_shape *shape, int axis)
 
 /* Returns the number of sections of the tensor's elements, in row-major order, of which each rank
  * has a slice. */
-static int64_t sections_of(const by_shape *shape, by__op_split split)
+static int64_t sections_of(const by_shape *shape, by__graph_split split)
 {
-    return outer(shape, split.axis) * split.parts;
+    return outer(shape, split.axis) * split.sections;
 }
 
-bool by__op_split_moved(const by_shape *from, by__op_split split, const by_shape *to, int ranks,
-                        by__op_split *out)
+bool by__op_split_moved(const by_shape *from, by__graph_split split, const by_shape *to, int ranks,
+                        by__graph_split *out)
 {
     int64_t sections = sections_of(from, split);
     int64_t section = by_shape_count(from) / sections;
@@ -74,7 +75,7 @@ bool by__op_split_moved(const by_shape *from, by__op_split split, const by_shape
         int64_t inner = by_shape_count(to) / before / to->dim[axis];
         if (rest > 0 && to->dim[axis] % (rest * ranks) == 0 &&
             to->dim[axis] / rest * inner == section) {
-            *out = (by__op_split){axis, rest};
+            *out = (by__graph_split){axis, rest};
             return true;
         }
         before *= to->dim[axis];
@@ -82,8 +83,8 @@ bool by__op_split_moved(const by_shape *from, by__op_split split, const by_shape
     return false;
 }
 
-bool by__op_split_of_rows(const by_shape *shape, by__op_split split, const by_shape *to, int ranks,
-                          by__op_split *out)
+bool by__op_split_of_rows(const by_shape *shape, by__graph_split split, const by_shape *to,
+                          int ranks, by__graph_split *out)
 {
     by_shape lead = *shape;
     lead.rank--;
@@ -100,7 +101,7 @@ static int place_in(const by_shape *whole, const by_shape *operand, int axis)
 
 /* Finds the split of the result that matches the first split operand. */
 static bool first_split(const by__op_signature *s, const by_shape *whole, const by__op_sharding *sh,
-                        by__op_split *out)
+                        by__graph_split *out)
 {
     for (int i = 0; i < s->input_count; i++) {
         const by_shape *shape = &s->in[i].shape;
@@ -108,7 +109,7 @@ static bool first_split(const by__op_signature *s, const by_shape *whole, const 
         if (axis < 0) {
             continue;
         }
-        *out = (by__op_split){place_in(whole, shape, axis), sh->in[i].parts};
+        *out = (by__graph_split){place_in(whole, shape, axis), sh->in[i].sections};
         return shape->dim[axis] == whole->dim[out->axis];
     }
     return false;
@@ -117,7 +118,7 @@ static bool first_split(const by__op_signature *s, const by_shape *whole, const 
 bool by__op_shard_elements(const by__op_signature *s, const by__graph_type *out,
                            by__op_sharding *sh)
 {
-    by__op_split split;
+    by__graph_split split;
     const by_shape *whole = by__absent(&out[0]) ? &s->in[0].shape : &out[0].shape;
     if (!first_split(s, whole, sh, &split)) {
         return false;
@@ -126,7 +127,7 @@ bool by__op_shard_elements(const by__op_signature *s, const by__graph_type *out,
         const by_shape *shape = &s->in[i].shape;
         int axis = split.axis - whole->rank + shape->rank; /* axis of the operand */
         bool repeats = by__absent(&s->in[i]) || axis < 0 || shape->dim[axis] == 1;
-        by__op_split want = repeats ? by__op_whole() : (by__op_split){axis, split.parts};
+        by__graph_split want = repeats ? by__op_whole() : (by__graph_split){axis, split.sections};
         if (!by__op_split_equal(sh->in[i], want)) {
             return false;
         }

@@ -39,10 +39,10 @@ static const axis_rule *rule_of(by_shard_kind kind, const char *name, size_t len
 /* ---- parameters ---- */
 
 static by_status check_split(const by__pass_sharder *s, const by__graph_value *value,
-                             const axis_rule *found, by__op_split split, by_error *error)
+                             const axis_rule *found, by__graph_split split, by_error *error)
 {
     int64_t extent = value->shape.dim[split.axis];
-    bool fits = extent % split.parts == 0 && extent / split.parts >= s->axis->ranks &&
+    bool fits = extent % split.sections == 0 && extent / split.sections >= s->axis->ranks &&
                 (!found->even || by__op_split_even(&value->shape, split, s->axis->ranks));
     if (!fits) {
         return by_error_set(error, BY_EARG,
@@ -66,15 +66,15 @@ static by_status split_parameter(by__pass_sharder *s, by_value v, by_error *erro
         if (found == NULL) {
             continue;
         }
-        by__op_split split = {axis, found->sections};
+        by__graph_split split = {axis, found->sections};
         BY_TRY(check_split(s, value, found, split, error));
         if (value->part_count == BY__MAX_PARTS) {
             return by_error_set(error, BY_EARG, "shard: parameter '%s' is split too often",
                                 value->name);
         }
         value->whole = value->part_count == 0 ? value->shape : value->whole;
-        value->part[value->part_count++] = (by__graph_value_part){
-            axis, found->sections, s->axis->ranks, s->axis->rank, s->axis->mesh};
+        value->part[value->part_count++] =
+            (by__graph_value_part){split, s->axis->ranks, s->axis->rank, s->axis->mesh};
         s->split[v] = split;
         s->groups = s->kind == BY_SHARD_EXPERT ? value->shape.dim[axis] : 0;
         value->shape = by__op_split_shape(&value->shape, split, s->axis->ranks, s->axis->rank);
@@ -85,12 +85,12 @@ static by_status split_parameter(by__pass_sharder *s, by_value v, by_error *erro
 
 /* Returns the split that a value bound by the caller must have: gradients like their parameters, or
  * addends; everything else is whole. */
-static by__op_split bound_split(const by__pass_sharder *s, by_value v)
+static by__graph_split bound_split(const by__pass_sharder *s, by_value v)
 {
     const by__graph_value *value = &s->graph->values[v];
     if (value->role == BY_ROLE_GRADIENT && strncmp(value->name, "grad.", 5) == 0) {
         by_value parameter = by_graph_find(s->graph, value->name + 5);
-        by__op_split split = parameter == BY_NONE ? by__op_whole() : s->split[parameter];
+        by__graph_split split = parameter == BY_NONE ? by__op_whole() : s->split[parameter];
         return s->axis->addends && split.axis == BY__WHOLE ? by__op_partial() : split;
     }
     return value->role == BY_ROLE_PARAMETER ? s->split[v] : by__op_whole();
@@ -189,8 +189,8 @@ static by_status keep_bound(by__pass_sharder *s, size_t n, int i, by_error *erro
 {
     by_graph *graph = s->graph;
     by_value bound = graph->nodes[n].out[i];
-    by__op_split split = s->split[bound];
-    by__op_split wanted = bound_split(s, bound);
+    by__graph_split split = s->split[bound];
+    by__graph_split wanted = bound_split(s, bound);
     if (!by__role_is_external(graph->values[bound].role) || by__op_split_equal(split, wanted)) {
         return BY_OK;
     }
@@ -353,7 +353,7 @@ static by_status divide_examples(by__pass_sharder *s, by_error *error)
 /* Checks that there is a sequence to split. */
 static by_status check_time(const by__pass_sharder *s, by_error *error)
 {
-    by__op_split split;
+    by__graph_split split;
     for (size_t v = 0; v < s->value_count; v++) {
         if (by__pass_shard_has_time(s, (by_value)v, &split)) {
             return BY_OK;

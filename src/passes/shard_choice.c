@@ -20,7 +20,7 @@ static bool may_cut(const by__pass_sharder *s, by_value v)
     const by__graph_type *type = &s->whole[v];
     return s->kind == BY_SHARD_SEQUENCE && !by__role_is_external(s->graph->values[v].role) &&
            type->shape.rank == 3 && by__op_is_act(type->dtype) &&
-           by__op_split_even(&type->shape, (by__op_split){1, 1}, 2 * s->axis->ranks);
+           by__op_split_even(&type->shape, (by__graph_split){1, 1}, 2 * s->axis->ranks);
 }
 
 bool by__pass_shard_has_examples(const by__pass_sharder *s, by_value v)
@@ -30,13 +30,13 @@ bool by__pass_shard_has_examples(const by__pass_sharder *s, by_value v)
            value->shape.rank >= 2;
 }
 
-bool by__pass_shard_has_time(const by__pass_sharder *s, by_value v, by__op_split *split)
+bool by__pass_shard_has_time(const by__pass_sharder *s, by_value v, by__graph_split *split)
 {
     const by__graph_value *value = &s->graph->values[v];
     const char *name = value->axes == NULL ? "" : value->axes;
     for (int axis = 0; axis < value->shape.rank && s->kind == BY_SHARD_SEQUENCE; axis++) {
         size_t length = strcspn(name, " ");
-        *split = (by__op_split){axis, 1};
+        *split = (by__graph_split){axis, 1};
         if (value->role == BY_ROLE_INPUT && length == strlen(BY__TIME_AXIS) &&
             memcmp(name, BY__TIME_AXIS, length) == 0 &&
             by__op_split_even(&value->shape, *split, 2 * s->axis->ranks)) {
@@ -52,8 +52,8 @@ static int list_options(const by__pass_sharder *s, by_value v,
                         by__pass_shard_option out[BY__SHARD_OPTIONS])
 {
     int count = 0;
-    by__op_split time;
-    by__op_split split = v == BY_NONE ? by__op_whole() : s->split[v];
+    by__graph_split time;
+    by__graph_split split = v == BY_NONE ? by__op_whole() : s->split[v];
     if (v != BY_NONE && by__pass_shard_has_examples(s, v)) {
         out[count++] = (by__pass_shard_option){{0, 1}, 0.0}; /* a rank takes its own slice */
     } else if (v != BY_NONE && by__pass_shard_has_time(s, v, &time)) {
@@ -71,7 +71,7 @@ static int list_options(const by__pass_sharder *s, by_value v,
     if (split.axis == BY__PARTIAL && may_scatter(s, &s->whole[v])) {
         out[count++] = (by__pass_shard_option){{1, 1}, bytes};
     }
-    by__op_split other = {0, split.parts == 1 ? s->groups : 1};
+    by__graph_split other = {0, split.sections == 1 ? s->groups : 1};
     if (by__pass_shard_exchanges(s, &s->whole[v].shape, split, other)) {
         out[count++] = (by__pass_shard_option){other, bytes / s->axis->ranks};
     }

@@ -6,7 +6,7 @@
 /* Reorders a gathered tensor, which concatenates the ranks' slices, into sections: [outer, ranks,
  * parts, inner] <-> [outer, parts, ranks, inner]. */
 static by_value in_sections(by__pass_sharder *s, by_value value, const by_shape *whole,
-                            by__op_split split)
+                            by__graph_split split)
 {
     static const int order[BY_MAX_RANK] = {0, 2, 1, 3};
     by_graph *graph = s->graph;
@@ -16,8 +16,9 @@ static by_value in_sections(by__pass_sharder *s, by_value value, const by_shape 
         outer *= i < split.axis ? whole->dim[i] : 1;
         inner *= i > split.axis ? whole->dim[i] : 1;
     }
-    inner *= whole->dim[split.axis] / split.parts / s->axis->ranks;
-    by_value cells = by_reshape(graph, value, BY_SHAPE(outer, s->axis->ranks, split.parts, inner));
+    inner *= whole->dim[split.axis] / split.sections / s->axis->ranks;
+    by_value cells =
+        by_reshape(graph, value, BY_SHAPE(outer, s->axis->ranks, split.sections, inner));
     return by_reshape(graph, by_permute(graph, cells, order), *whole);
 }
 
@@ -38,7 +39,7 @@ static by_value join(by_graph *graph, by_value *values, int count, int axis)
 /* The same for zig-zag splits, in which each rank has two chunks of a section: [outer, ranks,
  * parts, 2, inner] -> [outer, parts, 2 ranks, inner]. */
 static by_value in_chunks(by__pass_sharder *s, by_value value, const by_shape *whole,
-                          by__op_split split)
+                          by__graph_split split)
 {
     by_graph *graph = s->graph;
     int ranks = s->axis->ranks;
@@ -49,17 +50,17 @@ static by_value in_chunks(by__pass_sharder *s, by_value value, const by_shape *w
         outer *= i < split.axis ? whole->dim[i] : 1;
         inner *= i > split.axis ? whole->dim[i] : 1;
     }
-    inner *= whole->dim[split.axis] / split.parts / (2 * ranks);
+    inner *= whole->dim[split.axis] / split.sections / (2 * ranks);
     if (by__alloc((void **)&chunks, 2 * (size_t)ranks, sizeof *chunks, "chunks", &graph->error) !=
         BY_OK) {
         return BY_NONE;
     }
-    by_value cells = by_reshape(graph, value, BY_SHAPE(outer, ranks, split.parts, 2, inner));
+    by_value cells = by_reshape(graph, value, BY_SHAPE(outer, ranks, split.sections, 2, inner));
     for (int i = 0; i < 2 * ranks; i++) {
         bool back = i >= ranks;
         by_value of_rank = by_slice(graph, cells, 1, back ? 2 * ranks - 1 - i : i, 1);
         chunks[i] = by_reshape(graph, by_slice(graph, of_rank, 3, back, 1),
-                               BY_SHAPE(outer, split.parts, 1, inner));
+                               BY_SHAPE(outer, split.sections, 1, inner));
     }
     by_value all = by_reshape(graph, join(graph, chunks, 2 * ranks, 2), *whole);
     free(chunks);
@@ -67,13 +68,14 @@ static by_value in_chunks(by__pass_sharder *s, by_value value, const by_shape *w
 }
 
 static by_value gather(by__pass_sharder *s, by_value value, const by_shape *whole,
-                       by__op_split split)
+                       by__graph_split split)
 {
-    if (split.parts > 1 && !by__op_split_even(whole, split, s->axis->ranks)) {
+    if (split.sections > 1 && !by__op_split_even(whole, split, s->axis->ranks)) {
         by__graph_fail(s->graph, BY_EARG,
                        "shard: an axis of %lld entries in %lld sections cannot be put together "
                        "from %d ranks",
-                       (long long)whole->dim[split.axis], (long long)split.parts, s->axis->ranks);
+                       (long long)whole->dim[split.axis], (long long)split.sections,
+                       s->axis->ranks);
         return BY_NONE;
     }
     by_value all = by_all_gather(s->graph, value, split.axis, whole->dim[split.axis], s->axis->mesh,
@@ -81,7 +83,7 @@ static by_value gather(by__pass_sharder *s, by_value value, const by_shape *whol
     if (s->kind == BY_SHARD_SEQUENCE) {
         return in_chunks(s, all, whole, split);
     }
-    return split.parts == 1 ? all : in_sections(s, all, whole, split);
+    return split.sections == 1 ? all : in_sections(s, all, whole, split);
 }
 
 /* Takes this rank's two chunks of an axis with one section and concatenates them. */
@@ -97,30 +99,31 @@ static by_value slice_chunks(by__pass_sharder *s, by_value value, const by_shape
 
 /* Takes this rank's slice of each section and concatenates them. */
 static by_value slice_sections(by__pass_sharder *s, by_value value, const by_shape *whole,
-                               by__op_split split)
+                               by__graph_split split)
 {
     by_value slices[8];
-    int64_t section = whole->dim[split.axis] / split.parts;
+    int64_t section = whole->dim[split.axis] / split.sections;
     int64_t begin = by__op_cut(section, s->axis->ranks, s->axis->rank);
     int64_t extent = by__op_cut(section, s->axis->ranks, s->axis->rank + 1) - begin;
-    if (split.parts > (int64_t)BY_ARRAY_LENGTH(slices)) {
+    if (split.sections > (int64_t)BY_ARRAY_LENGTH(slices)) {
         by__graph_fail(s->graph, BY_EARG, "shard: %lld sections are too many to be cut",
-                       (long long)split.parts);
+                       (long long)split.sections);
         return BY_NONE;
     }
-    for (int64_t i = 0; i < split.parts; i++) {
+    for (int64_t i = 0; i < split.sections; i++) {
         slices[i] = by_slice(s->graph, value, split.axis, i * section + begin, extent);
     }
-    return split.parts == 1 ? slices[0] : by_concat(s->graph, slices, (int)split.parts, split.axis);
+    return split.sections == 1 ? slices[0]
+                               : by_concat(s->graph, slices, (int)split.sections, split.axis);
 }
 
-bool by__pass_shard_exchanges(const by__pass_sharder *s, const by_shape *whole, by__op_split from,
-                              by__op_split to)
+bool by__pass_shard_exchanges(const by__pass_sharder *s, const by_shape *whole,
+                              by__graph_split from, by__graph_split to)
 {
     return s->groups > 1 && whole->rank == 2 && from.axis == 0 && to.axis == 0 &&
            whole->dim[0] % (s->groups * s->axis->ranks) == 0 &&
-           ((from.parts == s->groups && to.parts == 1) ||
-            (from.parts == 1 && to.parts == s->groups));
+           ((from.sections == s->groups && to.sections == 1) ||
+            (from.sections == 1 && to.sections == s->groups));
 }
 
 /* Converts between [groups, rows, C] of a rank's own examples and [groups of a rank, ranks, rows,
@@ -147,16 +150,16 @@ static by_value as_addend(by__pass_sharder *s, by_value value)
 }
 
 by_value by__pass_shard_convert(by__pass_sharder *s, by_value value, const by_shape *whole,
-                                by__op_split from, by__op_split to)
+                                by__graph_split from, by__graph_split to)
 {
     if (by__op_split_equal(from, to)) {
         return value;
     }
     if (by__pass_shard_exchanges(s, whole, from, to)) {
-        return exchange(s, value, whole, to.parts == 1);
+        return exchange(s, value, whole, to.sections == 1);
     }
     bool zigzag = s->kind == BY_SHARD_SEQUENCE;
-    if (from.axis == BY__PARTIAL && to.axis >= 0 && to.parts == 1 && !zigzag) {
+    if (from.axis == BY__PARTIAL && to.axis >= 0 && to.sections == 1 && !zigzag) {
         return by_reduce_scatter(s->graph, value, to.axis, s->axis->mesh, s->axis->ranks,
                                  s->axis->rank);
     }
@@ -171,9 +174,9 @@ by_value by__pass_shard_convert(by__pass_sharder *s, by_value value, const by_sh
                                   : slice_sections(s, value, whole, to);
 }
 
-by_value by__pass_shard_form(by__pass_sharder *s, by_value v, by__op_split to)
+by_value by__pass_shard_form(by__pass_sharder *s, by_value v, by__graph_split to)
 {
-    by__op_split from = s->split[v];
+    by__graph_split from = s->split[v];
     if (by__op_split_equal(from, to)) {
         return s->now[v];
     }

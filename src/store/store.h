@@ -217,8 +217,8 @@ bool by__store_on_disk(const by__store *store, int flat, by__store_handle handle
  * packed. */
 by_status by__store_write(by__store *store, int flat, by__store_handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
-/* The same for a packed entry from codes that can be stored unchanged (by__packing_accepts): one for
- * each of its matrices. */
+/* The same for a packed entry from codes that can be stored unchanged (by__packing_accepts): one
+ * for each of its matrices. */
 by_status by__store_write_coded(by__store *store, int flat, by__store_handle handle,
                                 const by__coded *const *coded, int threads, by_error *error);
 /* The same for elements [first, first + count) of an entry that is neither transposed nor

@@ -288,7 +288,7 @@ static by_status save_rank(by_comm *comm, void *user, by_error *error)
             .plan = &plan,
             .read = read_step,
             .user = job,
-            .beside = true,
+            .background = true,
             .files = &file,
             .file_count = 1,
             .is_best = true,

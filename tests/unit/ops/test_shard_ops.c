@@ -296,7 +296,7 @@ static tensor operand_of(const shard_case *c, int i)
 /* ---- pieces ---- */
 
 /* Copies between a tensor and the pieces of rank `rank` in `local`; whichever way. */
-static void move_piece(tensor *whole, tensor *local, by__op_split split, int ranks, int rank,
+static void move_piece(tensor *whole, tensor *local, by__graph_split split, int ranks, int rank,
                        bool gather)
 {
     const by_shape *shape = &whole->type.shape;
@@ -306,18 +306,18 @@ static void move_piece(tensor *whole, tensor *local, by__op_split split, int ran
         outer *= i < split.axis ? shape->dim[i] : 1;
         inner *= i > split.axis ? shape->dim[i] : 1;
     }
-    int64_t section = shape->dim[split.axis] / split.parts;
+    int64_t section = shape->dim[split.axis] / split.sections;
     int64_t begin = by__op_cut(section, ranks, rank);
     int64_t extent = by__op_cut(section, ranks, rank + 1) - begin;
     size_t bytes = (size_t)(extent * inner) * sizeof(float);
-    for (int64_t k = 0; k < outer * split.parts; k++) {
+    for (int64_t k = 0; k < outer * split.sections; k++) {
         float *from = whole->data + (k * section + begin) * inner;
         float *to = local->data + k * extent * inner;
         memcpy(gather ? from : to, gather ? to : from, bytes);
     }
 }
 
-static tensor piece_of(tensor *whole, by__op_split split, int ranks, int rank)
+static tensor piece_of(tensor *whole, by__graph_split split, int ranks, int rank)
 {
     tensor local = make((by__graph_type){
         whole->type.dtype, by__op_split_shape(&whole->type.shape, split, ranks, rank)});
@@ -336,7 +336,7 @@ static tensor piece_of(tensor *whole, by__op_split split, int ranks, int rank)
     return local;
 }
 
-static void put_piece(tensor *whole, tensor *local, by__op_split split, int ranks, int rank)
+static void put_piece(tensor *whole, tensor *local, by__graph_split split, int ranks, int rank)
 {
     if (split.axis >= 0) {
         move_piece(whole, local, split, ranks, rank, true);
@@ -434,23 +434,23 @@ static bool is_exact(by_op op)
            op == BY_OP_FILL || op == BY_OP_CAST;
 }
 
-static void describe(char *text, size_t size, const shard_case *c, const by__op_split *in,
+static void describe(char *text, size_t size, const shard_case *c, const by__graph_split *in,
                      int count, int ranks)
 {
     int at = snprintf(text, size, "%s over %d ranks, operands", by_op_name(c->op), ranks);
     for (int i = 0; i < count; i++) {
-        at +=
-            snprintf(text + at, size - (size_t)at, " %d/%lld", in[i].axis, (long long)in[i].parts);
+        at += snprintf(text + at, size - (size_t)at, " %d/%lld", in[i].axis,
+                       (long long)in[i].sections);
     }
 }
 
 /* Runs the case on all ranks as the entry says and compares. */
 static void compare(const shard_case *c, tensor *in, int count, tensor *want,
-                    const by__op_sharding *accepted, const by__op_split *splits)
+                    const by__op_sharding *accepted, const by__graph_split *splits)
 {
     char where[256];
     tensor got[BY_MAX_OUTPUTS];
-    by__op_split out[BY_MAX_OUTPUTS];
+    by__graph_split out[BY_MAX_OUTPUTS];
     describe(where, sizeof where, c, splits, count, accepted->ranks);
     for (int o = 0; o < BY_MAX_OUTPUTS; o++) {
         got[o] = make(want[o].type);
@@ -482,7 +482,7 @@ static void compare(const shard_case *c, tensor *in, int count, tensor *want,
             if (by__absent(&want[o].type)) {
                 continue;
             }
-            by__op_split split = c->op == BY_OP_ADAMW ? splits[0] : out[o];
+            by__graph_split split = c->op == BY_OP_ADAMW ? splits[0] : out[o];
             by_shape shape = by__op_split_shape(&want[o].type.shape, split, sh.ranks, rank);
             if (!by_shape_equal(&shape, &made[o].type.shape)) {
                 fail_msg("%s: output %d has another shape than its split says", where, o);
@@ -508,7 +508,7 @@ static void compare(const shard_case *c, tensor *in, int count, tensor *want,
  * which on real ranks an all-gather does. */
 static void compare_words(const shard_case *c, tensor *in, int count, tensor *want, int ranks)
 {
-    static const by__op_split splits[3] = {{BY__WHOLE, 1}, {0, 1}, {BY__WHOLE, 1}};
+    static const by__graph_split splits[3] = {{BY__WHOLE, 1}, {0, 1}, {BY__WHOLE, 1}};
     int64_t rows = by_shape_count(&want[1].type.shape);
     tensor parts[3] = {make((by__graph_type){BY_F32, BY_SHAPE(2 * ranks, rows)}), in[2]};
     if (count > 3) {
@@ -538,7 +538,7 @@ static void compare_words(const shard_case *c, tensor *in, int count, tensor *wa
 
 /* All splits that a tensor of the case may have: whole, an addend, an axis in 1, 2 or 3 sections.
  */
-static int list_splits(const tensor *t, int ranks, by__op_split out[32])
+static int list_splits(const tensor *t, int ranks, by__graph_split out[32])
 {
     int count = 0;
     out[count++] = by__op_whole();
@@ -546,7 +546,7 @@ static int list_splits(const tensor *t, int ranks, by__op_split out[32])
         for (int axis = 0; !by__absent(&t->type) && axis < t->type.shape.rank; axis++) {
             for (int64_t parts = 1; parts <= 2; parts++) {
                 if (t->type.shape.dim[axis] % (parts * ranks) == 0) {
-                    out[count++] = (by__op_split){axis, parts};
+                    out[count++] = (by__graph_split){axis, parts};
                 }
             }
         }
@@ -557,14 +557,14 @@ static int list_splits(const tensor *t, int ranks, by__op_split out[32])
         for (int64_t parts = 1; parts <= 3; parts++) {
             int64_t extent = t->type.shape.dim[axis];
             if (extent % parts == 0 && extent / parts >= ranks) {
-                out[count++] = (by__op_split){axis, parts};
+                out[count++] = (by__graph_split){axis, parts};
             }
         }
     }
     return count;
 }
 
-static bool any_split(const by__op_split *splits, int count)
+static bool any_split(const by__graph_split *splits, int count)
 {
     for (int i = 0; i < count; i++) {
         if (splits[i].axis != BY__WHOLE) {
@@ -576,9 +576,9 @@ static bool any_split(const by__op_split *splits, int count)
 
 /* Tries the case with one assignment of splits; returns how many outputs' wishes were accepted. */
 static int try_splits(const shard_case *c, tensor *in, int count, tensor *want, int ranks,
-                      const by__op_split *splits)
+                      const by__graph_split *splits)
 {
-    by__op_split wishes[32];
+    by__graph_split wishes[32];
     int wish_count = list_splits(&want[0], ranks, wishes);
     int accepted = 0;
     by__graph_type types[MAX_OPERANDS];
@@ -618,10 +618,10 @@ static int check_case(const shard_case *c, int ranks)
 {
     tensor in[MAX_OPERANDS] = {0};
     tensor want[BY_MAX_OUTPUTS];
-    by__op_split choices[MAX_OPERANDS][32];
+    by__graph_split choices[MAX_OPERANDS][32];
     int choice_count[MAX_OPERANDS];
     int chosen[MAX_OPERANDS] = {0};
-    by__op_split splits[MAX_OPERANDS];
+    by__graph_split splits[MAX_OPERANDS];
     int accepted = 0;
     int count = operands_of(c);
     for (int i = 0; i < count; i++) {

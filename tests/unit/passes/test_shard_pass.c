@@ -247,7 +247,7 @@ static void test_shapes(void **state)
         const by__graph_value *packed =
             &graph->values[by_graph_find(graph, "h.1.attn.c_attn.weight")];
         assert_int_equal(packed->part_count, 1);
-        assert_int_equal(packed->part[0].sections, 3);
+        assert_int_equal(packed->part[0].split.sections, 3);
         assert_int_equal(packed->whole.dim[1], 72);
         by_graph_close(&graph);
     }

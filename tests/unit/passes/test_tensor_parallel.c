@@ -89,9 +89,9 @@ static size_t whole_index(const by__graph_value *value, size_t local)
         local /= (size_t)value->shape.dim[i];
         for (int p = 0; p < value->part_count; p++) {
             const by__graph_value_part *part = &value->part[p];
-            if (part->axis == i) {
-                int64_t section = whole->dim[i] / part->sections;
-                int64_t mine = value->shape.dim[i] / part->sections;
+            if (part->split.axis == i) {
+                int64_t section = whole->dim[i] / part->split.sections;
+                int64_t mine = value->shape.dim[i] / part->split.sections;
                 index = index / mine * section + by__op_cut(section, part->ranks, part->rank) +
                         index % mine;
             }
