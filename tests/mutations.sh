@@ -141,10 +141,11 @@ mutations() {
         'for (size_t i = 0; i < pipe->share_count; i++) {' 'for (size_t i = 1; i < pipe->share_count; i++) {' \
         test_pipeline_train
     mutation "slice of the optimizer's state read from another place" src/trainer/exchange/trainer_shard.c \
-        'mine.first = from;' 'mine.first = first;' test_zero test_ranks_save
+        'mine = r == t->layout.place[BY_MESH_SHARD] ? part : mine;' \
+        'mine = r == t->layout.place[BY_MESH_SHARD] ? part : mine; mine.first = common.first;' test_zero test_ranks_save
     mutation "stale parameters: a part of what a program gathers is missing" src/trainer/exchange/trainer_shard.c \
-        'BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));' \
-        'BY_TRY(low > begin ? BY_OK : by_comm_all_gather(t->shard.comm, in, to, counts, dtype, entry->name, error));' \
+        'BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, name, error));' \
+        'BY_TRY(common.first > tensor.first ? BY_OK : by_comm_all_gather(t->shard.comm, in, to, counts, dtype, name, error));' \
         test_zero
 
     # Tensors.
@@ -207,8 +208,8 @@ mutations() {
     mutation "activations of another micro-batch" src/trainer/pipeline/pipe_slots.c \
         'begin[k] < end[i]; k++' 'begin[k] + 4 < end[i]; k++' test_pipeline_train
     mutation "squares of a block on two ranks left out" src/trainer/exchange/gradient_norm.c \
-        'host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' \
-        'if (i > 0) host_at(n, group_squares(n, shared->group))[shared->first / BY_SUM_BLOCK] =' test_pipeline_train
+        'host_at(n, group_squares(n, shared->part.group))[shared->part.first / BY_SUM_BLOCK] =' \
+        'if (i > 0) host_at(n, group_squares(n, shared->part.group))[shared->part.first / BY_SUM_BLOCK] =' test_pipeline_train
 
     # Axes together.
     mutation "a block of codes has split tensors and others" src/trainer/exchange/trainer_sync.c \
