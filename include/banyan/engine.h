@@ -94,9 +94,9 @@ BY_API const by_engine_memory_report *by_engine_memory(const by_engine *engine);
  * engine's. It has activations and threads of its own, so that it may run on another thread
  * concurrently with the engine. The memory that by_embed_memory reports is allocated by the first
  * run. Returns BY_EMEMORY if too little memory is free. */
-BY_API by_status by_embed_open_beside(by_embed **out, const by_engine *engine,
-                                      const by_config *config, const by_embed_options *options,
-                                      by_error *error);
+BY_API by_status by_embed_open_with(by_embed **out, const by_engine *engine,
+                                    const by_config *config, const by_embed_options *options,
+                                    by_error *error);
 /* Returns the index-th of the engine's programs, from 0, for profiling (banyan/profile.h); NULL
  * past the last. */
 BY_API by_program *by_engine_program(const by_engine *engine, int index);

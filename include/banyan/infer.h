@@ -50,7 +50,7 @@ BY_API by_status by_pretrained_open_like(by_pretrained **out, const char *path,
 /* Replaces the weights of a run trained with optimizer.ema by the checkpoint's moving average of
  * them. Invalidates earlier results of by_pretrained_weights. Returns BY_EARG if the model is not a
  * run or has adapters, BY_EFORMAT if the checkpoint has no average. */
-BY_API by_status by_pretrained_take_average(by_pretrained *pretrained, by_error *error);
+BY_API by_status by_pretrained_use_average(by_pretrained *pretrained, by_error *error);
 BY_API void by_pretrained_close(by_pretrained **pretrained);
 /* Adds an adapter (banyan/adapter.h) to the weights as they are read: W + scale B A, rounded once
  * to the compute format. The adapters of a checkpoint are added when it is opened. Errors as

@@ -101,8 +101,8 @@ typedef struct by__device_exchange {
 typedef struct by__device_collectives {
     void *user;
     by_status (*run)(void *user, const by__device_exchange *exchange, by_error *error);
-    by_error error; /* of a run that failed; by__device_call_failed includes it */
-    double stood;   /* seconds that the compute queue was stalled by `run` */
+    by_error error;      /* of a run that failed; by__device_call_failed includes it */
+    double wait_seconds; /* seconds that the compute queue was stalled by `run` */
 } by__device_collectives;
 
 /* What a kernel may use besides its call. */

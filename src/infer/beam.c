@@ -93,8 +93,8 @@ static by_status compile(by_beam *b, const by_config *config, const by_weights *
     return by__infer_forward_plan(&b->forward, weights, error);
 }
 
-static by_status take_beams(by_beam *b, beam **out, int32_t *tokens, int32_t *pages,
-                            by_error *error)
+static by_status allocate_beams(by_beam *b, beam **out, int32_t *tokens, int32_t *pages,
+                                by_error *error)
 {
     BY_TRY(by__alloc((void **)out, (size_t)b->width, sizeof **out, "beams", error));
     for (int32_t i = 0; i < b->width; i++) {
@@ -104,7 +104,7 @@ static by_status take_beams(by_beam *b, beam **out, int32_t *tokens, int32_t *pa
     return BY_OK;
 }
 
-static by_status take_memory(by_beam *b, const by_weights *weights, by_error *error)
+static by_status allocate(by_beam *b, const by_weights *weights, by_error *error)
 {
     size_t width = (size_t)b->width;
     size_t each = (size_t)b->context + 1;
@@ -116,10 +116,10 @@ static by_status take_memory(by_beam *b, const by_weights *weights, by_error *er
     BY_TRY(by__infer_pool_open(&b->pool, b->steps.pages, error));
     BY_TRY(by__alloc((void **)&b->tokens, 3 * width * each, sizeof(int32_t), "beams", error));
     BY_TRY(by__alloc((void **)&b->pages, 3 * width * table, sizeof(int32_t), "beams", error));
-    BY_TRY(take_beams(b, &b->running, b->tokens, b->pages, error));
-    BY_TRY(take_beams(b, &b->next, b->tokens + width * each, b->pages + width * table, error));
-    BY_TRY(take_beams(b, &b->finished, b->tokens + 2 * width * each, b->pages + 2 * width * table,
-                      error));
+    BY_TRY(allocate_beams(b, &b->running, b->tokens, b->pages, error));
+    BY_TRY(allocate_beams(b, &b->next, b->tokens + width * each, b->pages + width * table, error));
+    BY_TRY(allocate_beams(b, &b->finished, b->tokens + 2 * width * each,
+                          b->pages + 2 * width * table, error));
     BY_TRY(by__alloc((void **)&b->continuations, width * most, sizeof *b->continuations, "beams",
                      error));
     BY_TRY(by__alloc((void **)&b->ids, most, sizeof *b->ids, "beams", error));
@@ -155,7 +155,7 @@ by_status by_beam_open(by_beam **out, const by_config *config, const by_weights 
     b->vocab = options->vocab;
     by_status status = compile(b, config, weights, options, error);
     if (status == BY_OK) {
-        status = take_memory(b, weights, error);
+        status = allocate(b, weights, error);
     }
     if (status != BY_OK) {
         by_beam_close(&b);
@@ -218,13 +218,13 @@ static by_status make_room(by_beam *b, int64_t from, int64_t end, by_error *erro
     for (int32_t i = 0; i < b->running_count; i++) {
         int32_t *pages = b->running[i].pages;
         if (at < b->page_count && b->pool.pages[pages[at]].uses > 1) {
-            by__infer_page_copy copy = {.to = by__infer_pool_take(&b->pool), .from = pages[at]};
+            by__infer_page_copy copy = {.to = by__infer_pool_allocate(&b->pool), .from = pages[at]};
             BY_TRY(by__infer_steps_copy_page(&b->steps, copy, error));
             by__infer_pool_release(&b->pool, pages[at]);
             pages[at] = copy.to;
         }
         for (int64_t p = b->page_count; p < count; p++) {
-            pages[p] = by__infer_pool_take(&b->pool);
+            pages[p] = by__infer_pool_allocate(&b->pool);
         }
         memcpy(b->steps.page_table + i * b->steps.table, pages,
                (size_t)(count > b->page_count ? count : b->page_count) * sizeof *pages);
@@ -241,7 +241,7 @@ static void set_row(by_beam *b, int64_t row, int32_t token, int64_t position, in
 }
 
 /* Computes the prompt; its last row yields the first logits. */
-static by_status take_prompt(by_beam *b, const by_beam_request *r, by_error *error)
+static by_status run_prompt(by_beam *b, const by_beam_request *r, by_error *error)
 {
     int64_t count = (int64_t)r->prompt_count;
     b->running_count = 1;
@@ -262,7 +262,7 @@ static by_status take_prompt(by_beam *b, const by_beam_request *r, by_error *err
 }
 
 /* Computes the last token of each beam. */
-static by_status take_tokens(by_beam *b, int64_t position, by_error *error)
+static by_status run_tokens(by_beam *b, int64_t position, by_error *error)
 {
     int64_t rows = b->running_count;
     BY_TRY(make_room(b, position, position + 1, error));
@@ -397,7 +397,7 @@ static bool goes_on(const by_beam *b, const by_beam_request *r, int64_t most)
 static by_status search(by_beam *b, const by_beam_request *r, int64_t most, by_error *error)
 {
     int64_t position = (int64_t)r->prompt_count;
-    BY_TRY(take_prompt(b, r, error));
+    BY_TRY(run_prompt(b, r, error));
     for (int64_t count = 1;; count++, position++) {
         BY_TRY(list_continuations(b, r, count == most, error));
         for (int64_t k = 0; k < smaller(b->continuation_count, b->width); k++) {
@@ -409,7 +409,7 @@ static by_status search(by_beam *b, const by_beam_request *r, int64_t most, by_e
         if (!goes_on(b, r, most)) {
             return BY_OK;
         }
-        BY_TRY(take_tokens(b, position, error));
+        BY_TRY(run_tokens(b, position, error));
     }
 }
 

@@ -88,7 +88,7 @@ static by_status compile(draft_model *m, int64_t sequences, by_error *error)
     return by__infer_forward_plan(&m->forward, m->weights, error);
 }
 
-static by_status take_memory(draft_model *m, int64_t sequences, by_error *error)
+static by_status allocate(draft_model *m, int64_t sequences, by_error *error)
 {
     BY_TRY(by__alloc((void **)&m->places, (size_t)sequences, sizeof *m->places, "drafts", error));
     BY_TRY(by__alloc((void **)&m->ends, (size_t)sequences, sizeof *m->ends, "drafts", error));
@@ -123,7 +123,7 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
              by__exec_set_workspace_bytes(&m->forward.programs) + by__infer_steps_bytes(&m->steps) +
              (uint64_t)sequences * (sizeof(drafted_sequence) + sizeof(size_t)) +
              by_sample_scratch_bytes(vocab);
-    return take_memory(m, sequences, error);
+    return allocate(m, sequences, error);
 }
 
 /* Moves the means towards `chance` by the share `part` of one draft's weight. */
@@ -153,7 +153,7 @@ static void judge(draft_model *m, drafted_sequence *p, const by_draft_text *text
     p->drafted = 0;
 }
 
-static void look(void *user, by_draft_text *text)
+static void update_place(void *user, by_draft_text *text)
 {
     draft_model *m = user;
     drafted_sequence *p = &m->places[text->place];
@@ -179,8 +179,8 @@ static void add_row(draft_model *m, int64_t *rows, int32_t token, int64_t positi
 /* Runs the rows and drafts the next token of each text in m->ends from the logits of its last row.
  * Uses the random number of the position, so that equal logits draw the token that the main model
  * will draw. */
-static by_status run(draft_model *m, by_draft_text *texts, int64_t rows, int64_t ends,
-                     by_error *error)
+static by_status draft_next(draft_model *m, by_draft_text *texts, int64_t rows, int64_t ends,
+                            by_error *error)
 {
     by__infer_step_program *program = by__infer_steps_choose(&m->steps, rows, ends);
     BY_TRY(by__infer_steps_run(&m->steps, program, rows, ends, error));
@@ -217,7 +217,7 @@ static by_status follow(draft_model *m, by_draft_text *texts, size_t count, by_e
                 m->ends[ends++] = done++;
             }
         }
-        BY_TRY(run(m, texts, rows, ends, error));
+        BY_TRY(draft_next(m, texts, rows, ends, error));
     }
     return BY_OK;
 }
@@ -245,7 +245,7 @@ static by_status propose(void *user, by_draft_text *texts, size_t count, by_erro
                 m->places[text->place].cached++;
             }
         }
-        BY_TRY(run(m, texts, rows, rows, error));
+        BY_TRY(draft_next(m, texts, rows, rows, error));
     }
     return BY_OK;
 }
@@ -270,6 +270,6 @@ by_status by_draft_model(by_draft_source *out, const by_config *config, const by
     m->weights = weights;
     m->options = options == NULL ? m->options : *options;
     *out = (by_draft_source){
-        .user = m, .start = start, .look = look, .propose = propose, .close = close_model};
+        .user = m, .start = start, .look = update_place, .propose = propose, .close = close_model};
     return BY_OK;
 }

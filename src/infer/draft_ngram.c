@@ -5,9 +5,9 @@
 
 /* The minimum length of a match; how many tokens are compared; and the length from which a match
  * counts as long (long and short matches have separate estimates). */
-#define LEAST   2
-#define MOST    16
-#define A_MATCH 6
+#define MIN_MATCH 2
+#define MAX_MATCH 16
+#define A_MATCH   6
 /* The estimated chances that the draft from a short or long match is right, before anything is
  * known, and the weights of one token in the running means, of a text and of all texts (with the
  * latter a new text begins). */
@@ -47,10 +47,11 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
 static void find(ngram_sequence *p, const int32_t *tokens, int64_t count)
 {
     p->at = -1;
-    p->match = LEAST - 1;
-    for (int64_t i = count - 1; i > p->match && p->match < MOST; i--) {
+    p->match = MIN_MATCH - 1;
+    for (int64_t i = count - 1; i > p->match && p->match < MAX_MATCH; i--) {
         int64_t equal = 0;
-        while (equal < MOST && equal < i && tokens[i - 1 - equal] == tokens[count - 1 - equal]) {
+        while (equal < MAX_MATCH && equal < i &&
+               tokens[i - 1 - equal] == tokens[count - 1 - equal]) {
             equal++;
         }
         if (equal > p->match) {
@@ -60,7 +61,7 @@ static void find(ngram_sequence *p, const int32_t *tokens, int64_t count)
     }
 }
 
-static void look(void *user, by_draft_text *text)
+static void update_place(void *user, by_draft_text *text)
 {
     ngram *g = user;
     ngram_sequence *p = &g->places[text->place];
@@ -112,7 +113,7 @@ by_status by_draft_ngram(by_draft_source *out, by_error *error)
     ngram *g;
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "drafts", error));
     *out = (by_draft_source){
-        .user = g, .start = start, .look = look, .propose = propose, .close = close_ngram};
+        .user = g, .start = start, .look = update_place, .propose = propose, .close = close_ngram};
     return BY_OK;
 }
 

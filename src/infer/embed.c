@@ -9,8 +9,8 @@
 
 #define SIZES 8
 /* Tokens of the smallest program; each further one is four times as large. */
-#define SMALLEST   16
-#define MOST_BATCH 4096
+#define SMALLEST  16
+#define MAX_BATCH 4096
 /* Tokens of a run, unless a single text has more: beyond that, products gain nothing from more
  * rows. */
 #define RUN_TOKENS 8192
@@ -175,10 +175,10 @@ static by_status open_embed(by_embed **out, const by_config *config,
         return by_error_set(error, BY_EARG, "model.kind %s reads no text, so it has no embeddings",
                             config->model.kind);
     }
-    if (context < 1 || context > BY__MI24 || o.batch < 0 || o.batch > MOST_BATCH) {
+    if (context < 1 || context > BY__MI24 || o.batch < 0 || o.batch > MAX_BATCH) {
         return by_error_set(error, BY_EARG,
                             "context %lld is not from 1 to %d, or batch %lld not from 0 to %d",
-                            (long long)context, BY__MI24, (long long)o.batch, MOST_BATCH);
+                            (long long)context, BY__MI24, (long long)o.batch, MAX_BATCH);
     }
     BY_TRY(by__infer_forward_options_read(&how, config, weights, o.precision, o.threads, error));
     how.builder = build_hidden;
@@ -211,8 +211,8 @@ by_status by_embed_open(by_embed **out, const by_config *config, const by_weight
     return open_embed(out, config, NULL, weights, options, error);
 }
 
-by_status by_embed_open_beside(by_embed **out, const by_engine *engine, const by_config *config,
-                               const by_embed_options *options, by_error *error)
+by_status by_embed_open_with(by_embed **out, const by_engine *engine, const by_config *config,
+                             const by_embed_options *options, by_error *error)
 {
     return open_embed(out, config, &engine->forward, NULL, options, error);
 }

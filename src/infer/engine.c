@@ -6,7 +6,7 @@
 #include "base/threads.h"
 
 #define DEFAULT_SESSIONS 16
-#define MOST_SEQUENCES   65536
+#define MAX_SEQUENCES    65536
 #define DRAFT_TOKENS     7
 /* Rows of a step available for drafts, beyond one for each decoding sequence. When many sequences
  * decode, an additional row costs as much as it can gain. */
@@ -24,11 +24,11 @@ static by_status check_options(const by_engine_options *o, by_error *error)
         return by_error_set(error, BY_EARG, "context %lld or vocab %lld is out of range",
                             (long long)o->context, (long long)o->vocab);
     }
-    if (o->sessions < 0 || o->sessions > MOST_SEQUENCES || o->waiting < 0 ||
-        o->waiting > MOST_SEQUENCES || o->rows < 0 || o->rows > MOST_SEQUENCES) {
+    if (o->sessions < 0 || o->sessions > MAX_SEQUENCES || o->waiting < 0 ||
+        o->waiting > MAX_SEQUENCES || o->rows < 0 || o->rows > MAX_SEQUENCES) {
         return by_error_set(
             error, BY_EARG, "sessions %lld, waiting %lld or rows %lld is not in 0 .. %d",
-            (long long)o->sessions, (long long)o->waiting, (long long)o->rows, MOST_SEQUENCES);
+            (long long)o->sessions, (long long)o->waiting, (long long)o->rows, MAX_SEQUENCES);
     }
     if (o->draft_tokens < 0 || o->draft_tokens > BY_DRAFT_TOKENS) {
         return by_error_set(error, BY_EARG, "draft_tokens %d is not in 0 .. %d",
@@ -67,7 +67,7 @@ static by_status complete(by_engine *e, const by_config *config, by_error *error
 
 /* Determines the bytes of a page over all layers, those of the weights before they are packed, and
  * whether the model supports the context, from a graph. */
-static by_status look_at_model(by_engine *e, size_t *page_bytes, uint64_t *weight_bytes,
+static by_status measure_model(by_engine *e, size_t *page_bytes, uint64_t *weight_bytes,
                                by_error *error)
 {
     const by__infer_forward_options *o = &e->forward.options;
@@ -173,7 +173,7 @@ static size_t record_bytes(const by_engine *e)
            (size_t)e->vocab * sizeof(float);
 }
 
-static by_status take_records(by_engine *e, by_error *error)
+static by_status allocate_records(by_engine *e, by_error *error)
 {
     size_t slots = (size_t)e->slot_count;
     size_t sessions = (size_t)e->options.sessions;
@@ -267,7 +267,7 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     options.user = o->user;
     options.device = o->device;
     BY_TRY(by__infer_forward_open(&e->forward, &options, error));
-    BY_TRY(look_at_model(e, &page_bytes, &weight_bytes, error));
+    BY_TRY(measure_model(e, &page_bytes, &weight_bytes, error));
     BY_TRY(count_pages(e, page_bytes, weight_bytes, error));
     int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
     BY_TRY(by__infer_steps_compile(&e->steps, &e->forward, sizes, choose_sizes(sizes, o->rows),
@@ -292,7 +292,7 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     BY_TRY(check_memory(e, error));
     BY_TRY(by__infer_forward_start(&e->forward, weights, error));
     BY_TRY(by__infer_steps_allocate(&e->steps, error));
-    return take_records(e, error);
+    return allocate_records(e, error);
 }
 
 by_status by_engine_open(by_engine **out, const by_config *config, const by_weights *weights,
@@ -307,7 +307,7 @@ by_status by_engine_open(by_engine **out, const by_config *config, const by_weig
         by_engine_close(&e);
         return status;
     }
-    e->events_told = true;
+    e->events_reported = true;
     *out = e;
     return BY_OK;
 }

@@ -29,7 +29,7 @@ static void end_late(by_engine *e)
         }
         now = now == 0.0 ? by__now() : now;
         if (now >= s->deadline) {
-            by__infer_tell(e, s, NULL, BY_FINISH_DEADLINE);
+            by__infer_report(e, s, NULL, BY_FINISH_DEADLINE);
             by__infer_end(e, i);
         }
     }
@@ -73,7 +73,7 @@ static bool prepare(by_engine *e, const by__infer_sequence *s)
 
 /* Holds back the sequences that are not prepared. Begins with another one in each step, so that
  * none takes the work of all. */
-static void hold_unprepared(by_engine *e)
+static void defer_unprepared(by_engine *e)
 {
     e->prepare_left = PREPARE_WORK;
     e->prepare_turn++;
@@ -211,7 +211,7 @@ static void choose_wanted(by_engine *e, int64_t i, void *scratch)
 
 /* Chooses a token for each row that has logits, in parallel over rows. Rows of requests with
  * callbacks are left to this thread, which handles them only for tokens that the sequence keeps
- * (take_tokens). */
+ * (accept_tokens). */
 static void choose_all(by_engine *e)
 {
     int64_t count = e->wanted_count;
@@ -227,17 +227,17 @@ static void choose_all(by_engine *e)
 }
 
 /* Appends the chosen token to the sequence. The caller ends the sequence if it is finished. */
-static by_finish take_choice(by_engine *e, by__infer_sequence *s, const by__infer_choice *choice)
+static by_finish append_choice(by_engine *e, by__infer_sequence *s, const by__infer_choice *choice)
 {
     int32_t token = choice->token;
     if (s->only_prompt) {
-        by__infer_tell(e, s, NULL, BY_FINISH_LENGTH);
+        by__infer_report(e, s, NULL, BY_FINISH_LENGTH);
         return BY_FINISH_LENGTH;
     }
     if (choice->status != BY_OK) {
         by_finish end = choice->status == BY_ESTOPPED ? BY_FINISH_STOP : BY_FINISH_FAILED;
         s->failure = choice->error;
-        by__infer_tell(e, s, NULL, end);
+        by__infer_report(e, s, NULL, end);
         return end;
     }
     s->tokens[s->count++] = token;
@@ -245,7 +245,7 @@ static by_finish take_choice(by_engine *e, by__infer_sequence *s, const by__infe
     by_finish finish = is_stop(s, token)      ? BY_FINISH_STOP
                        : s->count == s->limit ? BY_FINISH_LENGTH
                                               : BY_FINISH_NONE;
-    by__infer_tell(e, s, choice, finish);
+    by__infer_report(e, s, choice, finish);
     return finish;
 }
 
@@ -272,7 +272,7 @@ static void wake(by_engine *e, const by__infer_sequence *first, const float *log
             by__infer_choice choice = {0};
             choice.status =
                 s->only_prompt ? BY_OK : choose(e, s, s->count, logits, e->scratch, &choice);
-            if (take_choice(e, s, &choice) != BY_FINISH_NONE) {
+            if (append_choice(e, s, &choice) != BY_FINISH_NONE) {
                 by__infer_end(e, i--);
             }
         }
@@ -281,7 +281,7 @@ static void wake(by_engine *e, const by__infer_sequence *first, const float *log
 
 /* Extends the sequence by the tokens chosen from its logits, starting at wanted row `i`: as long as
  * a chosen token equals the draft, the next row's logits are valid too. */
-static by_finish take_tokens(by_engine *e, by__infer_sequence *s, int64_t i)
+static by_finish accept_tokens(by_engine *e, by__infer_sequence *s, int64_t i)
 {
     int64_t last = i + s->drafts;
     e->statistics.drafted += (uint64_t)s->drafts;
@@ -290,7 +290,7 @@ static by_finish take_tokens(by_engine *e, by__infer_sequence *s, int64_t i)
         if (s->process != NULL) {
             choose_wanted(e, i, e->scratch);
         }
-        by_finish finish = take_choice(e, s, &e->choices[i]);
+        by_finish finish = append_choice(e, s, &e->choices[i]);
         bool right = i < last && e->choices[i].status == BY_OK && e->choices[i].token == draft;
         e->statistics.accepted += right;
         if (finish != BY_FINISH_NONE || !right || (s->prepare != NULL && !prepare(e, s))) {
@@ -309,7 +309,7 @@ static void fail_session(by_engine *e, uint64_t session, const by_error *error)
         by__infer_sequence *s = &e->slots[e->order[i]];
         if (s->session == session) {
             s->failure = *error;
-            by__infer_tell(e, s, NULL, BY_FINISH_FAILED);
+            by__infer_report(e, s, NULL, BY_FINISH_FAILED);
             by__infer_end(e, i);
         }
     }
@@ -317,7 +317,7 @@ static void fail_session(by_engine *e, uint64_t session, const by_error *error)
 
 /* Reports the scores of a prompt from wanted row `i` on. Returns the number of these rows; all that
  * the slot has in this step if one has none. */
-static int64_t take_scores(by_engine *e, int64_t i)
+static int64_t report_scores(by_engine *e, int64_t i)
 {
     const int32_t slot = e->wanted[i].slot;
     by__infer_sequence *s = &e->slots[slot];
@@ -335,13 +335,13 @@ static int64_t take_scores(by_engine *e, int64_t i)
             continue;
         }
         s->scored = e->wanted[i + rows].count;
-        by__infer_tell(e, s, choice, BY_FINISH_NONE);
+        by__infer_report(e, s, choice, BY_FINISH_NONE);
         e->events[e->event_count - 1].prompt_position = (int32_t)s->scored;
     }
     return rows;
 }
 
-static void take_results(by_engine *e)
+static void read_results(by_engine *e)
 {
     for (int64_t i = 0; i < e->live; i++) {
         by__infer_sequence *s = &e->slots[e->order[i]];
@@ -357,12 +357,12 @@ static void take_results(by_engine *e)
     for (int64_t i = 0; i < e->wanted_count; i += rows) {
         by__infer_sequence *s = &e->slots[e->wanted[i].slot];
         if (is_scored(e, i)) {
-            rows = take_scores(e, i);
+            rows = report_scores(e, i);
             continue;
         }
         bool first = s->index == 0 && s->count == s->prompt && s->n > 1;
         rows = 1 + s->drafts;
-        by_finish finish = take_tokens(e, s, i);
+        by_finish finish = accept_tokens(e, s, i);
         if (first) {
             wake(e, s, logits_of(e, i));
         }
@@ -372,7 +372,7 @@ static void take_results(by_engine *e)
     }
 }
 
-static by_status run(by_engine *e, int64_t rows, by_error *error)
+static by_status run_rows(by_engine *e, int64_t rows, by_error *error)
 {
     by__infer_step_program *program = by__infer_steps_choose(&e->steps, rows, e->wanted_count);
     for (int64_t i = 0; i < e->copy_count; i++) {
@@ -387,30 +387,30 @@ static by_status run(by_engine *e, int64_t rows, by_error *error)
 by_status by_engine_step(by_engine *engine, const by_event **events, size_t *count, by_error *error)
 {
     by_engine *e = engine;
-    if (e->events_told) {
+    if (e->events_reported) {
         e->event_count = 0;
-        e->events_told = false;
+        e->events_reported = false;
     }
     free_cancelled(e);
     end_late(e);
-    hold_unprepared(e);
+    defer_unprepared(e);
     int64_t rows = by__infer_plan(e);
     if (rows > 0) {
         BY_TRY(by__infer_speculate(e, &rows, error));
         double began = by__now();
-        BY_TRY(run(e, fill_rows(e), error));
+        BY_TRY(run_rows(e, fill_rows(e), error));
         e->model_seconds = by__now() - began;
-        take_results(e);
+        read_results(e);
     }
     *events = e->events;
     *count = e->event_count;
-    e->events_told = true;
+    e->events_reported = true;
     return BY_OK;
 }
 
 bool by_engine_busy(const by_engine *engine)
 {
-    return engine->live > 0 || (engine->event_count > 0 && !engine->events_told);
+    return engine->live > 0 || (engine->event_count > 0 && !engine->events_reported);
 }
 
 by_engine_statistics by_engine_statistics_now(const by_engine *engine)

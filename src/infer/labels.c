@@ -27,7 +27,7 @@ static by_status read_problem(by_problem *out, int64_t count, const char *name, 
                         text == NULL ? "(not a string)" : text, names[0], names[1], names[2]);
 }
 
-static by_status take_name(by__infer_labels *l, int64_t i, const char *text, by_error *error)
+static by_status set_name(by__infer_labels *l, int64_t i, const char *text, by_error *error)
 {
     char made[32];
     (void)snprintf(made, sizeof made, "LABEL_%lld", (long long)i);
@@ -53,7 +53,7 @@ static by_status read_names(by__infer_labels *l, const char *name, const json_t 
                                 "%s: \"id2label\" has no name for label %s of %lld", name, id,
                                 (long long)l->count);
         }
-        BY_TRY(take_name(l, i, text, error));
+        BY_TRY(set_name(l, i, text, error));
     }
     return BY_OK;
 }

@@ -6,8 +6,8 @@
 #include "infer/constraint/constraint.h"
 #include "infer/infer.h"
 
-#define MOST_ENDS  16
-#define MOST_STOPS 32
+#define MAX_ENDS  16
+#define MAX_STOPS 32
 
 /* The state of one of n sequences. */
 typedef struct constrained_sequence {
@@ -21,9 +21,9 @@ struct by_logit_process {
     int32_t *bias_tokens;
     float *biases;
     int32_t *counts; /* [vocab] zeros */
-    int32_t ends[MOST_ENDS];
+    int32_t ends[MAX_ENDS];
     size_t end_count;
-    int32_t stops[MOST_STOPS];
+    int32_t stops[MAX_STOPS];
     size_t stop_count;
     int64_t min_tokens;
     constrained_sequence *places; /* [n] */
@@ -71,14 +71,13 @@ by_status by_logit_process_open(by_logit_process **out, const by_logit_process_o
                                 by_error *error)
 {
     by_logit_process *p;
-    if (options->vocab < 1 || options->n < 0 || options->end_count > MOST_ENDS ||
-        options->stop_count > MOST_STOPS ||
-        (options->constraint != NULL && options->list == NULL)) {
+    if (options->vocab < 1 || options->n < 0 || options->end_count > MAX_ENDS ||
+        options->stop_count > MAX_STOPS || (options->constraint != NULL && options->list == NULL)) {
         return by_error_set(error, BY_EARG,
                             "a vocabulary of %lld, %d sequences, %zu end tokens (%d at most) and "
                             "%zu stop tokens (%d at most)",
                             (long long)options->vocab, (int)options->n, options->end_count,
-                            MOST_ENDS, options->stop_count, MOST_STOPS);
+                            MAX_ENDS, options->stop_count, MAX_STOPS);
     }
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the rules of a request", error));
     p->vocab = options->vocab;
@@ -129,8 +128,9 @@ static by_status catch_up(constrained_sequence *at, const int32_t *output, int64
 }
 
 /* Applies the constraint: keeps only the logits of tokens that may follow. */
-static by_status hold_to_form(by_logit_process *p, constrained_sequence *at, float *logits,
-                              int64_t vocab, const int32_t *output, int64_t count, by_error *error)
+static by_status apply_constraint(by_logit_process *p, constrained_sequence *at, float *logits,
+                                  int64_t vocab, const int32_t *output, int64_t count,
+                                  by_error *error)
 {
     BY_TRY(catch_up(at, output, count, error));
     if (p->end_count == 0 && by_constraint_state_is_complete(at->state)) {
@@ -140,9 +140,9 @@ static by_status hold_to_form(by_logit_process *p, constrained_sequence *at, flo
 }
 
 /* Suppresses stop tokens, unless nothing else may follow. */
-static void hold_open(const by_logit_process *p, float *logits)
+static void suppress_stops(const by_logit_process *p, float *logits)
 {
-    float kept[MOST_STOPS];
+    float kept[MAX_STOPS];
     float largest = -INFINITY;
     for (size_t i = 0; i < p->stop_count; i++) {
         kept[i] = logits[p->stops[i]];
@@ -171,10 +171,10 @@ by_status by_logit_process_run(void *process, int32_t index, float *logits, int6
                             (size_t)(count - prompt), p->counts, error));
     constrained_sequence *at = &p->places[index];
     if (at->state != NULL) {
-        BY_TRY(hold_to_form(p, at, logits, vocab, tokens + prompt, count - prompt, error));
+        BY_TRY(apply_constraint(p, at, logits, vocab, tokens + prompt, count - prompt, error));
     }
     if (count - prompt < p->min_tokens) {
-        hold_open(p, logits);
+        suppress_stops(p, logits);
     }
     return BY_OK;
 }

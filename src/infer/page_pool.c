@@ -80,7 +80,7 @@ static void unlink_kept(by__infer_page_pool *pool, int32_t page)
     pool->kept_count--;
 }
 
-static void keep(by__infer_page_pool *pool, int32_t page)
+static void append_newest(by__infer_page_pool *pool, int32_t page)
 {
     by__infer_page *p = &pool->pages[page];
     p->older = pool->newest;
@@ -90,7 +90,7 @@ static void keep(by__infer_page_pool *pool, int32_t page)
     pool->kept_count++;
 }
 
-int32_t by__infer_pool_take(by__infer_page_pool *pool)
+int32_t by__infer_pool_allocate(by__infer_page_pool *pool)
 {
     int32_t page = pool->free;
     if (page != BY__NO_PAGE) {
@@ -107,10 +107,10 @@ int32_t by__infer_pool_take(by__infer_page_pool *pool)
     return page;
 }
 
-int32_t by__infer_pool_take_at(by__infer_page_pool *pool, int64_t page)
+int32_t by__infer_pool_allocate_at(by__infer_page_pool *pool, int64_t page)
 {
     if (page < 0 || page >= pool->count || pool->pages[page].uses > 0 || pool->pages[page].cached) {
-        return by__infer_pool_take(pool);
+        return by__infer_pool_allocate(pool);
     }
     unlink_free(pool, (int32_t)page);
     pool->pages[page].uses = 1;
@@ -140,7 +140,7 @@ void by__infer_pool_release(by__infer_page_pool *pool, int32_t page)
         return;
     }
     if (p->cached) {
-        keep(pool, page);
+        append_newest(pool, page);
         return;
     }
     link_free(pool, page);

@@ -58,10 +58,10 @@ void by__infer_pool_close(by__infer_page_pool *pool);
 
 /* Takes a page for one sequence: a free one, else the least recently used cached one. Returns
  * BY__NO_PAGE if all are in use. */
-int32_t by__infer_pool_take(by__infer_page_pool *pool);
+int32_t by__infer_pool_allocate(by__infer_page_pool *pool);
 /* The same, but takes `page` if it is free (any number is accepted). A sequence with consecutive
  * pages is read faster. */
-int32_t by__infer_pool_take_at(by__infer_page_pool *pool, int64_t page);
+int32_t by__infer_pool_allocate_at(by__infer_page_pool *pool, int64_t page);
 /* Returns where a sequence of up to `pages` pages should begin to stay clear of those that began
  * before it: after them, wrapping around to page 0 at the end. */
 int64_t by__infer_pool_stretch(by__infer_page_pool *pool, int64_t pages);
@@ -70,7 +70,7 @@ void by__infer_pool_share(by__infer_page_pool *pool, int32_t page);
 /* Removes a user of the page. A page without users becomes free or, if the prefix cache holds it,
  * its most recently used entry. */
 void by__infer_pool_release(by__infer_page_pool *pool, int32_t page);
-/* Returns how many pages by__infer_pool_take can provide. */
+/* Returns how many pages by__infer_pool_allocate can provide. */
 int64_t by__infer_pool_available(const by__infer_page_pool *pool);
 
 /* ---- the prefix cache (prefix_cache.c) ---- */

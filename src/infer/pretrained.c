@@ -43,7 +43,7 @@ static by_status find_in_run(by_pretrained *p, const char *path, const char *roo
 }
 
 /* Handles a PATH that contains the weights itself. */
-static by_status take_directory(by_pretrained *p, const char *path, bool best, by_error *error)
+static by_status set_directory(by_pretrained *p, const char *path, bool best, by_error *error)
 {
     if (best) {
         return by_error_set(error, BY_EARG, "%s is not a run, so it has no best checkpoint", path);
@@ -78,7 +78,7 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
     } else if (by__path_is_dir(root)) {
         status = find_in_run(p, path, root, best, error);
     } else if (by__path_exists(file)) {
-        status = take_directory(p, path, best, error);
+        status = set_directory(p, path, best, error);
     } else {
         status = refuse_path(path, error);
     }
@@ -88,7 +88,7 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
 }
 
 /* Takes the task from config.json if no run says what the weights were trained for. */
-static by_status take_task(by_pretrained *p, by_error *error)
+static by_status derive_task(by_pretrained *p, by_error *error)
 {
     const by_model_config *model = &p->config->model;
     if (p->is_run || strcmp(by_model_reads(model), "tokens") == 0) {
@@ -100,7 +100,7 @@ static by_status take_task(by_pretrained *p, by_error *error)
 
 /* Weights of a directory or a file that are stored in bf16 are used so: f32 would take twice the
  * memory, and restore nothing of what rounding took. Others are not rounded unless asked for. */
-static by_status take_precision(by_pretrained *p, by_error *error)
+static by_status derive_precision(by_pretrained *p, by_error *error)
 {
     bool narrow =
         strcmp(by_model_reads(&p->config->model), "tokens") == 0 && by__weights_in_bf16(p->weights);
@@ -125,10 +125,10 @@ static by_status read_model(by_pretrained *p, by_error *error)
         status = by_model_config_from_json(&p->config->model, name, text, strlen(text), error);
     }
     if (status == BY_OK) {
-        status = take_task(p, error);
+        status = derive_task(p, error);
     }
     if (status == BY_OK) {
-        status = take_precision(p, error);
+        status = derive_precision(p, error);
     }
     if (status == BY_OK) {
         status = by_config_resolve(p->config, error);
@@ -164,7 +164,7 @@ by_status by_pretrained_adapt(by_pretrained *p, const char *directory, by_error 
 }
 
 /* Uses the adapters of a checkpoint that has them next to their base weights. */
-static by_status take_own_adapter(by_pretrained *p, by_error *error)
+static by_status apply_own_adapter(by_pretrained *p, by_error *error)
 {
     char *file = by__path_join(p->directory, BY_ADAPTER_CONFIG);
     if (file == NULL) {
@@ -177,7 +177,7 @@ static by_status take_own_adapter(by_pretrained *p, by_error *error)
 
 static by_status open_gguf(by_pretrained *p, const char *path, bool best, by_error *error)
 {
-    BY_TRY(take_directory(p, path, best, error));
+    BY_TRY(set_directory(p, path, best, error));
     BY_TRY(by__export_gguf_model_open(&p->gguf, path, error));
     return by__export_gguf_model_weights(&p->weights, p->gguf, error);
 }
@@ -201,7 +201,7 @@ static by_status open_checkpoint(by_pretrained *p, const char *run, const char *
 static by_status complete(by_pretrained **out, by_pretrained *p, by_status status, by_error *error)
 {
     if (status == BY_OK) {
-        status = take_own_adapter(p, error);
+        status = apply_own_adapter(p, error);
     }
     if (status == BY_OK) {
         status = read_model(p, error);
@@ -266,7 +266,7 @@ by_status by_pretrained_use_device(by_pretrained *p, const char *name, by_error 
     return by_config_set(p->config, setting, error);
 }
 
-by_status by_pretrained_take_average(by_pretrained *p, by_error *error)
+by_status by_pretrained_use_average(by_pretrained *p, by_error *error)
 {
     by_weights *averages;
     if (!p->is_run) {

@@ -45,7 +45,7 @@ void by__infer_release(by_engine *e, by__infer_sequence *s)
 
 /* Preempts the running sequence with the lowest rank after index `at` of the order. Returns false
  * if there is none. */
-static bool preempt_behind(by_engine *e, int64_t at)
+static bool preempt_after(by_engine *e, int64_t at)
 {
     for (int64_t i = e->live; i-- > at + 1;) {
         by__infer_sequence *s = &e->slots[e->order[i]];
@@ -63,17 +63,17 @@ static int32_t next_page(by_engine *e, const by__infer_sequence *s)
 {
     int64_t wanted = s->pages > 0 ? pages_of(e, s)[s->pages - 1] + 1
                                   : by__infer_pool_stretch(&e->pool, pages_for(s->limit));
-    return by__infer_pool_take_at(&e->pool, wanted);
+    return by__infer_pool_allocate_at(&e->pool, wanted);
 }
 
 /* Takes a page for the sequence at index `at`, preempting sequences after it if necessary. more: it
  * is an additional page; otherwise it replaces another. */
-static int32_t take_page(by_engine *e, int64_t at, bool more)
+static int32_t allocate_page(by_engine *e, int64_t at, bool more)
 {
     const by__infer_sequence *s = &e->slots[e->order[at]];
-    int32_t page = more ? next_page(e, s) : by__infer_pool_take(&e->pool);
-    while (page == BY__NO_PAGE && preempt_behind(e, at)) {
-        page = by__infer_pool_take(&e->pool);
+    int32_t page = more ? next_page(e, s) : by__infer_pool_allocate(&e->pool);
+    while (page == BY__NO_PAGE && preempt_after(e, at)) {
+        page = by__infer_pool_allocate(&e->pool);
     }
     return page;
 }
@@ -86,7 +86,7 @@ static int64_t make_room(by_engine *e, int64_t at, int64_t end)
     int32_t *pages = pages_of(e, s);
     int64_t next = s->cached / BY_PAGE_TOKENS;
     if (next < s->pages && e->pool.pages[pages[next]].uses > 1) {
-        int32_t own = take_page(e, at, false);
+        int32_t own = allocate_page(e, at, false);
         if (own == BY__NO_PAGE) {
             return s->cached;
         }
@@ -96,7 +96,7 @@ static int64_t make_room(by_engine *e, int64_t at, int64_t end)
         pages[next] = own;
     }
     while (s->pages < pages_for(end)) {
-        int32_t page = take_page(e, at, true);
+        int32_t page = allocate_page(e, at, true);
         if (page == BY__NO_PAGE) {
             break;
         }
@@ -168,7 +168,7 @@ static bool admit(by_engine *e, int64_t at)
         return false;
     }
     if (e->free_row_count == 0) {
-        (void)preempt_behind(e, at);
+        (void)preempt_after(e, at);
     }
     s->state = BY__RUNNING;
     s->row = e->free_rows[--e->free_row_count];

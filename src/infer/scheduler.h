@@ -226,7 +226,7 @@ struct by_engine {
     by_event *events;  /* of this step: at most one for each slot and wanted row */
     by_top_token *top; /* [events][BY_TOP_TOKENS] */
     size_t event_count;
-    bool events_told;     /* the events were reported: the next one starts a new list */
+    bool events_reported; /* the events were reported: the next one starts a new list */
     void *scratch;        /* for by_sample, one for each thread */
     size_t scratch_bytes; /* of each */
     float *processed;     /* a copy of logits that `process` may change */
@@ -240,8 +240,8 @@ struct by_engine {
 };
 
 /* Appends an event; choice NULL: it has no token. */
-void by__infer_tell(by_engine *e, const by__infer_sequence *s, const by__infer_choice *choice,
-                    by_finish finish);
+void by__infer_report(by_engine *e, const by__infer_sequence *s, const by__infer_choice *choice,
+                      by_finish finish);
 /* Releases the pages and the row of the page table. */
 void by__infer_release(by_engine *e, by__infer_sequence *s);
 /* Ends the sequence at index `at` of the order. */

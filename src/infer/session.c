@@ -8,12 +8,12 @@ const char *by_finish_name(by_finish finish)
     return (unsigned)finish < BY_ARRAY_LENGTH(names) ? names[finish] : "";
 }
 
-void by__infer_tell(by_engine *e, const by__infer_sequence *s, const by__infer_choice *choice,
-                    by_finish finish)
+void by__infer_report(by_engine *e, const by__infer_sequence *s, const by__infer_choice *choice,
+                      by_finish finish)
 {
-    if (e->events_told) {
+    if (e->events_reported) {
         e->event_count = 0;
-        e->events_told = false;
+        e->events_reported = false;
     }
     by_top_token *top = e->top + e->event_count * BY_TOP_TOKENS;
     by_event *event = &e->events[e->event_count++];
@@ -176,7 +176,7 @@ by_status by_engine_cancel(by_engine *engine, uint64_t session, by_error *error)
         by__infer_sequence *s = &engine->slots[engine->order[i]];
         if (s->session == session) {
             found = true;
-            by__infer_tell(engine, s, NULL, BY_FINISH_CANCELLED);
+            by__infer_report(engine, s, NULL, BY_FINISH_CANCELLED);
             by__infer_end(engine, i);
             s->state = BY__CANCELLED;
             engine->cancelled++;

@@ -11,11 +11,11 @@
 /* A credit counts the seconds that drafts gain and lose. While it is negative, drafting does not
  * start in texts that had no drafts in the step before, because the source may have to read the
  * whole text first, which `chance` does not account for. The credit grows by SHARE of the time of
- * each step, which drafts may lose, and is limited to the time of MOST_GAIN steps of gain and
- * MOST_LOSS steps of loss. */
-#define SHARE     0.02
-#define MOST_GAIN 16.0
-#define MOST_LOSS 512.0
+ * each step, which drafts may lose, and is limited to the time of MAX_GAIN steps of gain and
+ * MAX_LOSS steps of loss. */
+#define SHARE    0.02
+#define MAX_GAIN 16.0
+#define MAX_LOSS 512.0
 
 /* The drafts that a plan has room for, and their expected effect. */
 typedef struct draft_plan {
@@ -47,7 +47,7 @@ static by_draft_text text_of(const by_engine *e, const by__infer_sequence *s)
 
 /* Asks the source about the decoding sequences. There are no drafts for the first token, because
  * other sequences of the same request may wait for its logits. */
-static void look(by_engine *e, draft_plan *p)
+static void collect_texts(by_engine *e, draft_plan *p)
 {
     const by_draft_source *source = e->options.draft;
     bool may_begin = e->draft_credit >= 0.0 || e->options.draft_always;
@@ -159,7 +159,7 @@ static void settle(by_engine *e, draft_plan *p)
     p->alone = by__infer_steps_seconds(&e->steps, alone);
     e->draft_settled = e->statistics.accepted;
     e->draft_credit += (double)right * e->draft_worth + SHARE * p->alone;
-    e->draft_credit = fmax(-MOST_LOSS * p->alone, fmin(e->draft_credit, MOST_GAIN * p->alone));
+    e->draft_credit = fmax(-MAX_LOSS * p->alone, fmin(e->draft_credit, MAX_GAIN * p->alone));
     e->draft_worth = by__infer_steps_seconds(&e->steps, spared) / fmax(1.0, (double)p->wanted);
 }
 
@@ -170,7 +170,7 @@ by_status by__infer_speculate(by_engine *e, int64_t *rows, by_error *error)
     if (source == NULL) {
         return BY_OK;
     }
-    look(e, &p);
+    collect_texts(e, &p);
     settle(e, &p);
     by__infer_forget_seconds(&e->draft_seconds);
     int32_t longest = grant(e, &p, pick(e, &p));

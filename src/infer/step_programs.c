@@ -10,12 +10,12 @@
 #define FEW 8
 
 /* How estimates of time follow measurements: a longer time enters with weight RISE and counts as at
- * most MOST_RISE times the estimate, and the estimate decays by FADING with each step. ROW_COST is
+ * most MAX_RISE times the estimate, and the estimate decays by FADING with each step. ROW_COST is
  * the relative cost assumed for additional rows before they were measured. */
-#define RISE      0.5
-#define MOST_RISE 1.25
-#define FADING    0.998
-#define ROW_COST  0.2
+#define RISE     0.5
+#define MAX_RISE 1.25
+#define FADING   0.998
+#define ROW_COST 0.2
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -192,7 +192,7 @@ void by__infer_learn_seconds(double *known, double seconds)
     if (*known == 0.0 || seconds < *known) {
         *known = seconds;
     } else {
-        *known += RISE * (fmin(seconds, MOST_RISE * *known) - *known);
+        *known += RISE * (fmin(seconds, MAX_RISE * *known) - *known);
     }
 }
 
@@ -201,7 +201,7 @@ void by__infer_forget_seconds(double *known)
     *known *= FADING;
 }
 
-static void take_time(by__infer_step_programs *s, by__infer_step_program *program, double seconds)
+static void record_time(by__infer_step_programs *s, by__infer_step_program *program, double seconds)
 {
     for (int i = 0; i < s->count; i++) {
         by__infer_forget_seconds(&s->list[i].seconds);
@@ -246,7 +246,7 @@ by_status by__infer_steps_run(by__infer_step_programs *steps, by__infer_step_pro
                                    by_memory_at(s->logits_memory, 0, bytes), error));
     }
     BY_TRY(by__device_queue_finish(s->forward->device, BY__QUEUE_COMPUTE, error));
-    take_time(s, program, by__now() - began);
+    record_time(s, program, by__now() - began);
     return BY_OK;
 }
 

@@ -15,7 +15,7 @@
 /* Up to this many top tokens of a row are found by insertion; for more, all tokens are sorted. */
 #define FEW 256
 /* The limit of distill.temperature, with which it must agree. */
-#define MOST_TEMPERATURE 1000.0
+#define MAX_TEMPERATURE 1000.0
 
 typedef struct ranked_logit {
     float logit;
@@ -142,7 +142,7 @@ static by_status run_all(const logits_job *j, const by_dataset *data, by_logit_w
 
 /* ---- the job ---- */
 
-static by_status take_memory(logits_job *j, by_error *error)
+static by_status allocate(logits_job *j, by_error *error)
 {
     size_t rows = j->batch * j->context;
     BY_TRY(by__alloc((void **)&j->tokens, rows, sizeof *j->tokens, "tokens", error));
@@ -184,11 +184,11 @@ static by_status open_job(logits_job *j, const by_pretrained *model, const by_da
     j->temperature = o->temperature;
     j->threads = by__thread_count(o->threads == 0 ? (int)config->train.threads : o->threads);
     if (o->top < 1 || j->top > j->vocab ||
-        !(o->temperature > 0.0 && o->temperature <= MOST_TEMPERATURE)) {
+        !(o->temperature > 0.0 && o->temperature <= MAX_TEMPERATURE)) {
         return by_error_set(error, BY_EARG,
                             "top is %lld and the temperature %g; must be 1 to %zu tokens and a "
                             "temperature above 0, up to %g",
-                            (long long)o->top, o->temperature, j->vocab, MOST_TEMPERATURE);
+                            (long long)o->top, o->temperature, j->vocab, MAX_TEMPERATURE);
     }
     if (by_dataset_vocab(data) > j->vocab || by_dataset_tokens(data) <= j->context) {
         return by_error_set(error, BY_EARG,
@@ -205,7 +205,7 @@ static by_status open_job(logits_job *j, const by_pretrained *model, const by_da
     j->batch = j->batch > windows ? (size_t)windows : j->batch;
     BY_TRY(by_logits_open(&j->logits, config, by_pretrained_weights(model), (int64_t)j->batch,
                           (int64_t)j->context, o->precision, o->threads, error));
-    return take_memory(j, error);
+    return allocate(j, error);
 }
 
 by_status by_store_logits(const char *directory, const by_pretrained *model,

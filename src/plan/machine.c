@@ -114,7 +114,7 @@ static double waited(void)
 
 /* On an idle machine, threads wait for 2 or 3 % of their time because of daemons. One other busy
  * process makes two threads on two cores wait for a third of it. */
-#define MOST_WAIT 0.1
+#define MAX_WAIT 0.1
 
 by_status by__plan_machine_measure(by_machine *machine, by_device *device, unsigned figures,
                                    by_error *error)
@@ -127,7 +127,7 @@ by_status by__plan_machine_measure(by_machine *machine, by_device *device, unsig
         double before = waited();
         double began = by_clock();
         BY_TRY(measure_figure(&m, device, figure, error));
-        bool busy = waited() - before > MOST_WAIT * (double)m.threads * (by_clock() - began);
+        bool busy = waited() - before > MAX_WAIT * (double)m.threads * (by_clock() - began);
         m.busy = busy ? m.busy | figure : m.busy & ~figure;
     }
     *machine = m;

@@ -182,26 +182,26 @@ static by_status list_exchanges(slice **out, size_t *count, const by_profile *p,
 }
 
 /* The slices that are open on each track. */
-enum { MOST_TRACKS = 16, MOST_DEPTH = 16 };
+enum { MAX_TRACKS = 16, MAX_DEPTH = 16 };
 typedef struct slice_stack {
-    long long ends[MOST_DEPTH];
+    long long ends[MAX_DEPTH];
     unsigned depth;
 } slice_stack;
 
 /* Returns the first track on which a slice nests into the open ones or follows them. */
 static int find_track(slice_stack *open, long long begin, long long end)
 {
-    for (int k = 0; k < MOST_TRACKS; k++) {
+    for (int k = 0; k < MAX_TRACKS; k++) {
         slice_stack *o = &open[k];
         while (o->depth > 0 && o->ends[o->depth - 1] <= begin) {
             o->depth--;
         }
-        if (o->depth == 0 || (end <= o->ends[o->depth - 1] && o->depth < MOST_DEPTH)) {
+        if (o->depth == 0 || (end <= o->ends[o->depth - 1] && o->depth < MAX_DEPTH)) {
             o->ends[o->depth++] = end;
             return k;
         }
     }
-    return MOST_TRACKS - 1;
+    return MAX_TRACKS - 1;
 }
 
 static void add_call(trace *t, int track, const by__plan_exchanged *call)
@@ -219,7 +219,7 @@ static void add_call(trace *t, int track, const by__plan_exchanged *call)
 
 static by_status add_exchanges(trace *t, by_error *error)
 {
-    slice_stack open[MOST_TRACKS] = {0};
+    slice_stack open[MAX_TRACKS] = {0};
     const by_profile *p = t->profile;
     slice *list;
     size_t count;

@@ -23,8 +23,8 @@ struct by_profile_ranks {
 /* Round trips of a message; the fastest one was disturbed least. */
 enum { ROUNDS = 32 };
 
-static by_status ask(double *ahead, by_comm *comm, double (*now)(void *user), void *user, int rank,
-                     by_error *error)
+static by_status exchange_clocks(double *ahead, by_comm *comm, double (*now)(void *user),
+                                 void *user, int rank, by_error *error)
 {
     double fastest = 0.0;
     for (int i = 0; i < ROUNDS; i++) {
@@ -63,7 +63,8 @@ by_status by__plan_clock_ahead(double *out, by_comm *comm, double (*now)(void *u
     }
     for (int r = 1; r < by_comm_size(comm) && rank == 0; r++) {
         double its = 0.0;
-        BY_TRY(!all && by_comm_is_near(comm, r) ? BY_OK : ask(&its, comm, now, user, r, error));
+        BY_TRY(!all && by_comm_is_near(comm, r) ? BY_OK
+                                                : exchange_clocks(&its, comm, now, user, r, error));
     }
     *out = ahead;
     return BY_OK;

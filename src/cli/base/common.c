@@ -231,7 +231,7 @@ static by_status open_pretrained(by_pretrained **out, char **run, const char *pa
         status = by_pretrained_use_device(*out, device, error);
     }
     if (status == BY_OK && ema) {
-        status = by_pretrained_take_average(*out, error);
+        status = by_pretrained_use_average(*out, error);
     }
     if (status == BY_OK && adapter != NULL) {
         status = by_pretrained_adapt(*out, adapter, error);

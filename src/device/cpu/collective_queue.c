@@ -28,7 +28,7 @@ struct by__cpu_collective_queue {
     by_error error;
 };
 
-static void look_again(void)
+static void yield_core(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -57,7 +57,7 @@ static bool wait_for(by__cpu_collective_queue *q, _Atomic uint64_t *counter, uin
         if (stop != NULL && atomic_load(stop)) {
             return false;
         }
-        look_again();
+        yield_core();
     }
     by__base_worker_lock(&q->thread);
     atomic_fetch_add(&q->sleepers, 1);
@@ -133,14 +133,14 @@ static bool stand(by__cpu_collective_queue *q, const by__device_context *context
     double began = by__now();
     bool reached = wait_for(q, counter, least, stop);
     if (context->collectives != NULL) {
-        context->collectives->stood += by__now() - began;
+        context->collectives->wait_seconds += by__now() - began;
     }
     return reached;
 }
 
 /* Runs the part of the compute queue. */
-static by_status run_others(by__cpu_collective_queue *q, const queued_program *j,
-                            by__device_call_hook *hook, void *user, by_error *error)
+static by_status run_compute(by__cpu_collective_queue *q, const queued_program *j,
+                             by__device_call_hook *hook, void *user, by_error *error)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
         const by__device_command *c = &j->list->commands[i];
@@ -168,7 +168,7 @@ static by_status run_others(by__cpu_collective_queue *q, const queued_program *j
     return BY_OK;
 }
 
-static void tell_collectives(const queued_program *j, by__device_call_hook *hook, void *user)
+static void report_collectives(const queued_program *j, by__device_call_hook *hook, void *user)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
         const by__device_command *c = &j->list->commands[i];
@@ -190,7 +190,7 @@ by_status by__cpu_collective_queue_run(by__cpu_collective_queue *queue, by__cpu_
     atomic_store(&queue->failed, false);
     atomic_store(&queue->given, number);
     wake(queue);
-    by_status status = run_others(queue, &now, hook, user, error);
+    by_status status = run_compute(queue, &now, hook, user, error);
     if (status != BY_OK) {
         /* A collective in progress may wait for other ranks, which may wait for this one. */
         (void)by__device_report(context->device, status, error);
@@ -201,7 +201,7 @@ by_status by__cpu_collective_queue_run(by__cpu_collective_queue *queue, by__cpu_
         return by_error_set(error, queue->status, "%s", queue->error.message);
     }
     if (status == BY_OK && hook != NULL) {
-        tell_collectives(&now, hook, user);
+        report_collectives(&now, hook, user);
     }
     return status;
 }

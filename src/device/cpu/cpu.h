@@ -161,7 +161,7 @@ typedef void by__cpu_range_fn(const by__device_call *call, int64_t begin, int64_
 
 /* ENCODE8 stores blocks with smaller magnitudes as zeros, because quotients by them could
  * overflow. */
-#define BY__LEAST_CODED 0x1p-118f
+#define BY__MIN_CODED 0x1p-118f
 
 /* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on the threads of the context, each
  * on a run of neighbouring ranges. A call that touches few `elements` stays on the calling thread,

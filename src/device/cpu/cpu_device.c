@@ -56,8 +56,8 @@ static by_status describe(by_device_info *out, const by_device *device, by_error
 
 /* ---- memory ---- */
 
-static by_status take_pages(void **out, by_device *device, size_t bytes, const char *what,
-                            by_error *error)
+static by_status allocate_pages(void **out, by_device *device, size_t bytes, const char *what,
+                                by_error *error)
 {
     by__cpu_pages pages;
     BY_TRY(device->on_use ? by__cpu_pages_reserve(&pages, bytes, what, error)
@@ -66,25 +66,25 @@ static by_status take_pages(void **out, by_device *device, size_t bytes, const c
     return BY_OK;
 }
 
-static void give_pages(by_device *device, void *data, size_t bytes)
+static void release_pages(by_device *device, void *data, size_t bytes)
 {
     by__cpu_pages pages = {data, bytes};
     BY_UNUSED(device);
     by__cpu_pages_close(&pages);
 }
 
-static by_status take_memory(uintptr_t *out, by_device *device, size_t bytes, const char *what,
-                             by_error *error)
+static by_status allocate(uintptr_t *out, by_device *device, size_t bytes, const char *what,
+                          by_error *error)
 {
     void *data;
-    BY_TRY(take_pages(&data, device, bytes, what, error));
+    BY_TRY(allocate_pages(&data, device, bytes, what, error));
     *out = (uintptr_t)data;
     return BY_OK;
 }
 
-static void give_memory(by_device *device, uintptr_t address, size_t bytes)
+static void release_memory(by_device *device, uintptr_t address, size_t bytes)
 {
-    give_pages(device, (void *)address, bytes);
+    release_pages(device, (void *)address, bytes);
 }
 
 static by_status write_memory(by_memory to, const void *from, by_error *error)
@@ -272,10 +272,10 @@ static by_status share(by_device **out, by_device *device, int threads, by_error
 static const by__device_ops cpu_ops = {
     .close = close_device,
     .describe = describe,
-    .alloc = take_memory,
-    .free = give_memory,
-    .pin = take_pages,
-    .unpin = give_pages,
+    .alloc = allocate,
+    .free = release_memory,
+    .pin = allocate_pages,
+    .unpin = release_pages,
     .write = write_memory,
     .read = read_memory,
     .copy_in = copy_in,

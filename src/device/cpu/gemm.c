@@ -220,7 +220,7 @@ static void compute_tiles(const by__cpu_gemm *g, const gemm_block *s, int me, in
     int64_t columns = by__ceil_div(s->n, g->tile_n);
     int64_t ready = -1;
     int64_t t;
-    while ((t = by__work_range_take(ranges_of(s->operands), me, team)) >= 0) {
+    while ((t = by__work_range_claim(ranges_of(s->operands), me, team)) >= 0) {
         int64_t i = t / columns * g->tile_m;
         int64_t m = by__min_i64(g->tile_m, g->options.m - i);
         if (i != ready) {
@@ -257,7 +257,7 @@ static void compute_columns(const by__cpu_gemm *g, gemm_block *s, int me)
     char *a = s->a;
     pack_rows(g, s, 0, g->options.m);
     int64_t t;
-    while ((t = by__work_range_take(ranges_of(s->operands), me, g->options.threads)) >= 0) {
+    while ((t = by__work_range_claim(ranges_of(s->operands), me, g->options.threads)) >= 0) {
         compute_panel(g, s, a, 0, g->options.m, t * g->tile_n);
     }
 }
@@ -272,7 +272,7 @@ static void compute_halves(const by__cpu_gemm *g, gemm_block *s, int me)
     char *a = s->a;
     int64_t ready = -1;
     int64_t t;
-    while ((t = by__work_range_take(ranges_of(x), me, o->threads)) >= 0) {
+    while ((t = by__work_range_claim(ranges_of(x), me, o->threads)) >= 0) {
         int64_t part = t / columns; /* group of rows of A, in a half */
         int64_t parts = by__ceil_div(o->m, g->own_rows);
         int64_t m0 = part % parts * g->own_rows;
@@ -363,7 +363,8 @@ static void compute_few_rows(const by__cpu_gemm *g, const by__cpu_gemm_operands 
     int me = omp_get_thread_num();
     int64_t t;
     int64_t taken;
-    while ((t = by__work_range_take_some(ranges_of(x), me, o->threads, GEMV_PIECES, &taken)) >= 0) {
+    while ((t = by__work_range_claim_some(ranges_of(x), me, o->threads, GEMV_PIECES, &taken)) >=
+           0) {
         int64_t begin = t * g->piece;
         int64_t count = by__min_i64(taken * g->piece, o->n - begin);
         const char *b = (const char *)x->b + (size_t)(begin * o->ldb) * by_dtype_size(o->dtype);

@@ -58,7 +58,7 @@ typedef struct map_builder {
 static void emit(map_builder *b, by__cpu_map_code code, int a, int second, int third)
 {
     by__cpu_map_plan *plan = b->plan;
-    assert(plan->codes < BY__MAP_MOST_CODES);
+    assert(plan->codes < BY__MAP_MAX_CODES);
     plan->code[plan->codes++] =
         (by__cpu_map_op){(uint8_t)code, (uint8_t)a, (uint8_t)second, (uint8_t)third};
 }
@@ -145,7 +145,7 @@ static void release_operands(map_builder *b, int k)
 /* ---- steps ---- */
 
 /* Returns true if a step can take operand i from the accumulator. */
-static bool takes_held(const map_builder *b, const by_map_instruction *step, int i)
+static bool reads_held(const map_builder *b, const by_map_instruction *step, int i)
 {
     bool picks = step->kind == BY_MAP_SELECT && b->uniform[step->operand[0]];
     return step->kind != BY_MAP_SELECT || (picks ? i > 0 : i == 0);
@@ -156,7 +156,7 @@ static int held_operand(const map_builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
     for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
-        if (step->operand[i] == b->held && takes_held(b, step, i)) {
+        if (step->operand[i] == b->held && reads_held(b, step, i)) {
             return i;
         }
     }
@@ -189,7 +189,7 @@ static bool stays_held(const map_builder *b, int k)
     while (step->operand[i] != value) {
         i++;
     }
-    return takes_held(b, step, i);
+    return reads_held(b, step, i);
 }
 
 /* Codes of a kind with two operands: for the first in the accumulator, the second, none; 0: no such

@@ -21,11 +21,11 @@
 #define BY__MAP_RANDOM_PLACES 4
 
 /* Places: first the tensors of the call, then tiles. */
-#define BY__MAP_RESULT     BY_MAP_MAX_INPUTS /* place of the first result; inputs come before it */
-#define BY__MAP_TENSORS    (BY_MAP_MAX_INPUTS + BY_MAX_OUTPUTS)
-#define BY__MAP_PLACES     (BY__MAP_TENSORS + BY__MAP_VALUES + BY__MAP_RANDOM_PLACES + 2)
-#define BY__MAP_NO_PLACE   (BY__MAP_PLACES - 1) /* the value is in the accumulator alone */
-#define BY__MAP_MOST_CODES 256
+#define BY__MAP_RESULT    BY_MAP_MAX_INPUTS /* place of the first result; inputs come before it */
+#define BY__MAP_TENSORS   (BY_MAP_MAX_INPUTS + BY_MAX_OUTPUTS)
+#define BY__MAP_PLACES    (BY__MAP_TENSORS + BY__MAP_VALUES + BY__MAP_RANDOM_PLACES + 2)
+#define BY__MAP_NO_PLACE  (BY__MAP_PLACES - 1) /* the value is in the accumulator alone */
+#define BY__MAP_MAX_CODES 256
 
 /* Instructions on the accumulator x and the elements a and b at their places. */
 #define BY__MAP_CODES(X)                                                                           \
@@ -80,7 +80,7 @@ typedef struct by__cpu_map_op {
 
 typedef struct by__cpu_map_plan {
     by_map_program program;
-    by__cpu_map_op code[BY__MAP_MOST_CODES];
+    by__cpu_map_op code[BY__MAP_MAX_CODES];
     int tiles; /* the first instruction that runs on every tile; earlier ones run once */
     int codes;
     int places;

@@ -19,7 +19,7 @@ static void encode_block(const by__device_call *call, int64_t first, int64_t cou
             break;
         }
     }
-    bool zero = largest < BY__LEAST_CODED;
+    bool zero = largest < BY__MIN_CODED;
     float times = zero ? 0.0f : 127.0f / largest;
     by__set(&call->out[1], block, zero ? 0.0 : (double)(largest / 127.0f));
     for (int64_t i = first; i < first + count; i++) {

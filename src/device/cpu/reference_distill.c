@@ -139,7 +139,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
         call, by__tensor_rows(w) * (5 + by__tensor_columns(w)) + by__tensor_columns(w), error);
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_distill(const by__device_call *call, const by__device_context *context)
 {
     const by__device_tensor *x = &call->in[X];
     int64_t n = by__tensor_rows(&call->in[W]);
@@ -175,6 +175,6 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     return BY_OK;
 }
 
-BY__REFERENCE_KERNEL(BY_OP_LINEAR_DISTILL, linear_distill, prepare, run);
-BY__REFERENCE_KERNEL(BY_OP_LINEAR_DISTILL_GRAD, linear_distill_grad, prepare, run);
-BY__REFERENCE_KERNEL(BY_OP_LINEAR_DISTILL_TRAIN, linear_distill_train, prepare, run);
+BY__REFERENCE_KERNEL(BY_OP_LINEAR_DISTILL, linear_distill, prepare, run_distill);
+BY__REFERENCE_KERNEL(BY_OP_LINEAR_DISTILL_GRAD, linear_distill_grad, prepare, run_distill);
+BY__REFERENCE_KERNEL(BY_OP_LINEAR_DISTILL_TRAIN, linear_distill_train, prepare, run_distill);

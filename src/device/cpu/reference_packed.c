@@ -19,7 +19,7 @@ static by_status prepare_packed_matmul(by__device_call *call, const by__device_c
 
 /* The operand as it is multiplied: for integer weights quantized in blocks with a scale, for W8A8
  * in rows with one. */
-static void take_rows(const by__device_call *call)
+static void unpack_rows(const by__device_call *call)
 {
     const by_packing *packing = &call->attrs.packing;
     double *out = call->work;
@@ -59,7 +59,7 @@ static by_status run_packed_matmul(const by__device_call *call, const by__device
     const by__device_tensor *y = &call->out[0];
     bool biased = call->input_count > 2 && by__present(&call->in[2]);
     bool added = call->input_count > 3 && by__present(&call->in[3]);
-    take_rows(call);
+    unpack_rows(call);
     for (int64_t at = 0, count = by__tensor_count(y); at < count; at++) {
         double bias = biased ? by__get(&call->in[2], at % call->attrs.packing.n) : 0.0;
         double sum = bias + product_at(call, call->in[1].data, at);
@@ -79,7 +79,7 @@ static by_status run_packed_grouped_matmul(const by__device_call *call,
     int64_t groups = call->in[2].shape.dim[0];
     int64_t ranges = groups / packing->stack;
     size_t matrix_bytes = (size_t)by__packed_panels(packing) * by__packed_panel_bytes(packing);
-    take_rows(call);
+    unpack_rows(call);
     for (int64_t i = 0; i < by__tensor_count(y); i++) {
         by__set(y, i, 0.0);
     }

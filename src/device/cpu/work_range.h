@@ -24,7 +24,7 @@ typedef struct by__cpu_work_range {
 } by__cpu_work_range;
 
 /* Gives thread `me` of `team` its part of `tasks` (less than 2^31). A barrier is required between
- * this and the first by__work_range_take of any thread, and between the last take and the next
+ * this and the first by__work_range_claim of any thread, and between the last take and the next
  * opening. */
 static inline void by__work_range_open(by__cpu_work_range *ranges, int64_t tasks, int me, int team)
 {
@@ -37,8 +37,8 @@ static inline void by__work_range_open(by__cpu_work_range *ranges, int64_t tasks
  * all are taken. A take is half of what is left of a part, at most `most`: large in the beginning,
  * because each take waits for the processor's pending stores, and small at the end, so that all
  * threads finish together (guided self-scheduling: Polychronopoulos and Kuck 1987). */
-static inline int64_t by__work_range_take_some(by__cpu_work_range *ranges, int me, int team,
-                                               int64_t most, int64_t *count)
+static inline int64_t by__work_range_claim_some(by__cpu_work_range *ranges, int me, int team,
+                                                int64_t most, int64_t *count)
 {
     for (int i = 0; i < team; i++) {
         _Atomic uint64_t *range = &ranges[(me + i) % team].range;
@@ -60,10 +60,10 @@ static inline int64_t by__work_range_take_some(by__cpu_work_range *ranges, int m
 }
 
 /* Takes the next task. */
-static inline int64_t by__work_range_take(by__cpu_work_range *ranges, int me, int team)
+static inline int64_t by__work_range_claim(by__cpu_work_range *ranges, int me, int team)
 {
     int64_t one;
-    return by__work_range_take_some(ranges, me, team, 1, &one);
+    return by__work_range_claim_some(ranges, me, team, 1, &one);
 }
 
 #endif

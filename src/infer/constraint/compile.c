@@ -451,7 +451,8 @@ static by_status build_rules(compiler *c)
     return BY_OK;
 }
 
-static by_status run(compiler *c, uint32_t root, const bool *has, by__constraint_automata *out)
+static by_status compile_rules(compiler *c, uint32_t root, const bool *has,
+                               by__constraint_automata *out)
 {
     size_t rules = c->language->rule_count;
     uint8_t *live = NULL;
@@ -492,7 +493,7 @@ by_status by__constraint_automata_compile(by__constraint_automata *out,
     compiler c = {.language = language, .error = error};
     *out = (by__constraint_automata){0};
     BY_TRY(by__constraint_language_status(language, error));
-    by_status status = run(&c, root, has, out);
+    by_status status = compile_rules(&c, root, has, out);
     if (status != BY_OK) {
         by__constraint_automata_free(out);
     }

@@ -57,14 +57,14 @@ struct by_constraint {
 };
 
 /* Returns the share for a vocabulary, counting one more user. */
-by_status by__constraint_share_take(by__constraint_share **out, const by_constraint *constraint,
+by_status by__constraint_share_open(by__constraint_share **out, const by_constraint *constraint,
                                     const by_token_list *list, by_error *error);
-void by__constraint_share_give(const by_constraint *constraint, by__constraint_share *share);
+void by__constraint_share_close(const by_constraint *constraint, by__constraint_share *share);
 /* Returns the mask of a key, NULL if there is none; with the lock held. */
 const uint64_t *by__constraint_share_find(by__constraint_share *share, by__constraint_way_key key);
 /* Keeps a copy of a mask if there is memory; with the lock held. */
-void by__constraint_share_keep(by__constraint_share *share, by__constraint_way_key key,
-                               const uint64_t *bits);
+void by__constraint_share_cache(by__constraint_share *share, by__constraint_way_key key,
+                                const uint64_t *bits);
 
 /* Returns true if any token of the list may follow (constraint_state.c). */
 bool by__constraint_state_goes_on(by_constraint_state *state);

@@ -4,8 +4,8 @@
 #include "infer/constraint/constraint.h"
 
 /* Memory for the masks of a share, and the number of masks that it always keeps. */
-#define MASK_BYTES  ((size_t)2 << 20)
-#define LEAST_MASKS 16
+#define MASK_BYTES ((size_t)2 << 20)
+#define MIN_MASKS  16
 
 static void free_share(by__constraint_share *s)
 {
@@ -31,7 +31,7 @@ static by_status make(by__constraint_share **out, const by_constraint *constrain
     s->list = list;
     s->words = list == NULL ? 0 : ((size_t)list->vocab + 63) / 64;
     s->most_masks = MASK_BYTES / (s->words * sizeof(uint64_t) + 1);
-    s->most_masks = s->most_masks < LEAST_MASKS ? LEAST_MASKS : s->most_masks;
+    s->most_masks = s->most_masks < MIN_MASKS ? MIN_MASKS : s->most_masks;
     by_status status = by__constraint_way_sets_open(&s->sets, &constraint->automata, error);
     if (status == BY_OK) {
         status = by__constraint_way_sets_begin(&s->sets, &s->begin, &work, error);
@@ -46,7 +46,7 @@ static by_status make(by__constraint_share **out, const by_constraint *constrain
     return BY_OK;
 }
 
-by_status by__constraint_share_take(by__constraint_share **out, const by_constraint *constraint,
+by_status by__constraint_share_open(by__constraint_share **out, const by_constraint *constraint,
                                     const by_token_list *list, by_error *error)
 {
     by__constraint_shares *all = constraint->shares;
@@ -71,7 +71,7 @@ by_status by__constraint_share_take(by__constraint_share **out, const by_constra
     return status;
 }
 
-void by__constraint_share_give(const by_constraint *constraint, by__constraint_share *share)
+void by__constraint_share_close(const by_constraint *constraint, by__constraint_share *share)
 {
     by__constraint_shares *all = constraint->shares;
     (void)pthread_mutex_lock(&all->lock);
@@ -97,8 +97,8 @@ const uint64_t *by__constraint_share_find(by__constraint_share *s, by__constrain
     return NULL;
 }
 
-void by__constraint_share_keep(by__constraint_share *s, by__constraint_way_key key,
-                               const uint64_t *bits)
+void by__constraint_share_cache(by__constraint_share *s, by__constraint_way_key key,
+                                const uint64_t *bits)
 {
     by__constraint_kept_mask *at = NULL;
     if (s->mask_count < s->most_masks) {

@@ -27,7 +27,7 @@ by_status by_constraint_state_open(by_constraint_state **out, const by_constrain
     by_constraint_state *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a constraint", error));
     s->constraint = constraint;
-    by_status status = by__constraint_share_take(&s->share, constraint, list, error);
+    by_status status = by__constraint_share_open(&s->share, constraint, list, error);
     if (status == BY_OK) {
         status =
             by__alloc((void **)&s->mask, s->share->words, sizeof *s->mask, "a constraint", error);
@@ -58,7 +58,7 @@ void by_constraint_state_close(by_constraint_state **state)
         (void)pthread_mutex_unlock(&s->share->lock);
     }
     if (s->share != NULL) {
-        by__constraint_share_give(s->constraint, s->share);
+        by__constraint_share_close(s->constraint, s->share);
     }
     free(s->mask);
     free(s);
@@ -178,7 +178,7 @@ static bool make_mask(by_constraint_state *s, int64_t *work)
         return s->masked = true;
     }
     if (done) {
-        by__constraint_share_keep(s->share, key, s->mask);
+        by__constraint_share_cache(s->share, key, s->mask);
         s->walking = false;
         s->masked = true;
     }

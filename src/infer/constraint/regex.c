@@ -26,15 +26,15 @@ static by_status refuse(const parser *p, const char *what)
                         what);
 }
 
-static bool looks_at(const parser *p, const char *text)
+static bool is_next(const parser *p, const char *text)
 {
     size_t n = strlen(text);
     return (size_t)(p->end - p->at) >= n && memcmp(p->at, text, n) == 0;
 }
 
-static bool take(parser *p, const char *text)
+static bool accept(parser *p, const char *text)
 {
-    bool found = looks_at(p, text);
+    bool found = is_next(p, text);
     p->at += found ? strlen(text) : 0;
     return found;
 }
@@ -193,10 +193,10 @@ static by_status read_member(parser *p, by__constraint_code_set *set, uint32_t *
     if (p->at == p->end) {
         return refuse(p, "a class [ is not closed with ]");
     }
-    if (take(p, "\\")) {
+    if (accept(p, "\\")) {
         return read_escape(p, set, single, true);
     }
-    if (looks_at(p, "[:") || looks_at(p, "&&") || looks_at(p, "--")) {
+    if (is_next(p, "[:") || is_next(p, "&&") || is_next(p, "--")) {
         return refuse(p, "POSIX classes and set operations are not supported");
     }
     *single = next_code(p);
@@ -209,7 +209,7 @@ static by_status read_members(parser *p, by__constraint_code_set *set)
         uint32_t first;
         uint32_t last;
         BY_TRY(read_member(p, set, &first));
-        bool range = looks_at(p, "-") && p->end - p->at >= 2 && p->at[1] != ']';
+        bool range = is_next(p, "-") && p->end - p->at >= 2 && p->at[1] != ']';
         if (!range) {
             if (first != BY__INVALID) {
                 BY_TRY(by__constraint_code_set_add(set, first, first, p->error));
@@ -230,7 +230,7 @@ static by_status read_members(parser *p, by__constraint_code_set *set)
 static by_status read_class(parser *p, const by__constraint_expression **out)
 {
     by__constraint_code_set set = {0};
-    bool negated = take(p, "^");
+    bool negated = accept(p, "^");
     by_status status = read_members(p, &set);
     if (status == BY_OK) {
         by__constraint_code_set_close(&set);
@@ -277,16 +277,16 @@ static by_status read_either(parser *p, bool top, bool anchored,
 
 static by_status read_group(parser *p, const by__constraint_expression **out)
 {
-    if (take(p, "?")) {
-        if (take(p, "P<") ||
-            (looks_at(p, "<") && !looks_at(p, "<=") && !looks_at(p, "<!") && take(p, "<"))) {
+    if (accept(p, "?")) {
+        if (accept(p, "P<") ||
+            (is_next(p, "<") && !is_next(p, "<=") && !is_next(p, "<!") && accept(p, "<"))) {
             while (p->at < p->end && *p->at != '>') {
                 p->at++;
             }
-            if (!take(p, ">")) {
+            if (!accept(p, ">")) {
                 return refuse(p, "the name of a group is not closed with >");
             }
-        } else if (!take(p, ":")) {
+        } else if (!accept(p, ":")) {
             return refuse(p, "look-ahead, look-behind, conditions and flags are not regular here; "
                              "write the texts out");
         }
@@ -296,7 +296,7 @@ static by_status read_group(parser *p, const by__constraint_expression **out)
     }
     BY_TRY(read_either(p, false, true, out));
     p->depth--;
-    return take(p, ")") ? BY_OK : refuse(p, "a group ( is not closed with )");
+    return accept(p, ")") ? BY_OK : refuse(p, "a group ( is not closed with )");
 }
 
 static by_status read_atom(parser *p, const by__constraint_expression **out)
@@ -304,13 +304,13 @@ static by_status read_atom(parser *p, const by__constraint_expression **out)
     static const uint32_t ends_of_line[] = {'\n', '\r', 0x2028, 0x2029};
     by__constraint_code_set set = {0};
     uint32_t single;
-    if (take(p, "(")) {
+    if (accept(p, "(")) {
         return read_group(p, out);
     }
-    if (take(p, "[")) {
+    if (accept(p, "[")) {
         return read_class(p, out);
     }
-    if (take(p, ".")) {
+    if (accept(p, ".")) {
         return any_but(p, ends_of_line, BY_ARRAY_LENGTH(ends_of_line), out);
     }
     if (strchr("*+?{", *p->at) != NULL) {
@@ -320,7 +320,7 @@ static by_status read_atom(parser *p, const by__constraint_expression **out)
         return refuse(p, "^ and $ are supported at the ends of the pattern and of its top-level "
                          "alternatives alone");
     }
-    if (!take(p, "\\")) {
+    if (!accept(p, "\\")) {
         single = next_code(p);
         return one_code(p, single, out);
     }
@@ -356,34 +356,34 @@ static by_status read_repeats(parser *p, const by__constraint_expression **e)
         uint32_t least = 0;
         uint32_t most = BY__UNBOUNDED;
         bool found;
-        if (take(p, "*")) {
-        } else if (take(p, "+")) {
+        if (accept(p, "*")) {
+        } else if (accept(p, "+")) {
             least = 1;
-        } else if (take(p, "?")) {
+        } else if (accept(p, "?")) {
             most = 1;
-        } else if (take(p, "{")) {
+        } else if (accept(p, "{")) {
             BY_TRY(read_count(p, &least, &found));
             if (!found) {
                 return refuse(p, "{ begins a repeat {n}, {n,} or {n,m}; write \\{ for the "
                                  "character");
             }
             most = least;
-            if (take(p, ",")) {
+            if (accept(p, ",")) {
                 BY_TRY(read_count(p, &most, &found));
                 most = found ? most : BY__UNBOUNDED;
             }
-            if (!take(p, "}") || most < least) {
+            if (!accept(p, "}") || most < least) {
                 return refuse(p, "a repeat is {n}, {n,} or {n,m} with n up to m");
             }
         } else {
             return BY_OK;
         }
         *e = by__constraint_expr_repeat(p->language, *e, least, most);
-        if (looks_at(p, "+") || looks_at(p, "*")) {
+        if (is_next(p, "+") || is_next(p, "*")) {
             return refuse(p, "possessive repeats are not supported; put the inner repeat into a "
                              "group");
         }
-        (void)take(p, "?"); /* lazy: matches the same texts */
+        (void)accept(p, "?"); /* lazy: matches the same texts */
     }
 }
 
@@ -396,7 +396,7 @@ static by_status read_branch(parser *p, bool top, bool anchored,
     bool from_start = anchored;
     bool to_end = anchored;
     const by__constraint_expression *e = by__constraint_expr_empty(p->language);
-    while (top && take(p, "^")) {
+    while (top && accept(p, "^")) {
         from_start = true;
     }
     while (p->at < p->end && *p->at != '|' && *p->at != ')') {
@@ -427,7 +427,7 @@ static by_status read_either(parser *p, bool top, bool anchored,
         const by__constraint_expression *branch = NULL;
         BY_TRY(read_branch(p, top, anchored, &branch));
         e = by__constraint_expr_either(p->language, e, branch);
-    } while (take(p, "|"));
+    } while (accept(p, "|"));
     *out = e;
     return BY_OK;
 }

@@ -8,7 +8,7 @@
 
 /* Memory for the sets of each holder, before sets are forgotten, and for those of all. */
 #define HOLDER_BYTES ((size_t)1 << 20)
-#define MOST_BYTES   ((size_t)16 << 20)
+#define MAX_BYTES    ((size_t)16 << 20)
 
 static uint64_t mix(uint64_t x)
 {
@@ -161,7 +161,7 @@ static size_t bytes_of(const by__constraint_way_sets *s)
 static bool is_full(const by__constraint_way_sets *s)
 {
     size_t most = s->holder_count * HOLDER_BYTES;
-    most = most < HOLDER_BYTES ? HOLDER_BYTES : most > MOST_BYTES ? MOST_BYTES : most;
+    most = most < HOLDER_BYTES ? HOLDER_BYTES : most > MAX_BYTES ? MAX_BYTES : most;
     return bytes_of(s) > (most > s->floor ? most : s->floor);
 }
 

@@ -74,8 +74,8 @@ static by_status open_engine(by__worker_served_model *m, const by_pretrained *pr
                                       .normalize = true,
                                       .context = m->context,
                                       .batch = (int64_t)by__worker_embedder_batch()};
-    return by_embed_open_beside(&m->embed, m->engine, by_pretrained_config(pretrained), &vectors,
-                                error);
+    return by_embed_open_with(&m->embed, m->engine, by_pretrained_config(pretrained), &vectors,
+                              error);
 }
 
 /* Runs one request through every part, so that the first client does not wait longer than the

@@ -192,7 +192,7 @@ by__trainer_spent by__trainer_ranks_spent(const by_trainer *t)
         double calls = by__comm_spent(r->all);
         spent.exchange = calls + r->late;
         spent.exposed =
-            calls - r->collectives->seconds + r->collectives->base.stood + r->wait_seconds;
+            calls - r->collectives->seconds + r->collectives->base.wait_seconds + r->wait_seconds;
     }
     return spent;
 }

@@ -241,7 +241,7 @@ by_status by__offload_swap(by_trainer *t, bool back, by_error *error)
         by__trainer_window *w = &o->windows[i];
         BY_TRY(start(t, w, BY__TRANSFER_READ, error));
         BY_TRY(wait(t, w, error));
-        BY_TRY(compute(t, w, w->kinds[back ? BY__USE_RETURN : BY__USE_TAKE], error));
+        BY_TRY(compute(t, w, w->kinds[back ? BY__USE_SWAP_OUT : BY__USE_SWAP_IN], error));
         BY_TRY(start(t, w, BY__TRANSFER_WRITE, error));
         BY_TRY(wait(t, w, error));
     }

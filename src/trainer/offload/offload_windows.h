@@ -16,8 +16,8 @@ typedef enum by__trainer_window_use {
     BY__USE_UPDATE,
     BY__USE_COPIES,
     BY__USE_AVERAGE,
-    BY__USE_TAKE,
-    BY__USE_RETURN,
+    BY__USE_SWAP_IN,
+    BY__USE_SWAP_OUT,
     BY__USES
 } by__trainer_window_use;
 

@@ -180,7 +180,7 @@ static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *erro
         return by_optimizer_average_graph(graph, &k->unit, 1, error);
     }
     if (k->purpose != BY__USE_COPIES) {
-        return by_optimizer_swap_graph(graph, &k->unit, 1, k->purpose == BY__USE_RETURN, error);
+        return by_optimizer_swap_graph(graph, &k->unit, 1, k->purpose == BY__USE_SWAP_OUT, error);
     }
     by_value master = by_graph_input(graph, BY__WINDOW_UNIT_NAME, BY_F32, k->unit.shape);
     by_graph_output(graph, by_cast(graph, master, k->unit.copy), "copy.unit");
@@ -261,8 +261,10 @@ static by_status find_programs(by_trainer *t, by__trainer_window *w, bool traine
     BY_TRY(trained ? find_kind(t, BY__USE_UPDATE, &unit, &w->kinds[BY__USE_UPDATE], error) : BY_OK);
     BY_TRY(averaged ? find_kind(t, BY__USE_AVERAGE, &unit, &w->kinds[BY__USE_AVERAGE], error)
                     : BY_OK);
-    BY_TRY(swapped ? find_kind(t, BY__USE_TAKE, &unit, &w->kinds[BY__USE_TAKE], error) : BY_OK);
-    BY_TRY(swapped ? find_kind(t, BY__USE_RETURN, &unit, &w->kinds[BY__USE_RETURN], error) : BY_OK);
+    BY_TRY(swapped ? find_kind(t, BY__USE_SWAP_IN, &unit, &w->kinds[BY__USE_SWAP_IN], error)
+                   : BY_OK);
+    BY_TRY(swapped ? find_kind(t, BY__USE_SWAP_OUT, &unit, &w->kinds[BY__USE_SWAP_OUT], error)
+                   : BY_OK);
     return has_copies(t, w->part.group)
                ? find_kind(t, BY__USE_COPIES, &unit, &w->kinds[BY__USE_COPIES], error)
                : BY_OK;

@@ -60,8 +60,8 @@ static void count_process(by_trainer *t, uint64_t bytes)
     t->plan.memory.process = bytes;
 }
 
-static by_status look_alone(budget_view *out, by_trainer *t, const by_trainer_options *o,
-                            by_error *error)
+static by_status measure_own(budget_view *out, by_trainer *t, const by_trainer_options *o,
+                             by_error *error)
 {
     *out = (budget_view){.limit = t->plan.memory.activations, .choice = digest(t)};
     BY_TRY(by__trainer_needs(&out->needed, t, o, error));
@@ -99,7 +99,7 @@ static by_status plan_views(budget_view *all, const budget_view *own, const by_t
         }
         BY_TRY(by__trainer_build(&other, t->config, &theirs, t->plan.arena_bytes, error));
         count_process(other, t->plan.memory.process);
-        by_status status = look_alone(&all[r], other, &theirs, error);
+        by_status status = measure_own(&all[r], other, &theirs, error);
         by_trainer_close(&other);
         BY_TRY(status);
     }
@@ -107,13 +107,13 @@ static by_status plan_views(budget_view *all, const budget_view *own, const by_t
 }
 
 /* `together`: with the ranks that choose with this one. *alike: whether they did. */
-static by_status look(budget_view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
-                      bool together, by_error *error)
+static by_status measure(budget_view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
+                         bool together, by_error *error)
 {
     int ranks = t->layout.ranks;
     budget_view own;
     budget_view *all;
-    BY_TRY(look_alone(&own, t, o, error));
+    BY_TRY(measure_own(&own, t, o, error));
     *out = own;
     *alike = true;
     if (!together) {
@@ -133,13 +133,13 @@ static by_status look(budget_view *out, bool *alike, by_trainer *t, const by_tra
 }
 
 /* Looks at a plan when only the trainers that stay exist: ranks may be threads of one process. */
-static by_status look_settled(budget_view *out, bool *alike, by_trainer *t,
-                              const by_trainer_options *o, bool together, by_error *error)
+static by_status measure_settled(budget_view *out, bool *alike, by_trainer *t,
+                                 const by_trainer_options *o, bool together, by_error *error)
 {
     bool waits = together && o->comm != NULL;
-    BY_TRY(waits ? look(out, alike, t, o, together, error) : BY_OK); /* for all */
+    BY_TRY(waits ? measure(out, alike, t, o, together, error) : BY_OK); /* for all */
     count_process(t, by__trainer_settled_bytes());
-    return look(out, alike, t, o, together, error);
+    return measure(out, alike, t, o, together, error);
 }
 
 #define MAX_ROUNDS 8
@@ -155,7 +155,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, bool 
     budget_view now;
     bool comparable; /* their graphs differ only in what is recomputed */
     bool alike;
-    BY_TRY(look_settled(&now, &comparable, *trainer, o, together, error));
+    BY_TRY(measure_settled(&now, &comparable, *trainer, o, together, error));
     uint64_t limit = now.limit;
     bool smallest = false; /* no rank can recompute more */
     for (int round = 0; round < MAX_ROUNDS && now.needed > budget && limit > 1 && !smallest;
@@ -168,7 +168,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, bool 
         BY_TRY(by__trainer_build(&smaller, config, o, (size_t)limit, error));
         /* What it takes of the process is known when the other one is gone. */
         count_process(smaller, (*trainer)->plan.memory.process);
-        by_status status = look(&then, &alike, smaller, o, together, error);
+        by_status status = measure(&then, &alike, smaller, o, together, error);
         smallest = status == BY_OK && then.least > limit;
         if (status != BY_OK || (comparable && !alike) || then.needed >= now.needed) {
             by_trainer_close(&smaller);
@@ -177,7 +177,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, bool 
         }
         by_trainer_close(trainer);
         *trainer = smaller;
-        BY_TRY(look_settled(&now, &alike, smaller, o, together, error));
+        BY_TRY(measure_settled(&now, &alike, smaller, o, together, error));
     }
     return BY_OK;
 }

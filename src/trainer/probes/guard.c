@@ -49,7 +49,7 @@ by_status by__trainer_guard_decide(by_trainer *t, unsigned slot, double weight, 
 
 /* Forgets the steps submitted after the collected one, which changed nothing either, and enables
  * updates again. */
-static by_status forget_later(by_trainer *t, int64_t updates, by_error *error)
+static by_status discard_later(by_trainer *t, int64_t updates, by_error *error)
 {
     BY_TRY(by_device_finish(t->device, error));
     BY_TRY(by__trainer_reset_failure(t, error));
@@ -97,10 +97,10 @@ by_status by__trainer_guard_collected(by_trainer *t, by_step_result *result, boo
     g->veto = result->skipped;
     bool stops = g->veto == BY_SKIP_NONFINITE && strcmp(c->nonfinite, "stop") == 0;
     if (stops || (g->in_row >= c->max_skips && !overflows)) {
-        BY_TRY(forget_later(t, result->step - 1, error));
+        BY_TRY(discard_later(t, result->step - 1, error));
         return diverged(t, result, error);
     }
-    BY_TRY(forget_later(t, result->step, error));
+    BY_TRY(discard_later(t, result->step, error));
     g->skipped++;
     g->in_row += overflows ? 0 : 1;
     return BY_OK;

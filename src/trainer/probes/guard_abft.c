@@ -130,7 +130,7 @@ static void clear(sums s, int64_t count)
     memset(s.absolute, 0, (size_t)count * sizeof *s.absolute);
 }
 
-static bool is_there(const by__device_call *call, int i)
+static bool has_operand(const by__device_call *call, int i)
 {
     return i < call->input_count && call->in[i].shape.rank >= 0 && call->in[i].data != NULL;
 }
@@ -153,7 +153,7 @@ static int64_t check(by__trainer_abft *a, const by__device_call *call, double *o
     clear(a->made, y.columns);
     (call->attrs.trans_a ? add_columns : add_rows)(&left, NULL, a->inner, threads);
     (call->attrs.trans_b ? add_columns : add_rows)(&right, &a->inner, a->expected, threads);
-    if (is_there(call, 3)) {
+    if (has_operand(call, 3)) {
         abft_matrix add = matrix_of(&call->in[3]);
         add_rows(&add, NULL, a->expected, threads);
     }
@@ -166,7 +166,7 @@ static int64_t check(by__trainer_abft *a, const by__device_call *call, double *o
     double largest = call->out[0].dtype == BY_F16 ? 65504.0 : (double)FLT_MAX;
     for (int64_t j = 0; j < y.columns; j++) {
         float bias_j = 0.0f;
-        if (is_there(call, 2)) {
+        if (has_operand(call, 2)) {
             load(&bias_j, &call->in[2], j, 1);
         }
         double bias = (double)y.rows * (double)bias_j;
@@ -185,14 +185,14 @@ static int64_t check(by__trainer_abft *a, const by__device_call *call, double *o
     return -1;
 }
 
-static void look(void *user, const by__exec_program_row *row, size_t node,
-                 const by__device_call *call)
+static void check_node(void *user, const by__exec_program_row *row, size_t node,
+                       const by__device_call *call)
 {
     by__trainer_abft *a = user;
     char what[160];
     double off;
     double most;
-    bool overwritten = is_there(call, 3) && call->in[3].data == call->out[0].data;
+    bool overwritten = has_operand(call, 3) && call->in[3].data == call->out[0].data;
     if (!by__op_row_of(call->op)->is_product || overwritten || a->first.leaf != INT64_MAX) {
         return;
     }
@@ -263,7 +263,7 @@ by_status by__trainer_abft_open(by_trainer *t, by_error *error)
     BY_TRY(allocate(&t->probes.abft->inner, inner, error));
     BY_TRY(allocate(&t->probes.abft->expected, columns, error));
     BY_TRY(allocate(&t->probes.abft->made, columns, error));
-    return by__trainer_node_watch_set(t, BY__WATCH_ABFT, look, t->probes.abft, error);
+    return by__trainer_node_watch_set(t, BY__WATCH_ABFT, check_node, t->probes.abft, error);
 }
 
 by_status by__trainer_abft_verdict(by_trainer *t, by_error *error)

@@ -44,8 +44,8 @@ static uint64_t hash_of(const by__device_tensor *x)
 }
 
 /* Hashes the weights that a node reads, then its results. */
-static void look(void *user, const by__exec_program_row *row, size_t node,
-                 const by__device_call *call)
+static void check_node(void *user, const by__exec_program_row *row, size_t node,
+                       const by__device_call *call)
 {
     by__trainer_replay *r = user;
     const by__graph_node *n = &row->graph->nodes[node];
@@ -92,7 +92,7 @@ static by_status hash_memory(uint64_t *out, by_memory memory, by_error *error)
 }
 
 /* Hashes the sums that the update will read. */
-static by_status look_at_sums(by__trainer_replay *r, by_error *error)
+static by_status check_sums(by__trainer_replay *r, by_error *error)
 {
     uint64_t hash;
     const by_trainer *t = r->t;
@@ -139,13 +139,13 @@ by_status by__trainer_replay_begin(by_trainer *t, by_error *error)
     r->again = false;
     r->no_memory = false;
     r->first = (by__trainer_finding){.leaf = INT64_MAX, .row = -1};
-    return by__trainer_node_watch_set(t, BY__WATCH_REPLAY, look, r, error);
+    return by__trainer_node_watch_set(t, BY__WATCH_REPLAY, check_node, r, error);
 }
 
-by_status by__trainer_replay_again(by_trainer *t, by_error *error)
+by_status by__trainer_replay_repeat(by_trainer *t, by_error *error)
 {
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(look_at_sums(t->probes.replay, error));
+    BY_TRY(check_sums(t->probes.replay, error));
     t->probes.replay->again = true;
     return BY_OK;
 }
@@ -155,7 +155,7 @@ by_status by__trainer_replay_end(by_trainer *t, by_error *error)
     by__trainer_replay *r = t->probes.replay;
     int32_t rank;
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(look_at_sums(r, error));
+    BY_TRY(check_sums(r, error));
     BY_TRY(by__trainer_node_watch_failure(t, error));
     BY_TRY(by__trainer_node_watch_set(t, BY__WATCH_REPLAY, NULL, NULL, error));
     if (r->no_memory) {

@@ -54,7 +54,7 @@ static bool is_first(const by_trainer *t, int group)
     return first;
 }
 
-static bool is_trained_here(const by_trainer *t, const by__store_tensor *entry)
+static bool trains(const by_trainer *t, const by__store_tensor *entry)
 {
     return entry->trainable && is_first(t, entry->group) &&
            by__trainer_holder_of(t, entry->name) == t->layout.place[BY_MESH_PIPELINE];
@@ -82,7 +82,7 @@ static by_status list_pieces(by_trainer *t, by_error *error)
     for (size_t i = 0; i < by__store_count(t->store); i++) {
         by__store_handle handle = (by__store_handle)i;
         by__store_part all = by__store_entry_part(t->store, handle);
-        if (!is_trained_here(t, by__store_entry(t->store, handle))) {
+        if (!trains(t, by__store_entry(t->store, handle))) {
             continue;
         }
         for (size_t k = 0; k < t->shard.own_count; k++) {

@@ -81,7 +81,7 @@ static by_status fetch_call(by__trainer_node_watch *w, by__device_call *out,
     return BY_OK;
 }
 
-static void look(void *user, int node, double begin, double end)
+static void report_node(void *user, int node, double begin, double end)
 {
     const watched *w = user;
     by__device_call copied;
@@ -133,7 +133,7 @@ by_status by__trainer_node_watch_set(by_trainer *t, by__trainer_node_watch_slot 
     BY_TRY(t->device->host_memory ? BY_OK : by_device_finish(t->device, error));
     by__device_set_stepwise(t->device, any && !t->device->host_memory);
     for (size_t i = 0; i < t->probes.watch->count; i++) {
-        by_program_set_hook(t->programs.rows[i]->program, any ? look : NULL,
+        by_program_set_hook(t->programs.rows[i]->program, any ? report_node : NULL,
                             &t->probes.watch->rows[i]);
     }
     return BY_OK;

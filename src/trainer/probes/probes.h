@@ -55,7 +55,7 @@ bool by__trainer_replay_is_due(const by_trainer *trainer);
  * BY_ECORRUPT, on all ranks, if the results differ on one: names the first node, or the weight that
  * it read. */
 by_status by__trainer_replay_begin(by_trainer *trainer, by_error *error);
-by_status by__trainer_replay_again(by_trainer *trainer, by_error *error);
+by_status by__trainer_replay_repeat(by_trainer *trainer, by_error *error);
 by_status by__trainer_replay_end(by_trainer *trainer, by_error *error);
 void by__trainer_replay_close(by_trainer *trainer);
 

@@ -154,7 +154,7 @@ int64_t by__trainer_sampler_positions(const by_trainer *t)
 }
 
 /* Computes the logits after `id` at a position. */
-static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *error)
+static by_status feed_token(by_trainer *t, int32_t id, size_t position, by_error *error)
 {
     by__trainer_sampler *s = t->probes.sampler;
     int32_t at = (int32_t)position;
@@ -207,7 +207,7 @@ by_status by__trainer_sampler_run(by_trainer *t, int32_t *ids, size_t count, siz
     vocab = vocab < s->vocab ? vocab : s->vocab;
     *made = 0;
     for (size_t i = 0; i + 1 < count + more; i++) {
-        BY_TRY(take_in(t, ids[i], i, error));
+        BY_TRY(feed_token(t, ids[i], i, error));
         if (i + 1 < count) {
             continue;
         }

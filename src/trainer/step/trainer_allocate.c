@@ -20,7 +20,7 @@ static by_status bind_all(by_trainer *t, by_error *error)
     return by__trainer_bind_sum(t, 0, error);
 }
 
-static by_status take_memory(by_trainer *t, by_error *error)
+static by_status allocate_memory(by_trainer *t, by_error *error)
 {
     BY_TRY(by__store_allocate(t->store, by_config_offload_path(t->config), error));
     BY_TRY(by__exec_set_allocate(&t->programs, error));
@@ -56,7 +56,7 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
         by__trainer_plan_fits(&t->plan.memory, t->config, t->device, t->ranks.all, error), error));
     /* Collective: no rank allocates before all of this host have checked how much is free. */
     BY_TRY(by__trainer_ranks_open(t, error));
-    BY_TRY(refuse_memory(take_memory(t, error), error));
+    BY_TRY(refuse_memory(allocate_memory(t, error), error));
     BY_TRY(bind_all(t, error));
     BY_TRY(by__trainer_teacher_open(t, error));
     BY_TRY(by__trainer_abft_open(t, error));

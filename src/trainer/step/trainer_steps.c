@@ -127,7 +127,7 @@ static by_status submit_twice(by_trainer *t, const by_batch *batch, by_error *er
 {
     BY_TRY(by__trainer_replay_begin(t, error));
     BY_TRY(submit_gradients(t, batch, error));
-    BY_TRY(by__trainer_replay_again(t, error));
+    BY_TRY(by__trainer_replay_repeat(t, error));
     BY_TRY(submit_gradients(t, batch, error));
     return by__trainer_replay_end(t, error);
 }

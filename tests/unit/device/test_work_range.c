@@ -25,11 +25,11 @@ static void test_one_takes_all(void **state)
     for (int part = 0; part < TEAM; part++) {
         int64_t owner = (1 + part) % TEAM;
         for (int64_t task = TASKS * owner / TEAM; task < TASKS * (owner + 1) / TEAM; task++) {
-            assert_int_equal(by__work_range_take(ranges, 1, TEAM), task);
+            assert_int_equal(by__work_range_claim(ranges, 1, TEAM), task);
         }
     }
     for (int me = 0; me < TEAM; me++) {
-        assert_int_equal(by__work_range_take(ranges, me, TEAM), -1);
+        assert_int_equal(by__work_range_claim(ranges, me, TEAM), -1);
     }
 }
 
@@ -45,10 +45,10 @@ static void test_some_at_a_time(void **state)
     by__work_range_open(ranges, 64, 0, 2);
     by__work_range_open(ranges, 64, 1, 2);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(expected); i++) {
-        assert_int_equal(by__work_range_take_some(ranges, 0, 2, 8, &count), expected[i][0]);
+        assert_int_equal(by__work_range_claim_some(ranges, 0, 2, 8, &count), expected[i][0]);
         assert_int_equal(count, expected[i][1]);
     }
-    assert_int_equal(by__work_range_take_some(ranges, 0, 2, 8, &count), -1);
+    assert_int_equal(by__work_range_claim_some(ranges, 0, 2, 8, &count), -1);
 }
 
 static void test_fewer_tasks_than_threads(void **state)
@@ -60,7 +60,7 @@ static void test_fewer_tasks_than_threads(void **state)
         by__work_range_open(ranges, 2, me, TEAM);
     }
     for (int me = 0; me < TEAM; me++) {
-        int64_t task = by__work_range_take(ranges, me, TEAM);
+        int64_t task = by__work_range_claim(ranges, me, TEAM);
         if (task >= 0) {
             taken[task]++;
         }
@@ -85,7 +85,7 @@ static void test_threads(void **state)
             int64_t task;
             int64_t count;
             int64_t most = round % 2 == 0 ? 1 : 16;
-            while ((task = by__work_range_take_some(ranges, me, team, most, &count)) >= 0) {
+            while ((task = by__work_range_claim_some(ranges, me, team, most, &count)) >= 0) {
                 for (int64_t i = 0; i < count; i++) {
                     taken[task + i]++;
                 }

@@ -234,7 +234,7 @@ static void test_beside_an_engine(void **state)
         const by_embed_options options = {.batch = 2, .precision = precisions[p / 2]};
         embed(config, &options, tokens, BY_ARRAY_LENGTH(tokens), alone);
         check_ok(by_engine_open(&engine, config, NULL, &how, &error), &error);
-        check_ok(by_embed_open_beside(&e, engine, config, &options, &error), &error);
+        check_ok(by_embed_open_with(&e, engine, config, &options, &error), &error);
         by_config_close(&config);
         assert_true(by_embed_memory(e) > 0);
         answer(engine, before);

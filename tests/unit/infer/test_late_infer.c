@@ -227,7 +227,7 @@ static void test_beside(void **state)
         by_device *device = device_of(seed);
         const by_engine_options options = {.sessions = 2, .device = device};
         by_engine *engine = small_engine_open(config, &options);
-        check_ok(by_embed_open_beside(&b.embed, engine, config, NULL, &error), &error);
+        check_ok(by_embed_open_with(&b.embed, engine, config, NULL, &error), &error);
         assert_int_equal(pthread_create(&thread, NULL, embed_often, &b), 0);
         ask(engine, seed < 0 ? &want : &have);
         assert_int_equal(pthread_join(thread, NULL), 0);

@@ -31,17 +31,17 @@ static void test_take_and_release(void **state)
 {
     BY_UNUSED(state);
     by__infer_page_pool pool = open_pool(3);
-    int32_t a = by__infer_pool_take(&pool);
-    int32_t b = by__infer_pool_take(&pool);
-    int32_t c = by__infer_pool_take(&pool);
+    int32_t a = by__infer_pool_allocate(&pool);
+    int32_t b = by__infer_pool_allocate(&pool);
+    int32_t c = by__infer_pool_allocate(&pool);
     assert_true(a != b && b != c && a != c && a >= 0 && b >= 0 && c >= 0);
-    assert_int_equal(by__infer_pool_take(&pool), BY__NO_PAGE);
+    assert_int_equal(by__infer_pool_allocate(&pool), BY__NO_PAGE);
     by__infer_pool_share(&pool, b);
     by__infer_pool_release(&pool, b);
     assert_int_equal(by__infer_pool_available(&pool), 0); /* the other one still has it */
     by__infer_pool_release(&pool, b);
     assert_int_equal(by__infer_pool_available(&pool), 1);
-    assert_int_equal(by__infer_pool_take(&pool), b);
+    assert_int_equal(by__infer_pool_allocate(&pool), b);
     by__infer_pool_close(&pool);
 }
 
@@ -55,20 +55,21 @@ static void test_stretches(void **state)
     for (int page = 0; page < EACH; page++) {
         for (int s = 0; s < 3; s++) {
             int64_t wanted = page > 0 ? held[s][page - 1] + 1 : by__infer_pool_stretch(&pool, EACH);
-            held[s][page] = by__infer_pool_take_at(&pool, wanted);
+            held[s][page] = by__infer_pool_allocate_at(&pool, wanted);
             assert_int_equal(held[s][page], held[s][0] + page);
         }
     }
-    int32_t rest = by__infer_pool_take_at(&pool, held[1][2]); /* it has a sequence: another one */
+    int32_t rest =
+        by__infer_pool_allocate_at(&pool, held[1][2]); /* it has a sequence: another one */
     assert_int_equal(rest, 3 * EACH);
-    assert_int_equal(by__infer_pool_take_at(&pool, 0), BY__NO_PAGE);
+    assert_int_equal(by__infer_pool_allocate_at(&pool, 0), BY__NO_PAGE);
     for (int page = 0; page < EACH; page++) {
         by__infer_pool_release(&pool, held[0][page]);
     }
     assert_int_equal(by__infer_pool_stretch(&pool, EACH), 0); /* behind the last one is no room */
-    assert_int_equal(by__infer_pool_take_at(&pool, 2), 2);
-    assert_int_not_equal(by__infer_pool_take_at(&pool, -1),
-                         by__infer_pool_take_at(&pool, 3 * EACH + 1));
+    assert_int_equal(by__infer_pool_allocate_at(&pool, 2), 2);
+    assert_int_not_equal(by__infer_pool_allocate_at(&pool, -1),
+                         by__infer_pool_allocate_at(&pool, 3 * EACH + 1));
     assert_int_equal(by__infer_pool_available(&pool), 1);
     by__infer_pool_close(&pool);
 }
@@ -80,8 +81,8 @@ static void test_prefix(void **state)
     by__infer_page_pool pool = open_pool(8);
     by__infer_prefix salt = {7, true};
     by__infer_prefix other = {8, true};
-    int32_t a = by__infer_pool_take(&pool);
-    int32_t b = by__infer_pool_take(&pool);
+    int32_t a = by__infer_pool_allocate(&pool);
+    int32_t b = by__infer_pool_allocate(&pool);
     assert_int_equal(by__infer_prefix_find(&pool, salt, text(1)), BY__NO_PAGE);
     assert_int_equal(by__infer_prefix_insert(&pool, a, salt, text(1)), a);
     by__infer_prefix behind = by__infer_prefix_of(&pool, a);
@@ -94,7 +95,7 @@ static void test_prefix(void **state)
     by__infer_prefix page = {behind.number, true};
     assert_int_equal(by__infer_prefix_find(&pool, page, text(1)), BY__NO_PAGE);
     /* Who computes the same again is told of the page that is there. */
-    int32_t c = by__infer_pool_take(&pool);
+    int32_t c = by__infer_pool_allocate(&pool);
     assert_int_equal(by__infer_prefix_insert(&pool, c, salt, text(1)), a);
     by__infer_pool_release(&pool, c);
     assert_int_equal(by__infer_pool_available(&pool), 6);
@@ -110,7 +111,7 @@ static void test_eviction(void **state)
     by__infer_prefix salt = {0, true};
     int32_t page[3];
     for (int i = 0; i < 3; i++) {
-        page[i] = by__infer_pool_take(&pool);
+        page[i] = by__infer_pool_allocate(&pool);
         assert_int_equal(by__infer_prefix_insert(&pool, page[i], salt, text(10 * i)), page[i]);
     }
     by__infer_pool_release(&pool, page[0]);
@@ -118,15 +119,15 @@ static void test_eviction(void **state)
     by__infer_pool_share(&pool, page[0]); /* found again, and used last */
     by__infer_pool_release(&pool, page[0]);
     assert_int_equal(pool.kept_count, 2);
-    int32_t fresh = by__infer_pool_take(&pool);
+    int32_t fresh = by__infer_pool_allocate(&pool);
     assert_true(fresh != page[0] && fresh != page[1] && fresh != page[2]);
     assert_int_equal(pool.evictions, 0);
-    assert_int_equal(by__infer_pool_take(&pool), page[1]);
+    assert_int_equal(by__infer_pool_allocate(&pool), page[1]);
     assert_int_equal(pool.evictions, 1);
     assert_int_equal(by__infer_prefix_find(&pool, salt, text(10)), BY__NO_PAGE);
     assert_int_equal(by__infer_prefix_find(&pool, salt, text(0)), page[0]);
-    assert_int_equal(by__infer_pool_take(&pool), page[0]);
-    assert_int_equal(by__infer_pool_take(&pool), BY__NO_PAGE);
+    assert_int_equal(by__infer_pool_allocate(&pool), page[0]);
+    assert_int_equal(by__infer_pool_allocate(&pool), BY__NO_PAGE);
     assert_int_equal(by__infer_prefix_find(&pool, salt, text(20)), page[2]);
     by__infer_pool_close(&pool);
 }
@@ -137,13 +138,14 @@ static void test_serials(void **state)
     BY_UNUSED(state);
     by__infer_page_pool pool = open_pool(2);
     by__infer_prefix salt = {0, true};
-    int32_t a = by__infer_pool_take(&pool);
-    int32_t b = by__infer_pool_take(&pool);
+    int32_t a = by__infer_pool_allocate(&pool);
+    int32_t b = by__infer_pool_allocate(&pool);
     (void)by__infer_prefix_insert(&pool, a, salt, text(1));
     by__infer_prefix behind_a = by__infer_prefix_of(&pool, a);
     (void)by__infer_prefix_insert(&pool, b, behind_a, text(2));
     by__infer_pool_release(&pool, a);
-    assert_int_equal(by__infer_pool_take(&pool), a); /* evicted: b is left without its beginning */
+    assert_int_equal(by__infer_pool_allocate(&pool),
+                     a); /* evicted: b is left without its beginning */
     assert_int_equal(by__infer_prefix_insert(&pool, a, salt, text(3)), a);
     assert_int_equal(by__infer_prefix_find(&pool, by__infer_prefix_of(&pool, a), text(2)),
                      BY__NO_PAGE);
@@ -176,7 +178,7 @@ static void test_random(void **state)
         } else if (page != BY__NO_PAGE && count < PAGES) {
             by__infer_pool_share(&pool, page);
             held[count++] = page;
-        } else if (count < PAGES && (page = by__infer_pool_take_at(
+        } else if (count < PAGES && (page = by__infer_pool_allocate_at(
                                          &pool, (int64_t)(bits[2] % (2 * PAGES)))) != BY__NO_PAGE) {
             held[count++] = page;
             if (bits[3] % 3 != 0) {

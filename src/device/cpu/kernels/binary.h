@@ -13,7 +13,7 @@ BY__INLINE by__vf by__binary_value(by_op op, by__vf p, by__vf q)
 }
 
 /* The first operand is an activation dtype, the second the same or f32. */
-static inline bool by__binary_takes_types(const by__device_call *call)
+static inline bool by__binary_accepts_types(const by__device_call *call)
 {
     by_dtype b = call->in[1].dtype;
     return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);

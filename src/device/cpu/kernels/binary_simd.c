@@ -62,7 +62,7 @@ static bool is_suffix(const by_shape *b, const by_shape *a)
 
 static bool supports_binary(const by__device_call *call)
 {
-    return by__binary_takes_types(call) &&
+    return by__binary_accepts_types(call) &&
            by__tensor_count(&call->in[0]) == by__tensor_count(&call->out[0]) &&
            is_suffix(&call->in[1].shape, &call->in[0].shape);
 }

@@ -117,10 +117,10 @@ BY__BINARY_RANGES(broadcast)
 
 static bool supports(const by__device_call *call)
 {
-    return by__binary_takes_types(call);
+    return by__binary_accepts_types(call);
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_broadcast(const by__device_call *call, const by__device_context *context)
 {
     broadcast_layout l = measure(call);
     int64_t count = by__tensor_count(&call->out[0]);
@@ -130,9 +130,9 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     return BY_OK;
 }
 
-BY__KERNEL(broadcast_add) = {BY_OP_ADD, BY__KERNEL_NAME("broadcast_add"), supports, NULL, NULL,
-                             run};
-BY__KERNEL(broadcast_sub) = {BY_OP_SUB, BY__KERNEL_NAME("broadcast_sub"), supports, NULL, NULL,
-                             run};
-BY__KERNEL(broadcast_mul) = {BY_OP_MUL, BY__KERNEL_NAME("broadcast_mul"), supports, NULL, NULL,
-                             run};
+BY__KERNEL(broadcast_add) = {BY_OP_ADD,    BY__KERNEL_NAME("broadcast_add"), supports, NULL, NULL,
+                             run_broadcast};
+BY__KERNEL(broadcast_sub) = {BY_OP_SUB,    BY__KERNEL_NAME("broadcast_sub"), supports, NULL, NULL,
+                             run_broadcast};
+BY__KERNEL(broadcast_mul) = {BY_OP_MUL,    BY__KERNEL_NAME("broadcast_mul"), supports, NULL, NULL,
+                             run_broadcast};

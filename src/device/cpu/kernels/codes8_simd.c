@@ -57,7 +57,7 @@ BY__INLINE void encode(const by__device_call *call, int64_t begin, int64_t end, 
             int64_t count = by__min_i64(BY_ROW_CODE_BLOCK, columns - i);
             int64_t first = row * columns + i;
             float largest = largest_of(call->in[0].data, first, count, type);
-            bool zero = largest < BY__LEAST_CODED;
+            bool zero = largest < BY__MIN_CODED;
             *scale++ = zero ? 0.0f : largest / 127.0f;
             encode_block(call->out[0].data, call->in[0].data, first, count,
                          zero ? 0.0f : 127.0f / largest, type);

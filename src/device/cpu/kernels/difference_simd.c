@@ -105,7 +105,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
     return BY_OK;
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_difference(const by__device_call *call, const by__device_context *context)
 {
     by_dtype type = call->in[0].dtype;
     double total = 0.0;
@@ -130,9 +130,9 @@ static by_status run_grad(const by__device_call *call, const by__device_context 
 }
 
 BY__KERNEL(squared_error) = {
-    BY_OP_SQUARED_ERROR, BY__KERNEL_NAME("squared_error"), supports, prepare, NULL, run};
-BY__KERNEL(smooth_l1) = {
-    BY_OP_SMOOTH_L1, BY__KERNEL_NAME("smooth_l1"), supports, prepare, NULL, run};
+    BY_OP_SQUARED_ERROR, BY__KERNEL_NAME("squared_error"), supports, prepare, NULL, run_difference};
+BY__KERNEL(smooth_l1) = {BY_OP_SMOOTH_L1, BY__KERNEL_NAME("smooth_l1"), supports, prepare, NULL,
+                         run_difference};
 BY__KERNEL(squared_error_grad) = {BY_OP_SQUARED_ERROR_GRAD,
                                   BY__KERNEL_NAME("squared_error_grad"),
                                   supports,

@@ -118,7 +118,7 @@ BY__ACT_RANGES_OF(rows8, over_rows, true)
 BY__ACT_RANGES_OF(columns4, over_columns, false)
 BY__ACT_RANGES_OF(columns8, over_columns, true)
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_fake_quantize(const by__device_call *call, const by__device_context *context)
 {
     const by_packing *p = &call->attrs.packing;
     by_dtype type = call->out[0].dtype;
@@ -135,4 +135,4 @@ static by_status run(const by__device_call *call, const by__device_context *cont
 }
 
 BY__KERNEL(fake_quantize) = {
-    BY_OP_FAKE_QUANTIZE, BY__KERNEL_NAME("fake_quantize"), NULL, NULL, NULL, run};
+    BY_OP_FAKE_QUANTIZE, BY__KERNEL_NAME("fake_quantize"), NULL, NULL, NULL, run_fake_quantize};

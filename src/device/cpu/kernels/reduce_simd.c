@@ -9,8 +9,8 @@
 /* A row that is summed is divided into parts of this many elements. */
 #define PART 4096
 /* Least rows per piece, and most pieces per sum. */
-#define PIECE_ROWS  16
-#define MOST_PIECES 64
+#define PIECE_ROWS 16
+#define MAX_PIECES 64
 
 typedef struct axis_set {
     int rank;
@@ -67,7 +67,7 @@ static reduce_plan measure(const by__device_call *call)
     }
     p.parts = p.lanes ? 1 : by__ceil_div(p.length, PART);
     p.rows = p.summed.count * p.parts;
-    p.pieces = by__min_i64(MOST_PIECES, by__ceil_div(p.rows, PIECE_ROWS));
+    p.pieces = by__min_i64(MAX_PIECES, by__ceil_div(p.rows, PIECE_ROWS));
     p.piece = by__ceil_div(p.rows, p.pieces);
     p.pieces = by__ceil_div(p.rows, p.piece);
     int64_t terms = p.summed.count * (p.lanes ? 1 : p.length);
@@ -201,7 +201,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
     return BY_OK;
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_reduce(const by__device_call *call, const by__device_context *context)
 {
     reduce_plan p = measure(call);
     int64_t count = by__tensor_count(&call->in[0]);
@@ -214,4 +214,4 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     return BY_OK;
 }
 
-BY__KERNEL(sum) = {BY_OP_SUM, BY__KERNEL_NAME("sum"), supports, prepare, NULL, run};
+BY__KERNEL(sum) = {BY_OP_SUM, BY__KERNEL_NAME("sum"), supports, prepare, NULL, run_reduce};

@@ -12,7 +12,7 @@ static float exp_of(float x)
     return by__exp_of_negative(by__splat(x))[0];
 }
 
-static bool taken(const int32_t *index, int64_t count, int64_t expert)
+static bool is_chosen(const int32_t *index, int64_t count, int64_t expert)
 {
     for (int64_t j = 0; j < count; j++) {
         if (index[j] == expert) {
@@ -30,7 +30,7 @@ static void choose(int32_t *index, const float *x, int64_t experts, int64_t chos
         int64_t best = -1;
         for (int64_t e = 0; e < experts; e++) {
             bool higher = best < 0 || x[e] > x[best] || (isnan(x[best]) && !isnan(x[e]));
-            if (higher && !taken(index, j, e)) {
+            if (higher && !is_chosen(index, j, e)) {
                 best = e;
             }
         }

@@ -151,7 +151,7 @@ static void rescale(const attention_job *j, const by__vf factors[2])
 }
 
 /* Processes a block of keys. */
-static void meet(attention_job *j, int64_t key, int64_t keys)
+static void attend_block(attention_job *j, int64_t key, int64_t keys)
 {
     const attention_plan *p = j->p;
     const by__cpu_panel *panel = p->panel;
@@ -196,7 +196,7 @@ static void attend(attention_job *j, const void *q, int64_t q_stride, void *y, i
         j->total[v] = by__zero();
     }
     for (int64_t key = j->begin; key < j->visible; key += p->s.key_block) {
-        meet(j, key, by__min_i64(p->s.key_block, j->visible - key));
+        attend_block(j, key, by__min_i64(p->s.key_block, j->visible - key));
     }
     for (int v = 0; v < 2; v++) {
         by__kernel_store(factors, v * BY__LANES, 1.0f / j->total[v], BY_F32);
@@ -273,9 +273,9 @@ static void run_task(const void *context, int64_t task)
                              x->position};
     if (t.begin < t.end) {
         int64_t begin = attention_first_block(s, &limit, t.begin, t.end);
-        j.keys = attention_take_rows(panel, s->dtype, keys, k_stride, begin, visible, s->width,
+        j.keys = attention_load_rows(panel, s->dtype, keys, k_stride, begin, visible, s->width,
                                      p->keys_unpacked, area(&j, p->keys));
-        attention_take_columns(panel, s->dtype, area(&j, p->values), p->slots, values, v_stride,
+        attention_load_columns(panel, s->dtype, area(&j, p->values), p->slots, values, v_stride,
                                begin, visible, s->width);
     }
     int64_t group = s->heads / s->kv_heads;
@@ -359,7 +359,7 @@ static void run_tasks(const attention_operands *x, const by__device_context *con
     attention_run_tasks(ranges, tasks, run_task, x);
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_attention(const by__device_call *call, const by__device_context *context)
 {
     const attention_plan *p = call->state;
     attention_operands x = {
@@ -369,8 +369,8 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     return BY_OK;
 }
 
-BY__KERNEL(attention) = {
-    BY_OP_ATTENTION, BY__KERNEL_NAME("attention"), supports, prepare, release, run};
+BY__KERNEL(attention) = {BY_OP_ATTENTION, BY__KERNEL_NAME("attention"), supports, prepare, release,
+                         run_attention};
 
 static by_status prepare_cached(by__device_call *call, const by__device_context *context,
                                 by_error *error)

@@ -27,7 +27,7 @@
 /* Queries side by side: the columns of a panel. */
 #define PANEL_QUERIES (2 * BY__LANES)
 /* Longest block of keys: its scores stay in the first-level cache. */
-#define MOST_KEYS 256
+#define MAX_KEYS 256
 
 /* Rows (b, t) of one of q, k, v, y and their gradients, whether a tensor of its own or a part of a
  * packed one. Head h of row r begins at element r * stride + offset + h * width. */
@@ -86,7 +86,7 @@ static inline attention_shape attention_measure(const by__device_call *call, boo
     assert(panel->nr == PANEL_QUERIES && panel->mr % 2 == 0);
     s.key_unit = common_multiple(panel->mr, panel->k_unit);
     assert(s.key_unit > 0);
-    s.key_block = MOST_KEYS / s.key_unit * s.key_unit;
+    s.key_block = MAX_KEYS / s.key_unit * s.key_unit;
     return s;
 }
 
@@ -193,7 +193,7 @@ typedef struct attention_rows {
  * if the panel cannot read them unpacked. If unpacked and odd in number, one more row must be
  * readable. `first` is a multiple of mr.
  */
-static inline attention_rows attention_take_rows(const by__cpu_panel *panel, by_dtype dtype,
+static inline attention_rows attention_load_rows(const by__cpu_panel *panel, by_dtype dtype,
                                                  const void *data, int64_t stride, int64_t first,
                                                  int64_t rows, int64_t k, bool unpacked,
                                                  void *packed)
@@ -210,7 +210,7 @@ static inline attention_rows attention_take_rows(const by__cpu_panel *panel, by_
 
 /* Packs columns first .. columns - 1 of `rows` elements, `stride` elements apart, as steps of
  * panels of A for `capacity` columns. `first` is a multiple of k_unit. */
-static inline void attention_take_columns(const by__cpu_panel *panel, by_dtype dtype, void *packed,
+static inline void attention_load_columns(const by__cpu_panel *panel, by_dtype dtype, void *packed,
                                           int64_t capacity, const void *data, int64_t stride,
                                           int64_t first, int64_t columns, int64_t rows)
 {
@@ -401,7 +401,7 @@ static inline void attention_run_tasks(by__cpu_work_range *ranges, int64_t tasks
     int64_t task;
     by__work_range_open(ranges, tasks, me, team);
 #pragma omp barrier
-    while ((task = by__work_range_take(ranges, me, team)) >= 0) {
+    while ((task = by__work_range_claim(ranges, me, team)) >= 0) {
         run(context, task);
     }
 }

@@ -9,7 +9,7 @@
 
 #include "device/cpu/kernels/attention/attention.h"
 
-enum { CHUNK = 256, MOST_TOKENS = 4 };
+enum { CHUNK = 256, MAX_TOKENS = 4 };
 
 typedef struct decode_plan {
     const by__cpu_panel *panel;
@@ -114,7 +114,7 @@ static void join(const decode_job *j, int64_t pair, int64_t r, int64_t begin, in
 }
 
 /* Copies queries side by side, and the new keys and values into their slots. */
-static void take_in(const by__device_call *call, const decode_job *j)
+static void append_keys(const by__device_call *call, const decode_job *j)
 {
     const decode_plan *p = j->p;
     const attention_shape *s = &p->s;
@@ -139,7 +139,7 @@ static void take_in(const by__device_call *call, const decode_job *j)
     }
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_decode(const by__device_call *call, const by__device_context *context)
 {
     const decode_plan *p = call->state;
     const attention_shape *s = &p->s;
@@ -150,7 +150,7 @@ static by_status run(const by__device_call *call, const by__device_context *cont
         .values = call->in[call->input_count - 2].data,
         .position = *(const int32_t *)call->in[call->input_count - 1].data,
     };
-    take_in(call, &j);
+    append_keys(call, &j);
     int64_t group = s->heads / s->kv_heads;
     int64_t pairs = s->batch * s->kv_heads;
     j.limit = (attention_limit){.window = s->window, .position = j.position};
@@ -178,7 +178,7 @@ static by_status run(const by__device_call *call, const by__device_context *cont
 static bool supports(const by__device_call *call)
 {
     return by__tensor_is_act(&call->in[0]) && call->in[0].shape.rank == 3 &&
-           by__tensor_count(&call->in[0]) > 0 && call->in[0].shape.dim[1] <= MOST_TOKENS;
+           by__tensor_count(&call->in[0]) > 0 && call->in[0].shape.dim[1] <= MAX_TOKENS;
 }
 
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)
@@ -213,5 +213,9 @@ static void release(by__device_call *call)
     call->state = NULL;
 }
 
-BY__KERNEL(attention_decode) = {
-    BY_OP_CACHED_ATTENTION, BY__KERNEL_NAME("attention_decode"), supports, prepare, release, run};
+BY__KERNEL(attention_decode) = {BY_OP_CACHED_ATTENTION,
+                                BY__KERNEL_NAME("attention_decode"),
+                                supports,
+                                prepare,
+                                release,
+                                run_decode};

@@ -155,7 +155,7 @@ BY__INLINE void weigh(const query_key_blocks *m, by_dtype dtype)
 }
 
 /* Computes scores and their gradients for some queries, and adds to dq. */
-static void meet_queries(const query_key_blocks *m)
+static void add_queries(const query_key_blocks *m)
 {
     const attention_grad_job *j = m->j;
     const attention_grad_plan *p = j->p;
@@ -188,7 +188,7 @@ static void add_rows(const query_key_blocks *m, float *sums, size_t rows, size_t
     const attention_grad_plan *p = j->p;
     int64_t width = p->s.width;
     attention_rows a =
-        attention_take_rows(p->rows_panel, p->rows_dtype, area(j, rows), p->query_block, 0, m->keys,
+        attention_load_rows(p->rows_panel, p->rows_dtype, area(j, rows), p->query_block, 0, m->keys,
                             j->queries, p->weights_lie, area(j, p->packed_rows));
     attention_multiply(p->rows_panel, sums + m->key * width, width, &a, 0, area(j, columns),
                        by__panel_b_stride(p->panel, j->queries), m->keys, width,
@@ -196,12 +196,12 @@ static void add_rows(const query_key_blocks *m, float *sums, size_t rows, size_t
 }
 
 /* Processes a block of queries with one block of keys. */
-static void meet(const attention_grad_job *j, int64_t key, int64_t keys)
+static void add_block(const attention_grad_job *j, int64_t key, int64_t keys)
 {
     const attention_grad_plan *p = j->p;
     query_key_blocks m = {.j = j, .key = key, .keys = keys};
     for (; m.query < j->queries; m.query += PANEL_QUERIES) {
-        meet_queries(&m);
+        add_queries(&m);
     }
     add_rows(&m, j->dv, p->weights, p->columns_dy);
     add_rows(&m, j->dk, p->dscores, p->columns_q);
@@ -250,7 +250,7 @@ static void run_block(const attention_grad_job *j, const void *q, int64_t q_stri
         ((float *)area(j, p->lse))[i] = lse[i] * LOG2_E;
     }
     for (int64_t key = j->begin; key < j->visible; key += s->key_block) {
-        meet(j, key, by__min_i64(s->key_block, j->visible - key));
+        add_block(j, key, by__min_i64(s->key_block, j->visible - key));
     }
     float ones[PANEL_QUERIES];
     by__kernel_store(ones, 0, by__splat(1.0f), BY_F32);
@@ -284,7 +284,7 @@ static void store_head(const attention_grad_operands *x, int which, int64_t samp
 }
 
 /* Prepares keys and values begin .. rows - 1 of a key head as operands of the products. */
-static void take_keys(const attention_grad_operands *x, attention_grad_job *j, int64_t b,
+static void load_keys(const attention_grad_operands *x, attention_grad_job *j, int64_t b,
                       int64_t kv, int64_t begin, int64_t rows)
 {
     const attention_grad_plan *p = j->p;
@@ -292,11 +292,11 @@ static void take_keys(const attention_grad_operands *x, attention_grad_job *j, i
     const by__cpu_panel *panel = p->panel;
     const void *k = head_at(&x->in[1], s, b, 0, kv);
     const void *v = head_at(&x->in[2], s, b, 0, kv);
-    j->keys = attention_take_rows(panel, s->dtype, k, x->in[1].stride, begin, rows, s->width,
+    j->keys = attention_load_rows(panel, s->dtype, k, x->in[1].stride, begin, rows, s->width,
                                   p->unpacked, area(j, p->key_rows));
-    j->values = attention_take_rows(panel, s->dtype, v, x->in[2].stride, begin, rows, s->width,
+    j->values = attention_load_rows(panel, s->dtype, v, x->in[2].stride, begin, rows, s->width,
                                     p->unpacked, area(j, p->value_rows));
-    attention_take_columns(panel, s->dtype, area(j, p->key_columns), s->length, k, x->in[1].stride,
+    attention_load_columns(panel, s->dtype, area(j, p->key_columns), s->length, k, x->in[1].stride,
                            begin, rows, s->width);
 }
 
@@ -318,7 +318,7 @@ static void run_task(const void *context, int64_t task)
     j.limit.window = s->window;
     j.limit.starts = x->starts == NULL ? NULL : x->starts + t.b * s->length;
     if (t.begin < t.end) {
-        take_keys(x, &j, t.b, t.kv, attention_first_block(s, &j.limit, t.begin, t.end),
+        load_keys(x, &j, t.b, t.kv, attention_first_block(s, &j.limit, t.begin, t.end),
                   s->causal ? t.end : t.rows);
     }
     int64_t group = s->heads / s->kv_heads;
@@ -362,7 +362,7 @@ static void add_pieces(const attention_grad_operands *x, int64_t pair)
     }
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_attention_grad(const by__device_call *call, const by__device_context *context)
 {
     const attention_grad_plan *p = call->state;
     const attention_shape *s = &p->s;
@@ -471,4 +471,5 @@ static void release(by__device_call *call)
 }
 
 BY__KERNEL(attention_grad) = {
-    BY_OP_ATTENTION_GRAD, BY__KERNEL_NAME("attention_grad"), supports, prepare, release, run};
+    BY_OP_ATTENTION_GRAD, BY__KERNEL_NAME("attention_grad"), supports, prepare, release,
+    run_attention_grad};

@@ -374,7 +374,7 @@ static void attend(paged_tile *x, int64_t height)
 }
 
 /* Converts row t's query of a head to units. */
-static void take_query(const paged_tile *x, const head_view *in, int64_t r, int64_t t, int64_t head)
+static void load_query(const paged_tile *x, const head_view *in, int64_t r, int64_t t, int64_t head)
 {
     const paged_plan *p = x->p;
     const void *q = head_at(in, &p->s, 0, t, head);
@@ -412,7 +412,7 @@ static void run_tile(const by__device_call *call, const paged_plan *p, const hea
     for (int64_t i = 0; i < heads * count; i++) {
         int64_t at = g + i % count;
         select_head(&x, i / count, count);
-        take_query(&x, &in[0], i % count, t + at / p->group, x.kv * p->group + at % p->group);
+        load_query(&x, &in[0], i % count, t + at / p->group, x.kv * p->group + at % p->group);
     }
     x.begin = x.first[0] / BY_PAGE_TOKENS;
     x.end = x.last[count - 1] / BY_PAGE_TOKENS + 1;
@@ -477,7 +477,7 @@ static int64_t find_runs(const by__device_call *call, const paged_plan *p, int32
     return count;
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_paged_attention(const by__device_call *call, const by__device_context *context)
 {
     const paged_plan *p = call->state;
     head_view in[3];
@@ -506,7 +506,7 @@ static by_status run(const by__device_call *call, const by__device_context *cont
             }
         }
         int64_t i;
-        while ((i = by__work_range_take(ranges, me, context->threads)) >= 0) {
+        while ((i = by__work_range_claim(ranges, me, context->threads)) >= 0) {
             int64_t t = runs[i / blocks];
             int64_t kv = i % blocks * heads;
             run_task(call, p, in, t, runs[i / blocks + 1] - t, kv,
@@ -568,4 +568,5 @@ static void release(by__device_call *call)
 }
 
 BY__KERNEL(paged_attention) = {
-    BY_OP_PAGED_ATTENTION, BY__KERNEL_NAME("paged attention"), supports, prepare, release, run};
+    BY_OP_PAGED_ATTENTION, BY__KERNEL_NAME("paged attention"), supports, prepare, release,
+    run_paged_attention};

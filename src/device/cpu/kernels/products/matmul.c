@@ -50,7 +50,7 @@ static void release(by__device_call *call)
     call->state = NULL;
 }
 
-static by_status run(const by__device_call *call, const by__device_context *context)
+static by_status run_matmul(const by__device_call *call, const by__device_context *context)
 {
     BY_UNUSED(context);
     by__cpu_gemm_operands operands = {
@@ -65,4 +65,5 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     return BY_OK;
 }
 
-BY__KERNEL(matmul) = {BY_OP_MATMUL, BY__KERNEL_NAME("matmul"), supports, prepare, release, run};
+BY__KERNEL(matmul) = {BY_OP_MATMUL, BY__KERNEL_NAME("matmul"), supports, prepare, release,
+                      run_matmul};

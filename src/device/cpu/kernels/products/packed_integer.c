@@ -34,7 +34,7 @@
  * them, as with 8-bit codes. */
 #define FEW_ROWS 4
 /* The most rows of any tile. */
-enum { MOST_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
+enum { MAX_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
 /* The largest magnitude of x's integers: both digits fit in a signed byte. */
 #define LARGEST 32639.0f
 /* Blocks whose largest magnitude is smaller are quantized to zeros, because its inverse would not
@@ -135,8 +135,8 @@ BY__INLINE void take_block_of(const packed_integer_plan *p, const by__device_ten
 }
 
 /* Quantizes block b of row i. */
-static void take_block(const packed_integer_plan *p, const by__device_tensor *x, char *work,
-                       int64_t i, int64_t b)
+static void quantize_block(const packed_integer_plan *p, const by__device_tensor *x, char *work,
+                           int64_t i, int64_t b)
 {
     switch (x->dtype) {
     case BY_F32:
@@ -310,8 +310,8 @@ static void compute_tiles(const packed_integer_tile *t, float *y, int height, in
     const packed_integer_plan *p = t->p;
     const int64_t quads = p->block / 4;
     const size_t row_bytes = (size_t)p->row_words * sizeof *t->x;
-    int32_t low[MOST_ROWS * BY_PACKED_COLUMNS];
-    int32_t high[MOST_ROWS * BY_PACKED_COLUMNS];
+    int32_t low[MAX_ROWS * BY_PACKED_COLUMNS];
+    int32_t high[MAX_ROWS * BY_PACKED_COLUMNS];
     for (int64_t b = 0; b < p->blocks; b++) {
         const char *block = t->panel + (size_t)b * p->block_bytes;
         const int32_t *x = t->x + b * 2 * quads;
@@ -342,7 +342,7 @@ static void run_panel(const packed_integer_plan *p, const by__device_call *call,
     const char *work = call->work;
     int64_t column = panel * BY_PACKED_COLUMNS;
     for (int64_t i = 0; i < p->m; i += p->tile_rows) {
-        float y[MOST_ROWS * BY_PACKED_COLUMNS] = {0};
+        float y[MAX_ROWS * BY_PACKED_COLUMNS] = {0};
         int64_t height = by__min_i64(p->tile_rows, p->m - i);
         packed_integer_tile t = {.p = p,
                                  .panel = (const char *)call->in[1].data +
@@ -379,26 +379,26 @@ static void multiply(const packed_integer_plan *p, const by__device_call *call)
     int64_t blocks = p->m * p->blocks;
     int64_t serial = blocks * p->block <= SERIAL_INPUTS ? blocks : 0;
     for (int64_t i = 0; i < serial; i++) {
-        take_block(p, &call->in[0], call->work, i / p->blocks, i % p->blocks);
+        quantize_block(p, &call->in[0], call->work, i / p->blocks, i % p->blocks);
     }
 #pragma omp parallel num_threads(p->threads) if (p->threads > 1)
     {
         if (serial == 0) {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < blocks; i++) {
-                take_block(p, &call->in[0], call->work, i / p->blocks, i % p->blocks);
+                quantize_block(p, &call->in[0], call->work, i / p->blocks, i % p->blocks);
             }
         }
         int64_t panel;
         int open = 0;
-        while ((panel = by__work_range_take(ranges, omp_get_thread_num(), p->threads)) >= 0) {
+        while ((panel = by__work_range_claim(ranges, omp_get_thread_num(), p->threads)) >= 0) {
             run_panel(p, call, &all, panel, &open);
         }
         by__tiles_close(&open);
     }
 }
 
-static bool takes(const by__device_call *call)
+static bool accepts(const by__device_call *call)
 {
     const by__device_tensor *x = &call->in[0];
     by_packing_kind kind = call->attrs.packing.kind;
@@ -412,7 +412,7 @@ static size_t plan_product(packed_integer_plan *p, const by__device_call *call, 
     p->m = by__tensor_rows(&call->in[0]);
     p->threads = threads;
     p->tiles = p->tiles && p->packing.kind == BY_PACKING_INT8 && p->m > FEW_ROWS;
-    p->tile_rows = p->tiles ? MOST_ROWS : HEIGHT;
+    p->tile_rows = p->tiles ? MAX_ROWS : HEIGHT;
     p->block = by__packed_block(&p->packing);
     p->blocks = by__ceil_div(p->packing.k, p->block);
     p->block_bytes = by__packed_block_bytes(&p->packing);
@@ -433,7 +433,7 @@ BY__KERNEL(packed_integer) = {
     BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed integer"), supports, prepare, release, run};
 BY__KERNEL(packed_grouped_integer) = {BY_OP_PACKED_GROUPED_MATMUL,
                                       BY__KERNEL_NAME("packed grouped integer"),
-                                      takes,
+                                      accepts,
                                       prepare_groups,
                                       release,
                                       run_groups};

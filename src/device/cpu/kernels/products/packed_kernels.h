@@ -5,7 +5,7 @@
  *                  AMX tiles may be used
  *   plan_product   size_t (PACKED_PLAN *out, const by__device_call *product, int threads): fills
  *                  it, returns the bytes of the workspace
- *   takes          bool (const by__device_call *product): dtypes and packing are supported
+ *   accepts        bool (const by__device_call *product): dtypes and packing are supported
  *   multiply       void (const PACKED_PLAN *p, const by__device_call *product)
  *
  * The product of a group is a PACKED_MATMUL whose number of rows is known when it runs, so it is
@@ -23,7 +23,7 @@
 
 static bool supports(const by__device_call *call)
 {
-    return takes(call) && (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
+    return accepts(call) && (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
 }
 
 static by_status prepare(by__device_call *call, const by__device_context *context, by_error *error)

@@ -357,7 +357,7 @@ static void multiply(const packed_matmul_plan *p, const by__device_call *call)
         }
         int64_t t;
         int open = 0;
-        while ((t = by__work_range_take(ranges, me, p->threads)) >= 0) {
+        while ((t = by__work_range_claim(ranges, me, p->threads)) >= 0) {
             run_task(&j, t % p->blocks, t / p->blocks, sums, &open);
         }
         by__tiles_close(&open);
@@ -426,7 +426,7 @@ static size_t plan_product(packed_matmul_plan *p, const by__device_call *call, i
     return p->sums + (size_t)p->threads * p->sums_bytes;
 }
 
-static bool takes(const by__device_call *call)
+static bool accepts(const by__device_call *call)
 {
     const by__device_tensor *x = &call->in[0];
     by_packing_kind kind = call->attrs.packing.kind;
@@ -442,7 +442,7 @@ BY__KERNEL(packed_matmul) = {
     BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed matmul"), supports, prepare, release, run};
 BY__KERNEL(packed_grouped_matmul) = {BY_OP_PACKED_GROUPED_MATMUL,
                                      BY__KERNEL_NAME("packed grouped matmul"),
-                                     takes,
+                                     accepts,
                                      prepare_groups,
                                      release,
                                      run_groups};

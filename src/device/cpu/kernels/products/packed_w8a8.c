@@ -38,7 +38,7 @@
 #endif
 /* With more rows than this, AMX tiles are faster than vpdpbusd; most rows of any tile. */
 #define FEW_ROWS 4
-enum { MOST_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
+enum { MAX_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
 #define LARGEST 127.0f
 /* Rows whose largest magnitude is smaller are quantized to zeros, because its inverse would not be
  * finite. */
@@ -48,7 +48,7 @@ enum { MOST_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
 /* Inputs per piece; bytes per block of rows; least number of tasks per thread. */
 #define PIECE       512
 #define BLOCK_BYTES (384 << 10)
-#define LEAST_TASKS 8
+#define MIN_TASKS   8
 
 typedef by__vi w8a8_codes __attribute__((aligned(4), may_alias));
 
@@ -119,7 +119,7 @@ BY__INLINE void take_row_of(const w8a8_plan *p, const by__device_tensor *x, char
     ((int32_t *)(void *)(work + p->offsets))[i] = total * BY__INT8_OFFSET;
 }
 
-static void take_row(const w8a8_plan *p, const by__device_tensor *x, char *work, int64_t i)
+static void quantize_row(const w8a8_plan *p, const by__device_tensor *x, char *work, int64_t i)
 {
     switch (x->dtype) {
     case BY_F32:
@@ -237,7 +237,7 @@ static void store_tile(const w8a8_plan *p, const by__device_call *call,
     const float *scales = (const float *)(const void *)(work + p->scales) + i;
     const int32_t *offsets = (const int32_t *)(const void *)(work + p->offsets) + i;
     const char *factors = panel + p->panel_bytes - BY_PACKED_COLUMNS * sizeof(float);
-    float y[MOST_ROWS * BY_PACKED_COLUMNS];
+    float y[MAX_ROWS * BY_PACKED_COLUMNS];
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += BY__LANES) {
         by__vf factor = by__kernel_load(factors, j, BY_F32);
         for (int64_t r = 0; r < height; r++) {
@@ -299,7 +299,7 @@ static void multiply(const w8a8_plan *p, const by__device_call *call)
     }
     int64_t serial = p->m * p->packing.k <= SERIAL_INPUTS ? p->m : 0;
     for (int64_t i = 0; i < serial; i++) {
-        take_row(p, &call->in[0], call->work, i);
+        quantize_row(p, &call->in[0], call->work, i);
     }
 #pragma omp parallel num_threads(p->threads) if (p->threads > 1)
     {
@@ -308,12 +308,12 @@ static void multiply(const w8a8_plan *p, const by__device_call *call)
         if (serial == 0) {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < p->m; i++) {
-                take_row(p, &call->in[0], call->work, i);
+                quantize_row(p, &call->in[0], call->work, i);
             }
         }
         int64_t t;
         int open = 0;
-        while ((t = by__work_range_take(ranges, me, p->threads)) >= 0) {
+        while ((t = by__work_range_claim(ranges, me, p->threads)) >= 0) {
             run_task(p, call, &all, t / p->panels, t % p->panels * BY_PACKED_COLUMNS,
                      (int32_t *)(void *)sums, &open);
         }
@@ -323,7 +323,7 @@ static void multiply(const w8a8_plan *p, const by__device_call *call)
 
 /* ---- plans ---- */
 
-static bool takes(const by__device_call *call)
+static bool accepts(const by__device_call *call)
 {
     const by__device_tensor *x = &call->in[0];
     return call->attrs.packing.kind == BY_PACKING_W8A8 && by__tensor_is_act(x) &&
@@ -336,7 +336,7 @@ static void plan_blocks(w8a8_plan *p)
     int64_t tiles = BLOCK_BYTES / (p->row_words * 4 * p->tile_rows);
     int64_t all = by__ceil_div(p->m, p->tile_rows);
     tiles = tiles < 1 ? 1 : by__min_i64(tiles, all);
-    while (tiles > 4 && by__ceil_div(all, tiles) * p->panels < LEAST_TASKS * (int64_t)p->threads) {
+    while (tiles > 4 && by__ceil_div(all, tiles) * p->panels < MIN_TASKS * (int64_t)p->threads) {
         tiles = by__ceil_div(tiles, 2);
     }
     p->blocks = by__ceil_div(all, tiles);
@@ -349,7 +349,7 @@ static size_t plan_product(w8a8_plan *p, const by__device_call *call, int thread
     p->m = by__tensor_rows(&call->in[0]);
     p->threads = threads;
     p->tiles = p->tiles && p->m > FEW_ROWS;
-    p->tile_rows = p->tiles ? MOST_ROWS : HEIGHT;
+    p->tile_rows = p->tiles ? MAX_ROWS : HEIGHT;
     p->quads = by__ceil_div(p->packing.k, BY__PACKED_BLOCK) * BY__PACKED_BLOCK / 4;
     p->panel_bytes = by__packed_panel_bytes(&p->packing);
     p->panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
@@ -372,7 +372,7 @@ BY__KERNEL(packed_w8a8) = {
     BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed w8a8"), supports, prepare, release, run};
 BY__KERNEL(packed_grouped_w8a8) = {BY_OP_PACKED_GROUPED_MATMUL,
                                    BY__KERNEL_NAME("packed grouped w8a8"),
-                                   takes,
+                                   accepts,
                                    prepare_groups,
                                    release,
                                    run_groups};
