@@ -168,8 +168,8 @@ refused 2 'set as --set KEY=VALUE; did you mean "optimizer.lr"?' "$banyan" train
 refused 2 "banyan launch -n N train CONFIG" "$banyan" train c.yaml --nproc_per_node 4
 refused 2 "the model is an argument" "$banyan" eval --model runs/tiny
 refused 2 "did you mean '--device'? (--device auto, or cpu)" "$banyan" serve runs/tiny --gpu 1
-refused 2 "no device 'cuda' in this build, which has: cpu" "$banyan" serve runs/tiny --device cuda
-refused 2 "no device 'cuda:1' in this build" "$banyan" train c.yaml --device cuda:1
+refused 2 "no device 'xpu' in this build, which has: cpu" "$banyan" serve runs/tiny --device xpu
+refused 2 "no device 'xpu:1' in this build" "$banyan" train c.yaml --device xpu:1
 refused 2 "device 'cpu:1': this machine has 1 of the kind cpu" "$banyan" eval runs/tiny --device cpu:1
 refused 2 "no pass" "$banyan" info c.yaml --after magic
 refused 2 "nowhere" "$banyan" eval nowhere
