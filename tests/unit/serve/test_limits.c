@@ -286,7 +286,7 @@ static void test_config(void **state)
         {"broker:\n  address: http://x", "serve.yaml:2: broker.address http://x: must be redis://"},
         {"broker:\n  address: redis://h:x", "serve.yaml:2: broker.address: "},
         {"worker:\n  precision: f64", "serve.yaml:2: worker.precision"},
-        {"worker:\n  device: cuda", "serve.yaml:2: worker.device: there is no device 'cuda' in"},
+        {"worker:\n  device: xpu", "serve.yaml:2: worker.device: there is no device 'xpu' in"},
         {"models:\n- {path: x, device: cpu:7}", "serve.yaml:1: models[0].device: device 'cpu:7'"},
         {"payload:\n  directory: /proc/nope", "serve.yaml:2: payload.directory /proc/nope: cannot"},
         {"feedback:\n  directory: /proc/nope",
