@@ -17,7 +17,7 @@ say "a built-in one"
 echo oak >in
 run 1 "$banyan" chat runs/talk --chat-template plain --tokens 3 <in
 holds err "character U+0055 'U' at offset 0" # of "User: oak": it has capitals, and the vocabulary has none
-run 1 "$banyan" chat runs/talk --chat-template none <in
+run 2 "$banyan" chat runs/talk --chat-template none <in
 holds err "none"
 say "a template that is wrong: its line"
 printf 'a\n{%% include "x" %%}' >wrong.jinja

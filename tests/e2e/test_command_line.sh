@@ -110,7 +110,7 @@ say "a config.json that is a list"
 mkdir list
 echo '[1, 2]' >list/config.json
 cp runs/a/checkpoints/step-00000010/model.safetensors list
-run 1 "$banyan" eval list --data x
+run 1 "$banyan" eval list --data text.txt
 holds err "list/config.json: it holds JSON, but not an object"
 
 say "standard output that is full: a message and a failure"
