@@ -534,6 +534,8 @@ BY_API float by_rotation_frequency(const by_rotation *rotation, int64_t i, int64
 BY_API const char *by_op_name(by_op op);
 /* Returns "gelu", "silu", ...; "?" for an invalid value. */
 BY_API const char *by_function_name(by_function function);
+/* Returns how many values a step of a map reads: 0 to 3. */
+BY_API int by_map_operands(by_map_kind kind);
 
 #ifdef __cplusplus
 }

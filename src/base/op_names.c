@@ -1,4 +1,5 @@
-/* Names of operations and of functions of one number, for messages of every module. */
+/* What every module knows of operations: their names, those of functions of one number, and how
+ * many operands a step of a map has. */
 #include "banyan/op.h"
 
 #define OP_NAME(NAME, name) [BY_OP_##NAME] = #name,
@@ -18,4 +19,25 @@ static const char *const function_names[BY_FN_COUNT] = {
 const char *by_function_name(by_function function)
 {
     return (unsigned)function < BY_FN_COUNT ? function_names[function] : "?";
+}
+
+int by_map_operands(by_map_kind kind)
+{
+    switch (kind) {
+    case BY_MAP_CONSTANT:
+    case BY_MAP_SCALAR:
+        return 0;
+    case BY_MAP_SELECT:
+        return 3;
+    case BY_MAP_ADD:
+    case BY_MAP_SUB:
+    case BY_MAP_MUL:
+    case BY_MAP_DIV:
+    case BY_MAP_MIN:
+    case BY_MAP_MAX:
+    case BY_MAP_LESS:
+        return 2;
+    default:
+        return 1;
+    }
 }

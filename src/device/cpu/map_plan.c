@@ -10,27 +10,6 @@
 #define AT_END         (BY_MAP_MAX_STEPS)
 #define STEP_OF(value) ((value)-BY_MAP_MAX_INPUTS)
 
-int by__cpu_map_operands(by_map_kind kind)
-{
-    switch (kind) {
-    case BY_MAP_CONSTANT:
-    case BY_MAP_SCALAR:
-        return 0;
-    case BY_MAP_SELECT:
-        return 3;
-    case BY_MAP_ADD:
-    case BY_MAP_SUB:
-    case BY_MAP_MUL:
-    case BY_MAP_DIV:
-    case BY_MAP_MIN:
-    case BY_MAP_MAX:
-    case BY_MAP_LESS:
-        return 2;
-    default:
-        return 1;
-    }
-}
-
 int64_t by__cpu_map_count(const by__device_call *call)
 {
     uint32_t scalars = call->attrs.map->scalars;
@@ -88,13 +67,13 @@ static void find_reads(map_builder *b)
     }
     for (int k = map->steps - 1; k >= 0; k--) {
         b->live[k] = b->last[BY_MAP_MAX_INPUTS + k] >= 0;
-        for (int i = 0; b->live[k] && i < by__cpu_map_operands(map->step[k].kind); i++) {
+        for (int i = 0; b->live[k] && i < by_map_operands(map->step[k].kind); i++) {
             note_read(b, map->step[k].operand[i], k);
         }
     }
     for (int k = 0; k < map->steps; k++) {
         bool uniform = true;
-        for (int i = 0; i < by__cpu_map_operands(map->step[k].kind); i++) {
+        for (int i = 0; i < by_map_operands(map->step[k].kind); i++) {
             uniform = uniform && b->uniform[map->step[k].operand[i]];
         }
         b->uniform[BY_MAP_MAX_INPUTS + k] = uniform;
@@ -133,7 +112,7 @@ static void keep(map_builder *b, int value)
 static void release_operands(map_builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
-    for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
+    for (int i = 0; i < by_map_operands(step->kind); i++) {
         int value = step->operand[i];
         if (b->last[value] == k && !b->uniform[value] && b->place[value] >= BY__MAP_TENSORS) {
             b->taken[b->place[value]] = false;
@@ -155,7 +134,7 @@ static bool reads_held(const map_builder *b, const by_map_instruction *step, int
 static int held_operand(const map_builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
-    for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
+    for (int i = 0; i < by_map_operands(step->kind); i++) {
         if (step->operand[i] == b->held && reads_held(b, step, i)) {
             return i;
         }
@@ -247,7 +226,7 @@ static void compute_single(map_builder *b, int k, int held, int operand)
 static void compute(map_builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
-    int operands = by__cpu_map_operands(step->kind);
+    int operands = by_map_operands(step->kind);
     int held = held_operand(b, k);
     int at[3] = {0};
     for (int i = 0; i < operands; i++) {

@@ -91,8 +91,6 @@ typedef struct by__cpu_map_plan {
 by_status by__cpu_map_prepare(by__device_call *call, const by__device_context *context,
                               by_error *error);
 void by__cpu_map_release(by__device_call *call);
-/* Number of operands that a step of this kind reads. */
-int by__cpu_map_operands(by_map_kind kind);
 /* Number of elements of each tensor. */
 int64_t by__cpu_map_count(const by__device_call *call);
 

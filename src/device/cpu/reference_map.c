@@ -55,7 +55,7 @@ static void run_steps(const by__device_call *call, float *value)
             *y = (float)by__get(&call->in[step->operand[0]], step->operand[1]);
         } else {
             double operand[3] = {0.0, 0.0, 0.0};
-            for (int i = 0; i < by__cpu_map_operands(step->kind); i++) {
+            for (int i = 0; i < by_map_operands(step->kind); i++) {
                 operand[i] = (double)value[step->operand[i]];
             }
             *y = (float)apply(step, operand[0], operand[1], operand[2]);
