@@ -68,6 +68,37 @@ typedef struct by__device_call {
     const char *what;  /* of a collective: its name in errors and for other ranks */
 } by__device_call;
 
+/* ---- for kernels ---- */
+
+/* Whether an optional operand or result is there. */
+static inline bool by__present(const by__device_tensor *tensor)
+{
+    return tensor->shape.rank >= 0;
+}
+
+static inline int64_t by__tensor_count(const by__device_tensor *tensor)
+{
+    return by_shape_count(&tensor->shape);
+}
+
+/* Views a tensor [..., C] as R rows of C columns; a scalar is one row of one column. */
+static inline int64_t by__tensor_columns(const by__device_tensor *tensor)
+{
+    return tensor->shape.rank == 0 ? 1 : tensor->shape.dim[tensor->shape.rank - 1];
+}
+
+static inline int64_t by__tensor_rows(const by__device_tensor *tensor)
+{
+    int64_t columns = by__tensor_columns(tensor);
+    return columns == 0 ? 0 : by__tensor_count(tensor) / columns;
+}
+
+/* The pieces of b that cover a. */
+static inline int64_t by__ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b; /* NOLINT(clang-analyzer-core.DivideZero): pieces have a size */
+}
+
 /* ---- collectives ---- */
 
 typedef enum by__device_exchange_kind {

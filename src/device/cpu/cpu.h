@@ -54,28 +54,6 @@
 #define BY__KERNEL(name)      const by__device_kernel BY__AT_LEVEL(by__kernel_##name)
 #define BY__KERNEL_NAME(name) name " " BY__TEXT(BY_ISA)
 
-static inline bool by__present(const by__device_tensor *tensor)
-{
-    return tensor->shape.rank >= 0;
-}
-
-static inline int64_t by__tensor_count(const by__device_tensor *tensor)
-{
-    return by_shape_count(&tensor->shape);
-}
-
-/* Views a tensor [..., C] as R rows of C columns; a scalar is one row of one column. */
-static inline int64_t by__tensor_columns(const by__device_tensor *tensor)
-{
-    return tensor->shape.rank == 0 ? 1 : tensor->shape.dim[tensor->shape.rank - 1];
-}
-
-static inline int64_t by__tensor_rows(const by__device_tensor *tensor)
-{
-    int64_t columns = by__tensor_columns(tensor);
-    return columns == 0 ? 0 : by__tensor_count(tensor) / columns;
-}
-
 /* The index in the whole axis of entry i of a slice. */
 static inline int64_t by__place_of(const by_attrs *attrs, int64_t i)
 {
@@ -101,11 +79,6 @@ static inline size_t by__work_reserve(size_t *used, size_t bytes)
     size_t offset = *used;
     *used += by__round_up(bytes, BY_CACHE_LINE);
     return offset;
-}
-
-static inline int64_t by__ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b; /* NOLINT(clang-analyzer-core.DivideZero): pieces have a size */
 }
 
 /* Instruction-set levels. */

@@ -30,19 +30,19 @@ static by_status over_grid(const by__device_context *context, by__cuda_kernel ke
 by_status by__cuda_over_elements(const by__device_context *context, by__cuda_kernel kernel,
                                  int64_t count, const void *args)
 {
-    return over_grid(context, kernel, by__cuda_pieces(count, (int64_t)BY__CUDA_BLOCK * 8), 1, args);
+    return over_grid(context, kernel, by__ceil_div(count, (int64_t)BY__CUDA_BLOCK * 8), 1, args);
 }
 
 by_status by__cuda_over_each(const by__device_context *context, by__cuda_kernel kernel,
                              int64_t count, const void *args)
 {
-    return over_grid(context, kernel, by__cuda_pieces(count, BY__CUDA_BLOCK), 1, args);
+    return over_grid(context, kernel, by__ceil_div(count, BY__CUDA_BLOCK), 1, args);
 }
 
 by_status by__cuda_over_rows(const by__device_context *context, by__cuda_kernel kernel,
                              int64_t count, bool wide, const void *args)
 {
-    return over_grid(context, kernel, wide ? count : by__cuda_pieces(count, BY__CUDA_BLOCK / 32), 1,
+    return over_grid(context, kernel, wide ? count : by__ceil_div(count, BY__CUDA_BLOCK / 32), 1,
                      args);
 }
 
@@ -55,15 +55,15 @@ by_status by__cuda_over_blocks(const by__device_context *context, by__cuda_kerne
 by_status by__cuda_over_columns(const by__device_context *context, by__cuda_kernel kernel,
                                 int64_t count, int64_t columns, const void *args)
 {
-    return over_grid(context, kernel, by__cuda_pieces(count, BY__CUDA_SUM_ROWS),
-                     by__cuda_pieces(columns, 256), args);
+    return over_grid(context, kernel, by__ceil_div(count, BY__CUDA_SUM_ROWS),
+                     by__ceil_div(columns, 256), args);
 }
 
 int64_t by__cuda_sum_work(int64_t count, int64_t columns)
 {
     int64_t floats = 0;
     while (count > BY__CUDA_SUM_ROWS) {
-        count = by__cuda_pieces(count, BY__CUDA_SUM_ROWS);
+        count = by__ceil_div(count, BY__CUDA_SUM_ROWS);
         floats += count * columns;
     }
     return floats;
@@ -77,7 +77,7 @@ by_status by__cuda_sum_into(const by__device_context *context, float *y, const v
         return queue->fill(queue, y, 0, (size_t)columns * sizeof *y);
     }
     for (;;) {
-        int64_t pieces = by__cuda_pieces(count, BY__CUDA_SUM_ROWS);
+        int64_t pieces = by__ceil_div(count, BY__CUDA_SUM_ROWS);
         float *to = pieces == 1 ? y : part;
         by__cuda_sum_rows_args args = {x, to, count, columns, (int32_t)dtype};
         BY_TRY(by__cuda_over_columns(context, BY__CUDA_KERNEL_sum_rows, count, columns, &args));

@@ -34,13 +34,13 @@ static by_status prepare_matmul(by__device_call *call, const by__device_context 
     by__cuda_product *product;
     bool trans_a = call->attrs.trans_a;
     bool trans_b = call->attrs.trans_b;
-    by__cuda_product_shape shape = {.m = trans_a ? by__cuda_columns(a) : by__cuda_rows(a),
-                                    .n = trans_b ? by__cuda_rows(b) : by__cuda_columns(b),
-                                    .k = trans_a ? by__cuda_rows(a) : by__cuda_columns(a),
+    by__cuda_product_shape shape = {.m = trans_a ? by__tensor_columns(a) : by__tensor_rows(a),
+                                    .n = trans_b ? by__tensor_rows(b) : by__tensor_columns(b),
+                                    .k = trans_a ? by__tensor_rows(a) : by__tensor_columns(a),
                                     .trans_a = trans_a,
                                     .trans_b = trans_b,
-                                    .a_stride = by__cuda_columns(a),
-                                    .b_stride = by__cuda_columns(b),
+                                    .a_stride = by__tensor_columns(a),
+                                    .b_stride = by__tensor_columns(b),
                                     .dtype = a->dtype,
                                     .y_dtype = call->out[0].dtype,
                                     .has_bias = by__cuda_present(call, 2),
@@ -106,8 +106,9 @@ static bool supports_loss(const by__device_call *call)
 {
     by_dtype dtype = call->in[0].dtype;
     bool fits = call->input_count < 6; /* kept logits */
-    fits = fits && is_float(dtype) && call->in[1].dtype == dtype && by__cuda_rows(&call->in[0]) > 0;
-    return fits && by__cuda_rows(&call->in[1]) > 0 && by__cuda_columns(&call->in[0]) > 0;
+    fits =
+        fits && is_float(dtype) && call->in[1].dtype == dtype && by__tensor_rows(&call->in[0]) > 0;
+    return fits && by__tensor_rows(&call->in[1]) > 0 && by__tensor_columns(&call->in[0]) > 0;
 }
 
 static by_status open_products(loss_plan *v, int which, int64_t rows, bool gradients,
@@ -182,9 +183,9 @@ static by_status prepare_loss(by__device_call *call, const by__device_context *c
     bool gradients = has_gradients(call);
     BY_TRY(by__alloc((void **)&v, 1, sizeof *v, "loss", error));
     v->dtype = call->in[0].dtype;
-    v->rows = by__cuda_rows(&call->in[0]);
-    v->columns = by__cuda_columns(&call->in[0]);
-    v->words = by__cuda_rows(&call->in[1]);
+    v->rows = by__tensor_rows(&call->in[0]);
+    v->columns = by__tensor_columns(&call->in[0]);
+    v->words = by__tensor_rows(&call->in[1]);
     v->stride = (int64_t)by__round_up((size_t)v->words, CHUNK_ROWS);
     /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): there are words, supports_loss says */
     int64_t most = CHUNK_BYTES / (v->stride * (int64_t)sizeof(float)) / CHUNK_ROWS * CHUNK_ROWS;

@@ -52,29 +52,7 @@ static inline by__cuda_queue *by__cuda_queue_of(const by__device_context *contex
 
 static inline bool by__cuda_present(const by__device_call *call, int input)
 {
-    return input < call->input_count && call->in[input].shape.rank >= 0;
-}
-
-static inline int64_t by__cuda_count(const by__device_tensor *tensor)
-{
-    return by_shape_count(&tensor->shape);
-}
-
-/* Of a tensor [..., C]: C, and the rows before it; a scalar is one row of one column. */
-static inline int64_t by__cuda_columns(const by__device_tensor *tensor)
-{
-    return tensor->shape.rank == 0 ? 1 : tensor->shape.dim[tensor->shape.rank - 1];
-}
-
-static inline int64_t by__cuda_rows(const by__device_tensor *tensor)
-{
-    int64_t columns = by__cuda_columns(tensor);
-    return columns == 0 ? 0 : by__cuda_count(tensor) / columns;
-}
-
-static inline int64_t by__cuda_pieces(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
+    return input < call->input_count && by__present(&call->in[input]);
 }
 
 /* Rows longer than this are a block's, others a warp's. */

@@ -99,10 +99,10 @@ static by_status run_attention(const by__device_call *call, const by__device_con
     };
     by__cuda_kernel kernel = mma_kernel(call, &s, BY__CUDA_KERNEL_attention_bf16_64);
     if (kernel != BY__CUDA_KERNELS) {
-        return start(context, kernel, by__cuda_pieces(s.length, BY__CUDA_MMA_TILE), s.heads,
-                     s.batch, 128, BY__CUDA_ATTENTION_MMA_SHARED(s.width), &args);
+        return start(context, kernel, by__ceil_div(s.length, BY__CUDA_MMA_TILE), s.heads, s.batch,
+                     128, BY__CUDA_ATTENTION_MMA_SHARED(s.width), &args);
     }
-    return start(context, BY__CUDA_KERNEL_attention, by__cuda_pieces(s.length, BY__CUDA_QUERIES),
+    return start(context, BY__CUDA_KERNEL_attention, by__ceil_div(s.length, BY__CUDA_QUERIES),
                  s.heads, s.batch, 128, BY__CUDA_ATTENTION_SHARED(s.width), &args);
 }
 
@@ -157,13 +157,13 @@ static by_status run_attention_grad(const by__device_call *call, const by__devic
         .dtype = delta.dtype,
         .bidirectional = call->attrs.bidirectional,
     };
-    int64_t tiles = by__cuda_pieces(s.length, BY__CUDA_GRADIENT);
+    int64_t tiles = by__ceil_div(s.length, BY__CUDA_GRADIENT);
     by__cuda_kernel keys = mma_kernel(call, &s, BY__CUDA_KERNEL_keys_grad_bf16_64);
     BY_TRY(by__cuda_over_rows(context, BY__CUDA_KERNEL_attention_delta, delta.rows * s.heads, false,
                               &delta));
     if (keys != BY__CUDA_KERNELS) {
         by__cuda_kernel queries = mma_kernel(call, &s, BY__CUDA_KERNEL_queries_grad_bf16_64);
-        tiles = by__cuda_pieces(s.length, BY__CUDA_MMA_TILE);
+        tiles = by__ceil_div(s.length, BY__CUDA_MMA_TILE);
         BY_TRY(start(context, keys, tiles, s.kv_heads, s.batch, 128,
                      BY__CUDA_GRAD_MMA_SHARED(s.width), &args));
         return start(context, queries, tiles, s.heads, s.batch, 128,
@@ -182,7 +182,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_ATTENTION_GRAD, attention_grad, supports_attention_gra
 
 static int64_t splits_of(const by__device_call *call)
 {
-    return by__cuda_pieces(call->in[call->input_count - 2].shape.dim[2], BY__CUDA_SPLIT);
+    return by__ceil_div(call->in[call->input_count - 2].shape.dim[2], BY__CUDA_SPLIT);
 }
 
 static bool supports_cached(const by__device_call *call)

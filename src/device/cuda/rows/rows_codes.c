@@ -18,7 +18,7 @@ static by_status run_adamw8(const by__device_call *call, const by__device_contex
         .hyper = call->in[6].data,
         .scale = call->in[7].data,
         .copy = copied ? call->out[0].data : NULL,
-        .count = by__cuda_count(&call->in[0]),
+        .count = by__tensor_count(&call->in[0]),
         .beta1 = attrs->beta1,
         .beta2 = attrs->beta2,
         .rest1 = (float)(1.0 - (double)attrs->beta1),
@@ -31,7 +31,7 @@ static by_status run_adamw8(const by__device_call *call, const by__device_contex
     by__dynamic_values(args.first_values, true);
     by__dynamic_values(args.second_values, false);
     return by__cuda_over_blocks(context, BY__CUDA_KERNEL_adamw8,
-                                by__cuda_pieces(args.count, BY_CODE_BLOCK), &args);
+                                by__ceil_div(args.count, BY_CODE_BLOCK), &args);
 }
 
 BY__CUDA_ROW_KERNEL(BY_OP_ADAMW8, adamw8, NULL, NULL, NULL, run_adamw8);
@@ -46,13 +46,13 @@ static bool supports_encode8(const by__device_call *call)
 
 static by_status run_encode8(const by__device_call *call, const by__device_context *context)
 {
-    int64_t columns = by__cuda_columns(&call->in[0]);
-    int64_t each = by__cuda_pieces(columns, BY_ROW_CODE_BLOCK);
+    int64_t columns = by__tensor_columns(&call->in[0]);
+    int64_t each = by__ceil_div(columns, BY_ROW_CODE_BLOCK);
     by__cuda_encode8_args args = {
         .x = call->in[0].data,
         .codes = call->out[0].data,
         .scale = call->out[1].data,
-        .pieces = by__cuda_rows(&call->in[0]) * each,
+        .pieces = by__tensor_rows(&call->in[0]) * each,
         .pieces_each = each,
         .columns = columns,
         .least = LEAST_CODED,
@@ -65,14 +65,14 @@ BY__CUDA_ROW_KERNEL(BY_OP_ENCODE8, encode8, supports_encode8, NULL, NULL, run_en
 
 static by_status run_decode8(const by__device_call *call, const by__device_context *context)
 {
-    int64_t columns = by__cuda_columns(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
     by__cuda_decode8_args args = {
         .codes = call->in[0].data,
         .scale = call->in[1].data,
         .y = call->out[0].data,
-        .count = by__cuda_count(&call->in[0]),
+        .count = by__tensor_count(&call->in[0]),
         .columns = columns,
-        .pieces_each = by__cuda_pieces(columns, BY_ROW_CODE_BLOCK),
+        .pieces_each = by__ceil_div(columns, BY_ROW_CODE_BLOCK),
         .dtype = (int32_t)call->out[0].dtype,
     };
     return by__cuda_over_each(context, BY__CUDA_KERNEL_decode8, args.count, &args);

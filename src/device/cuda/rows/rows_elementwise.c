@@ -27,7 +27,7 @@ static bool supports_out(const by__device_call *call)
 
 static by_status run_fill(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__cuda_count(&call->out[0]);
+    int64_t count = by__tensor_count(&call->out[0]);
     by__cuda_fill_args args = {call->out[0].data, count, (int32_t)call->out[0].dtype,
                                call->attrs.value};
     return by__cuda_over_elements(context, BY__CUDA_KERNEL_fill, count, &args);
@@ -42,7 +42,7 @@ static bool supports_cast(const by__device_call *call)
 
 static by_status run_cast(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__cuda_count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__cuda_cast_args args = {call->in[0].data, call->out[0].data, count,
                                (int32_t)call->in[0].dtype, (int32_t)call->out[0].dtype};
     return by__cuda_over_elements(context, BY__CUDA_KERNEL_cast, count, &args);
@@ -52,7 +52,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_CAST, cast, supports_cast, NULL, NULL, run_cast);
 
 static by_status run_offset_ids(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__cuda_count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__cuda_offset_ids_args args = {call->in[0].data, call->out[0].data, count, call->attrs.begin};
     return by__cuda_over_each(context, BY__CUDA_KERNEL_offset_ids, count, &args);
 }
@@ -126,7 +126,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_MUL, mul, supports_binary, NULL, NULL, run_binary);
 
 static by_status run_scale(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__cuda_count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__cuda_scale_args args = {call->in[0].data, call->in[1].data, call->out[0].data, count,
                                 (int32_t)call->in[0].dtype};
     return by__cuda_over_elements(context, BY__CUDA_KERNEL_scale, count, &args);
@@ -138,7 +138,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_SCALE, scale, supports_first, NULL, NULL, run_scale);
 
 static by_status run_unary(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__cuda_count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     bool gradient = call->op == BY_OP_UNARY_GRAD;
     by__cuda_unary_args args = {call->in[0].data,
                                 gradient ? call->in[1].data : NULL,
@@ -154,7 +154,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_UNARY_GRAD, unary_grad, supports_first, NULL, NULL, ru
 
 static by_status run_swiglu(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__cuda_count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     bool gradient = call->op == BY_OP_SWIGLU_GRAD;
     by__cuda_swiglu_args args = {
         .gate = call->in[0].data,
@@ -175,7 +175,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_SWIGLU_GRAD, swiglu_grad, supports_first, NULL, NULL, 
 static by_status run_dropout(const by__device_call *call, const by__device_context *context)
 {
     const by__device_tensor *x = &call->in[0];
-    int64_t count = by__cuda_count(x);
+    int64_t count = by__tensor_count(x);
     int64_t samples = x->shape.rank == 0 ? 1 : x->shape.dim[0];
     int64_t size = samples == 0 ? 0 : count / samples;
     by__cuda_dropout_args args = {
@@ -265,7 +265,7 @@ static by_status move(const by__device_call *call, const by__device_context *con
     size_t bytes = by_dtype_size(y->dtype);
     int64_t y_step = y->shape.dim[axis] * inner;
     int64_t x_step = x == NULL ? 0 : x->shape.dim[axis] * inner;
-    int64_t outer = y_step == 0 ? 0 : by__cuda_count(y) / y_step;
+    int64_t outer = y_step == 0 ? 0 : by__tensor_count(y) / y_step;
     by__cuda_move_args args = {
         .x = x == NULL ? NULL : (const char *)x->data + (size_t)(from * inner) * bytes,
         .y = (char *)y->data + (size_t)(to * inner) * bytes,

@@ -3,7 +3,7 @@
 
 static bool supports_router(const by__device_call *call)
 {
-    return by__cuda_columns(&call->in[0]) <= BY__CUDA_MOST_EXPERTS && call->in[0].dtype == BY_F32;
+    return by__tensor_columns(&call->in[0]) <= BY__CUDA_MOST_EXPERTS && call->in[0].dtype == BY_F32;
 }
 
 /* The workspace: the softmax of each row, and what sums them. */
@@ -11,8 +11,8 @@ static by_status prepare_router(by__device_call *call, const by__device_context 
                                 by_error *error)
 {
     BY_UNUSED(context);
-    int64_t rows = by__cuda_rows(&call->in[0]);
-    int64_t experts = by__cuda_columns(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
+    int64_t experts = by__tensor_columns(&call->in[0]);
     return by__cuda_reserve(call, rows * experts + by__cuda_sum_work(rows, experts), error);
 }
 
@@ -23,8 +23,8 @@ static by_status run_router(const by__device_call *call, const by__device_contex
         .weight = call->out[0].data,
         .softmax = call->work,
         .index = call->out[1].data,
-        .rows = by__cuda_rows(&call->in[0]),
-        .experts = by__cuda_columns(&call->in[0]),
+        .rows = by__tensor_rows(&call->in[0]),
+        .experts = by__tensor_columns(&call->in[0]),
         .chosen = call->attrs.chosen,
     };
     BY_TRY(by__cuda_over_rows(context, BY__CUDA_KERNEL_router, args.rows, false, &args));
@@ -42,9 +42,9 @@ static by_status run_router_grad(const by__device_call *call, const by__device_c
         .dmass = by__cuda_present(call, 3) ? call->in[3].data : NULL,
         .index = call->in[1].data,
         .dlogits = call->out[0].data,
-        .rows = by__cuda_rows(&call->in[0]),
-        .experts = by__cuda_columns(&call->in[0]),
-        .chosen = by__cuda_columns(&call->in[1]),
+        .rows = by__tensor_rows(&call->in[0]),
+        .experts = by__tensor_columns(&call->in[0]),
+        .chosen = by__tensor_columns(&call->in[1]),
     };
     return by__cuda_over_rows(context, BY__CUDA_KERNEL_router_grad, args.rows, false, &args);
 }
@@ -67,7 +67,7 @@ static by_status prepare_group(by__device_call *call, const by__device_context *
 
 static by_status run_group(const by__device_call *call, const by__device_context *context)
 {
-    int64_t entries = by__cuda_count(&call->in[0]);
+    int64_t entries = by__tensor_count(&call->in[0]);
     int64_t blocks = call->attrs.blocks > 1 ? call->attrs.blocks : 1;
     by__cuda_queue *queue = by__cuda_queue_of(context);
     by__cuda_group_count_args count = {call->in[0].data, call->work, NULL, entries, blocks};
@@ -75,7 +75,7 @@ static by_status run_group(const by__device_call *call, const by__device_context
                                        call->attrs.capacity};
     by__cuda_group_place_args place = {call->in[0].data,  call->out[2].data, call->out[0].data,
                                        call->out[1].data, entries,           blocks};
-    size_t members = (size_t)by__cuda_count(&call->out[1]);
+    size_t members = (size_t)by__tensor_count(&call->out[1]);
     BY_TRY(queue->fill(queue, call->out[0].data, 0xff, (size_t)entries * sizeof(int32_t)));
     BY_TRY(queue->fill(queue, call->out[1].data, 0xff, members * sizeof(int32_t)));
     BY_TRY(by__cuda_over_blocks(context, BY__CUDA_KERNEL_group_count, begin.ranges, &count));
@@ -88,7 +88,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_GROUP, group, NULL, prepare_group, NULL, run_group);
 static by_status run_count_ids(const by__device_call *call, const by__device_context *context)
 {
     by__cuda_group_count_args args = {call->in[0].data, NULL, call->out[0].data,
-                                      by__cuda_count(&call->in[0]), 1};
+                                      by__tensor_count(&call->in[0]), 1};
     return by__cuda_over_blocks(context, BY__CUDA_KERNEL_group_count, call->attrs.rows, &args);
 }
 
@@ -108,10 +108,10 @@ static by_status run_scatter_rows(const by__device_call *call, const by__device_
         .member = call->in[2].data,
         .weight = by__cuda_present(call, 3) ? call->in[3].data : NULL,
         .y = call->out[0].data,
-        .rows = by__cuda_rows(&call->out[0]),
-        .columns = by__cuda_columns(&call->in[0]),
-        .chosen = by__cuda_columns(&call->in[1]),
-        .entries = by__cuda_count(&call->in[1]),
+        .rows = by__tensor_rows(&call->out[0]),
+        .columns = by__tensor_columns(&call->in[0]),
+        .chosen = by__tensor_columns(&call->in[1]),
+        .entries = by__tensor_count(&call->in[1]),
         .dtype = (int32_t)call->in[0].dtype,
     };
     return by__cuda_over_each(context, BY__CUDA_KERNEL_scatter_rows, args.rows * args.columns,
@@ -127,10 +127,10 @@ static by_status run_gather_rows(const by__device_call *call, const by__device_c
         .slot = call->in[1].data,
         .weight = by__cuda_present(call, 3) ? call->in[3].data : NULL,
         .y = call->out[0].data,
-        .rows = by__cuda_rows(&call->out[0]),
-        .columns = by__cuda_columns(&call->in[0]),
-        .chosen = by__cuda_columns(&call->in[1]),
-        .slots = by__cuda_rows(&call->in[0]),
+        .rows = by__tensor_rows(&call->out[0]),
+        .columns = by__tensor_columns(&call->in[0]),
+        .chosen = by__tensor_columns(&call->in[1]),
+        .slots = by__tensor_rows(&call->in[0]),
         .dtype = (int32_t)call->in[0].dtype,
     };
     return by__cuda_over_each(context, BY__CUDA_KERNEL_gather_rows, args.rows * args.columns,
@@ -146,10 +146,10 @@ static by_status run_row_dots(const by__device_call *call, const by__device_cont
         .b = call->in[1].data,
         .slot = call->in[2].data,
         .y = call->out[0].data,
-        .entries = by__cuda_count(&call->in[2]),
-        .columns = by__cuda_columns(&call->in[0]),
-        .chosen = by__cuda_columns(&call->in[2]),
-        .slots = by__cuda_rows(&call->in[1]),
+        .entries = by__tensor_count(&call->in[2]),
+        .columns = by__tensor_columns(&call->in[0]),
+        .chosen = by__tensor_columns(&call->in[2]),
+        .slots = by__tensor_rows(&call->in[1]),
         .dtype = (int32_t)call->in[0].dtype,
     };
     return by__cuda_over_rows(context, BY__CUDA_KERNEL_row_dots, args.entries, false, &args);

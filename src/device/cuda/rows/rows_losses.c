@@ -13,12 +13,12 @@ static bool is_wide(int64_t columns)
 
 static by_status run_softmax(const by__device_call *call, const by__device_context *context)
 {
-    int64_t columns = by__cuda_columns(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
     by__cuda_softmax_args args = {
         .x = call->in[0].data,
         .dy = call->op == BY_OP_SOFTMAX_GRAD ? call->in[1].data : NULL,
         .y = call->out[0].data,
-        .rows = by__cuda_rows(&call->in[0]),
+        .rows = by__tensor_rows(&call->in[0]),
         .columns = columns,
         .dtype = (int32_t)call->in[0].dtype,
         .logarithm = call->attrs.logarithm,
@@ -36,17 +36,17 @@ static by_status prepare_row_losses(by__device_call *call, const by__device_cont
                                     by_error *error)
 {
     BY_UNUSED(context);
-    return by__cuda_reserve(call, by__cuda_rows(&call->in[0]), error);
+    return by__cuda_reserve(call, by__tensor_rows(&call->in[0]), error);
 }
 
 static by__cuda_cross_entropy_args rows_of(const by__device_call *call, int weight)
 {
-    int64_t columns = by__cuda_columns(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
     return (by__cuda_cross_entropy_args){
         .x = call->in[0].data,
         .targets = call->in[1].data,
         .weight = by__cuda_present(call, weight) ? call->in[weight].data : NULL,
-        .rows = by__cuda_rows(&call->in[0]),
+        .rows = by__tensor_rows(&call->in[0]),
         .columns = columns,
         .stride = columns,
         .dx_stride = columns,
@@ -94,7 +94,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_CROSS_ENTROPY_GRAD, cross_entropy_grad, supports_first
 
 static int64_t partials(const by__device_call *call)
 {
-    return by__cuda_pieces(by__cuda_count(&call->in[0]), BY__CUDA_PARTIAL);
+    return by__ceil_div(by__tensor_count(&call->in[0]), BY__CUDA_PARTIAL);
 }
 
 static by_status prepare_difference(by__device_call *call, const by__device_context *context,
@@ -111,8 +111,8 @@ static by__cuda_difference_args difference_of(const by__device_call *call)
         .x = call->in[0].data,
         .t = call->in[1].data,
         .weight = weighted ? call->in[2].data : NULL,
-        .count = by__cuda_count(&call->in[0]),
-        .columns = by__cuda_columns(&call->in[0]),
+        .count = by__tensor_count(&call->in[0]),
+        .columns = by__tensor_columns(&call->in[0]),
         .beta = call->attrs.beta,
         .dtype = (int32_t)call->in[0].dtype,
         .smooth = call->op == BY_OP_SMOOTH_L1 || call->op == BY_OP_SMOOTH_L1_GRAD,

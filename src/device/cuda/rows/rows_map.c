@@ -40,27 +40,6 @@ typedef struct map_maker {
     int slots;
 } map_maker;
 
-static int operand_count(by_map_kind kind)
-{
-    switch (kind) {
-    case BY_MAP_CONSTANT:
-    case BY_MAP_SCALAR:
-        return 0;
-    case BY_MAP_SELECT:
-        return 3;
-    case BY_MAP_ADD:
-    case BY_MAP_SUB:
-    case BY_MAP_MUL:
-    case BY_MAP_DIV:
-    case BY_MAP_MIN:
-    case BY_MAP_MAX:
-    case BY_MAP_LESS:
-        return 2;
-    default:
-        return 1;
-    }
-}
-
 static void note_read(map_maker *m, int value, int step)
 {
     m->last[value] = m->last[value] < step ? step : m->last[value];
@@ -83,13 +62,13 @@ static void find_reads(map_maker *m)
     }
     for (int k = map->steps - 1; k >= 0; k--) {
         bool live = m->last[BY_MAP_MAX_INPUTS + k] >= 0;
-        for (int i = 0; live && i < operand_count(map->step[k].kind); i++) {
+        for (int i = 0; live && i < by_map_operands(map->step[k].kind); i++) {
             note_read(m, map->step[k].operand[i], k);
         }
     }
     for (int k = 0; k < map->steps; k++) {
         bool uniform = true;
-        for (int i = 0; i < operand_count(map->step[k].kind); i++) {
+        for (int i = 0; i < by_map_operands(map->step[k].kind); i++) {
             uniform = uniform && m->uniform[map->step[k].operand[i]];
         }
         m->uniform[BY_MAP_MAX_INPUTS + k] = uniform;
@@ -129,7 +108,7 @@ static int operand_of(map_maker *m, int value)
 static void compute(map_maker *m, int k)
 {
     const by_map_instruction *step = &m->map->step[k];
-    int count = operand_count(step->kind);
+    int count = by_map_operands(step->kind);
     int operand[3] = {0};
     for (int i = 0; i < count; i++) {
         operand[i] = operand_of(m, step->operand[i]);
@@ -231,7 +210,7 @@ static by_status prepare_map(by__device_call *call, const by__device_context *co
     for (int u = 0; u < BY__CUDA_MAP_UNIFORMS; u++) {
         state->scalar[u].input = -1;
     }
-    state->args.count = by__cuda_count(&call->in[tensor]);
+    state->args.count = by__tensor_count(&call->in[tensor]);
     state->args.first = m.map->random.first;
     memcpy(state->args.key, m.map->random.key, sizeof state->args.key);
     find_reads(&m);
@@ -283,7 +262,7 @@ static by_status run_map(const by__device_call *call, const by__device_context *
     }
     int64_t each = (int64_t)state->block * BY__CUDA_MAP_EACH;
     by__cuda_grid grid = {
-        {(unsigned)by__cuda_pieces(args.count, each), 1, 1}, state->block, state->shared};
+        {(unsigned)by__ceil_div(args.count, each), 1, 1}, state->block, state->shared};
     by__cuda_queue *queue = by__cuda_queue_of(context);
     return args.count == 0 ? BY_OK : queue->launch(queue, BY__CUDA_KERNEL_map, &grid, &args);
 }

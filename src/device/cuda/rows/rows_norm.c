@@ -9,7 +9,7 @@ static bool supports_first(const by__device_call *call)
 static by_status run_norm(const by__device_call *call, const by__device_context *context)
 {
     bool layer = call->op == BY_OP_LAYER_NORM;
-    int64_t columns = by__cuda_columns(&call->in[0]);
+    int64_t columns = by__tensor_columns(&call->in[0]);
     by__cuda_norm_args args = {
         .x = call->in[0].data,
         .w = call->in[1].data,
@@ -17,7 +17,7 @@ static by_status run_norm(const by__device_call *call, const by__device_context 
         .y = call->out[0].data,
         .mean = layer ? call->out[1].data : NULL,
         .rstd = call->out[layer ? 2 : 1].data,
-        .rows = by__cuda_rows(&call->in[0]),
+        .rows = by__tensor_rows(&call->in[0]),
         .columns = columns,
         .eps = call->attrs.eps,
         .dtype = (int32_t)call->in[0].dtype,
@@ -34,8 +34,8 @@ static by_status prepare_norm_grad(by__device_call *call, const by__device_conte
                                    by_error *error)
 {
     BY_UNUSED(context);
-    int64_t columns = by__cuda_columns(&call->in[0]);
-    int64_t pieces = by__cuda_pieces(by__cuda_rows(&call->in[0]), BY__CUDA_SUM_ROWS);
+    int64_t columns = by__tensor_columns(&call->in[0]);
+    int64_t pieces = by__ceil_div(by__tensor_rows(&call->in[0]), BY__CUDA_SUM_ROWS);
     return by__cuda_reserve(call, 2 * pieces * columns + by__cuda_sum_work(pieces, columns), error);
 }
 
@@ -43,9 +43,9 @@ static by_status run_norm_grad(const by__device_call *call, const by__device_con
 {
     bool layer = call->op == BY_OP_LAYER_NORM_GRAD;
     int rstd = layer ? 3 : 2;
-    int64_t columns = by__cuda_columns(&call->in[0]);
-    int64_t rows = by__cuda_rows(&call->in[0]);
-    int64_t pieces = by__cuda_pieces(rows, BY__CUDA_SUM_ROWS);
+    int64_t columns = by__tensor_columns(&call->in[0]);
+    int64_t rows = by__tensor_rows(&call->in[0]);
+    int64_t pieces = by__ceil_div(rows, BY__CUDA_SUM_ROWS);
     float *dw = call->work;
     float *db = dw + pieces * columns;
     float *part = db + pieces * columns;

@@ -5,8 +5,8 @@ static by_status start(const by__device_context *context, by__cuda_kernel kernel
                        int64_t n, int64_t matrices, const void *args)
 {
     by__cuda_queue *queue = by__cuda_queue_of(context);
-    by__cuda_grid grid = {{(unsigned)by__cuda_pieces(n, BY__CUDA_TILE),
-                           (unsigned)by__cuda_pieces(m, BY__CUDA_TILE), (unsigned)matrices},
+    by__cuda_grid grid = {{(unsigned)by__ceil_div(n, BY__CUDA_TILE),
+                           (unsigned)by__ceil_div(m, BY__CUDA_TILE), (unsigned)matrices},
                           BY__CUDA_BLOCK,
                           0};
     return m == 0 || n == 0 || matrices == 0 ? BY_OK : queue->launch(queue, kernel, &grid, args);
@@ -20,13 +20,13 @@ static bool is_act(const by__device_call *call, int input)
 /* Rows of tiles are along the y axis of a grid. */
 static bool rows_fit(int64_t rows)
 {
-    return by__cuda_pieces(rows, BY__CUDA_TILE) <= 65535;
+    return by__ceil_div(rows, BY__CUDA_TILE) <= 65535;
 }
 
 static bool supports_matmul(const by__device_call *call)
 {
     const by__device_tensor *a = &call->in[0];
-    int64_t m = call->attrs.trans_a ? by__cuda_columns(a) : by__cuda_rows(a);
+    int64_t m = call->attrs.trans_a ? by__tensor_columns(a) : by__tensor_rows(a);
     return is_act(call, 0) && is_act(call, 1) && is_act(call, 2) && is_act(call, 3) && rows_fit(m);
 }
 
@@ -36,17 +36,17 @@ static by_status run_matmul(const by__device_call *call, const by__device_contex
     const by__device_tensor *b = &call->in[1];
     bool trans_a = call->attrs.trans_a;
     bool trans_b = call->attrs.trans_b;
-    int64_t a_columns = by__cuda_columns(a);
-    int64_t b_columns = by__cuda_columns(b);
+    int64_t a_columns = by__tensor_columns(a);
+    int64_t b_columns = by__tensor_columns(b);
     by__cuda_matmul_args args = {
         .a = a->data,
         .b = b->data,
         .bias = by__cuda_present(call, 2) ? call->in[2].data : NULL,
         .add = by__cuda_present(call, 3) ? call->in[3].data : NULL,
         .y = call->out[0].data,
-        .m = trans_a ? a_columns : by__cuda_rows(a),
-        .n = trans_b ? by__cuda_rows(b) : b_columns,
-        .k = trans_a ? by__cuda_rows(a) : a_columns,
+        .m = trans_a ? a_columns : by__tensor_rows(a),
+        .n = trans_b ? by__tensor_rows(b) : b_columns,
+        .k = trans_a ? by__tensor_rows(a) : a_columns,
         .a_row = trans_a ? 1 : a_columns,
         .a_column = trans_a ? a_columns : 1,
         .b_row = trans_b ? 1 : b_columns,
@@ -63,7 +63,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_MATMUL, matmul, supports_matmul, NULL, NULL, run_matmu
 
 static bool supports_grouped(const by__device_call *call)
 {
-    return is_act(call, 0) && is_act(call, 1) && rows_fit(by__cuda_rows(&call->in[0]));
+    return is_act(call, 0) && is_act(call, 1) && rows_fit(by__tensor_rows(&call->in[0]));
 }
 
 static by_status run_grouped_matmul(const by__device_call *call, const by__device_context *context)
@@ -76,9 +76,9 @@ static by_status run_grouped_matmul(const by__device_call *call, const by__devic
         .b = b->data,
         .range = call->in[2].data,
         .y = call->out[0].data,
-        .rows = by__cuda_rows(a),
-        .n = by__cuda_columns(&call->out[0]),
-        .k = by__cuda_columns(a),
+        .rows = by__tensor_rows(a),
+        .n = by__tensor_columns(&call->out[0]),
+        .k = by__tensor_columns(a),
         .groups = groups,
         .ranges_each = groups / b->shape.dim[0],
         .capacity = call->attrs.capacity,
@@ -96,7 +96,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_GROUPED_MATMUL, grouped_matmul, supports_grouped, NULL
 static bool supports_grouped_grad(const by__device_call *call)
 {
     return supports_grouped(call) && call->in[0].dtype == call->in[1].dtype &&
-           rows_fit(by__cuda_columns(&call->in[0]));
+           rows_fit(by__tensor_columns(&call->in[0]));
 }
 
 static by_status run_grouped_grad(const by__device_call *call, const by__device_context *context)
@@ -107,9 +107,9 @@ static by_status run_grouped_grad(const by__device_call *call, const by__device_
         .b = call->in[1].data,
         .range = call->in[2].data,
         .y = call->out[0].data,
-        .rows = by__cuda_rows(a),
-        .m = by__cuda_columns(a),
-        .n = by__cuda_columns(&call->in[1]),
+        .rows = by__tensor_rows(a),
+        .m = by__tensor_columns(a),
+        .n = by__tensor_columns(&call->in[1]),
         .ranges_each = call->in[2].shape.dim[0] / call->attrs.rows,
         .capacity = call->attrs.capacity,
         .dtype = (int32_t)a->dtype,

@@ -10,13 +10,13 @@ static bool supports_first(const by__device_call *call)
 
 static int64_t columns_of(const by__device_call *call)
 {
-    return by__cuda_count(&call->out[0]);
+    return by__tensor_count(&call->out[0]);
 }
 
 static int64_t rows_of(const by__device_call *call)
 {
     int64_t columns = columns_of(call);
-    return columns == 0 ? 0 : by__cuda_count(&call->in[0]) / columns;
+    return columns == 0 ? 0 : by__tensor_count(&call->in[0]) / columns;
 }
 
 static by_status prepare_sum_rows(by__device_call *call, const by__device_context *context,
@@ -36,10 +36,10 @@ BY__CUDA_ROW_KERNEL(BY_OP_SUM_ROWS, sum_rows, supports_first, prepare_sum_rows, 
 
 static by_status run_sum_squares(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__cuda_count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__cuda_sum_squares_args args = {call->in[0].data, call->out[0].data, count, BY_SUM_BLOCK};
     return by__cuda_over_blocks(context, BY__CUDA_KERNEL_sum_squares,
-                                by__cuda_pieces(count, BY_SUM_BLOCK), &args);
+                                by__ceil_div(count, BY_SUM_BLOCK), &args);
 }
 
 BY__CUDA_ROW_KERNEL(BY_OP_SUM_SQUARES, sum_squares, NULL, NULL, NULL, run_sum_squares);
@@ -50,7 +50,7 @@ static by_status run_sum(const by__device_call *call, const by__device_context *
     by__cuda_sum_args args = {
         .x = call->in[0].data,
         .y = call->out[0].data,
-        .results = by__cuda_count(&call->out[0]),
+        .results = by__tensor_count(&call->out[0]),
         .terms = 1,
         .divisor = 1.0f,
         .dtype = (int32_t)call->in[0].dtype,
@@ -78,13 +78,13 @@ BY__CUDA_ROW_KERNEL(BY_OP_SUM, sum, supports_first, NULL, NULL, run_sum);
 
 static by_status run_measure(const by__device_call *call, const by__device_context *context)
 {
-    int64_t count = by__cuda_count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__cuda_measure_args args = {
         call->in[0].data,  by__cuda_present(call, 1) ? call->in[1].data : NULL,
         call->out[0].data, count,
         BY_SUM_BLOCK,      (int32_t)call->in[0].dtype};
-    return by__cuda_over_blocks(context, BY__CUDA_KERNEL_measure,
-                                by__cuda_pieces(count, BY_SUM_BLOCK), &args);
+    return by__cuda_over_blocks(context, BY__CUDA_KERNEL_measure, by__ceil_div(count, BY_SUM_BLOCK),
+                                &args);
 }
 
 BY__CUDA_ROW_KERNEL(BY_OP_MEASURE, measure, supports_first, NULL, NULL, run_measure);
@@ -96,7 +96,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_MEASURE, measure, supports_first, NULL, NULL, run_meas
 
 static int64_t calls_for(int64_t parts)
 {
-    return by__cuda_pieces(parts, BY__CUDA_CLIP_PARTS);
+    return by__ceil_div(parts, BY__CUDA_CLIP_PARTS);
 }
 
 static by_status prepare_clip_scale(by__device_call *call, const by__device_context *context,
@@ -118,7 +118,7 @@ static by_status run_clip_scale(const by__device_call *call, const by__device_co
         args.norm = sums + first / BY__CUDA_CLIP_PARTS;
         for (int i = first; i < parts && args.parts < BY__CUDA_CLIP_PARTS; i++) {
             args.part[args.parts] = call->in[FIRST_PART + i].data;
-            args.count[args.parts++] = by__cuda_count(&call->in[FIRST_PART + i]);
+            args.count[args.parts++] = by__tensor_count(&call->in[FIRST_PART + i]);
         }
         BY_TRY(by__cuda_over_blocks(context, BY__CUDA_KERNEL_clip_scale, 1, &args));
     }
@@ -130,12 +130,12 @@ static by_status run_clip_scale(const by__device_call *call, const by__device_co
         args.parts = parts;
         for (int i = 0; i < parts; i++) {
             args.part[i] = call->in[FIRST_PART + i].data;
-            args.count[i] = by__cuda_count(&call->in[FIRST_PART + i]);
+            args.count[i] = by__tensor_count(&call->in[FIRST_PART + i]);
         }
     }
     args.failed = call->in[0].data;
     args.losses = by__cuda_present(call, 1) ? call->in[1].data : NULL;
-    args.loss_count = by__cuda_present(call, 1) ? by__cuda_count(&call->in[1]) : 0;
+    args.loss_count = by__cuda_present(call, 1) ? by__tensor_count(&call->in[1]) : 0;
     args.factor = by__cuda_present(call, 2) ? call->in[2].data : NULL;
     args.norm = call->out[0].data;
     args.scale = call->out[1].data;
@@ -152,7 +152,7 @@ static bool has_copy(const by__device_call *call)
 static by_status run_adamw(const by__device_call *call, const by__device_context *context)
 {
     const by_attrs *attrs = &call->attrs;
-    int64_t count = by__cuda_count(&call->in[0]);
+    int64_t count = by__tensor_count(&call->in[0]);
     by__cuda_adamw_args args = {
         .p = call->in[0].data,
         .g = call->in[1].data,

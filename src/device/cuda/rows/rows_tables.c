@@ -13,9 +13,9 @@ static by_status run_embedding(const by__device_call *call, const by__device_con
         .ids = call->in[0].data,
         .table = table->data,
         .y = call->out[0].data,
-        .count = by__cuda_count(&call->in[0]),
-        .columns = by__cuda_columns(table),
-        .rows = by__cuda_rows(table),
+        .count = by__tensor_count(&call->in[0]),
+        .columns = by__tensor_columns(table),
+        .rows = by__tensor_rows(table),
         .dtype = (int32_t)table->dtype,
     };
     return by__cuda_over_each(context, BY__CUDA_KERNEL_embedding, args.count * args.columns, &args);
@@ -30,13 +30,13 @@ static by_status run_embedding_grad(const by__device_call *call, const by__devic
         .dy = call->in[1].data,
         .base = by__cuda_present(call, 2) ? call->in[2].data : NULL,
         .y = call->out[0].data,
-        .count = by__cuda_count(&call->in[0]),
-        .columns = by__cuda_columns(&call->out[0]),
-        .rows = by__cuda_rows(&call->out[0]),
+        .count = by__tensor_count(&call->in[0]),
+        .columns = by__tensor_columns(&call->out[0]),
+        .rows = by__tensor_rows(&call->out[0]),
         .dtype = (int32_t)call->in[1].dtype,
     };
     return by__cuda_over_blocks(context, BY__CUDA_KERNEL_embedding_grad,
-                                by__cuda_pieces(args.rows, BY__CUDA_EMBEDDING_ROWS), &args);
+                                by__ceil_div(args.rows, BY__CUDA_EMBEDDING_ROWS), &args);
 }
 
 BY__CUDA_ROW_KERNEL(BY_OP_EMBEDDING_GRAD, embedding_grad, supports_second, NULL, NULL,
@@ -50,12 +50,12 @@ static bool supports_position(const by__device_call *call)
 static by_status run_position(const by__device_call *call, const by__device_context *context)
 {
     const by__device_tensor *x = &call->in[0];
-    int64_t columns = by__cuda_columns(x);
+    int64_t columns = by__tensor_columns(x);
     by__cuda_position_args args = {
         .x = x->data,
         .table = call->in[1].data,
         .y = call->out[0].data,
-        .count = by__cuda_count(x),
+        .count = by__tensor_count(x),
         .length = x->shape.dim[x->shape.rank - 2],
         .columns = columns,
         .begin = call->attrs.begin,
@@ -80,16 +80,16 @@ static bool supports_first(const by__device_call *call)
 static by_status run_position_grad(const by__device_call *call, const by__device_context *context)
 {
     const by__device_tensor *dy = &call->in[0];
-    int64_t columns = by__cuda_columns(dy);
+    int64_t columns = by__tensor_columns(dy);
     int64_t length = dy->shape.dim[dy->shape.rank - 2];
     int64_t size = length * columns;
     by__cuda_position_grad_args args = {
         .dy = dy->data,
         .y = call->out[0].data,
-        .samples = size == 0 ? 0 : by__cuda_count(dy) / size,
+        .samples = size == 0 ? 0 : by__tensor_count(dy) / size,
         .length = length,
         .columns = columns,
-        .rows = by__cuda_rows(&call->out[0]),
+        .rows = by__tensor_rows(&call->out[0]),
         .begin = call->attrs.begin,
         .turn = call->attrs.turn,
         .gap = call->attrs.gap,
@@ -105,7 +105,7 @@ BY__CUDA_ROW_KERNEL(BY_OP_POSITION_GRAD, position_grad, supports_first, NULL, NU
 
 static int64_t half_of(const by__device_call *call)
 {
-    return by__cuda_columns(&call->in[0]) / call->attrs.heads / 2;
+    return by__tensor_columns(&call->in[0]) / call->attrs.heads / 2;
 }
 
 static bool supports_rope(const by__device_call *call)
@@ -122,7 +122,7 @@ static by_status run_rope(const by__device_call *call, const by__device_context 
         .x = x->data,
         .position = given ? call->in[1].data : NULL,
         .y = call->out[0].data,
-        .rows = by__cuda_rows(x),
+        .rows = by__tensor_rows(x),
         .length = x->shape.dim[1],
         .heads = call->attrs.heads,
         .half = half_of(call),
@@ -131,7 +131,7 @@ static by_status run_rope(const by__device_call *call, const by__device_context 
         .gap = call->attrs.gap,
         .amplitude = rotation.amplitude,
         .dtype = (int32_t)x->dtype,
-        .by_row = given && by__cuda_count(&call->in[1]) > 1,
+        .by_row = given && by__tensor_count(&call->in[1]) > 1,
         .inverse = call->attrs.inverse,
     };
     for (int64_t i = 0; i < args.half; i++) {
