@@ -3,12 +3,17 @@
  *   cubin LIBRARY ARCH OUT NAME=FILE...
  *
  * ARCH is sm_80, sm_90a, ... for machine code, compute_90 for PTX. Files are known to each other by
- * NAME; those whose NAME ends in .cu are compiled together, as one module. */
+ * NAME; those whose NAME ends in .cu are compiled together, as one module. Built with BY_ZSTD, it
+ * writes OUT compressed by zstd. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef BY_ZSTD
+#include <zstd.h>
+#endif
 
 #define MOST_FILES 64
 
@@ -77,6 +82,21 @@ static int write_file(const char *path, const char *data, size_t size)
     return good ? 0 : fail(path, "cannot be written");
 }
 
+static int write_image(const char *out, const char *data, size_t size)
+{
+#ifdef BY_ZSTD
+    size_t most = ZSTD_compressBound(size);
+    char *packed = malloc(most);
+    size_t bytes = packed == NULL ? 0 : ZSTD_compress(packed, most, data, size, ZSTD_maxCLevel());
+    int result = packed == NULL || ZSTD_isError(bytes) ? fail(out, "cannot be compressed")
+                                                       : write_file(out, packed, bytes);
+    free(packed);
+    return result;
+#else
+    return write_file(out, data, size);
+#endif
+}
+
 static int compile(const nvrtc *n, const char *arch, const char *out, const char *source, int count,
                    const char *const *texts, const char *const *names)
 {
@@ -106,7 +126,7 @@ static int compile(const nvrtc *n, const char *arch, const char *out, const char
     if (data == NULL || size == 0 || (ptx ? n->ptx(program, data) : n->cubin(program, data)) != 0) {
         return fail(arch, "no code was made");
     }
-    result = write_file(out, data, size);
+    result = write_image(out, data, size);
     free(data);
     return result;
 }

@@ -3,9 +3,8 @@
 # whether: `auto` with the NVRTC of scripts/nvrtc-env, whose code every driver from 525 on accepts; `on` with that of
 # /usr/local/cuda, too, whose code may need a newer one; `off`: the program compiles sources when it first uses a GPU.
 set(BY_CUDA_IMAGES auto CACHE STRING "Machine code of the kernels for GPUs: auto (with scripts/nvrtc-env), on or off")
-# Code for 8.0 runs on 8.6 and 8.9, that for 10.0 on 10.3. Later GPUs get the sources; PTX (compute_90), which drivers
-# compile, would be as large as two of these.
-set(cuda_architectures sm_80 sm_90a sm_100 sm_120)
+# Code for 8.0 runs on 8.6, too, that for 10.0 on 10.3. The drivers of later GPUs compile PTX (compute_90).
+set(cuda_architectures sm_80 sm_89 sm_90a sm_100 sm_120 compute_90)
 set(cuda_folder ${PROJECT_SOURCE_DIR}/src/device/cuda)
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${cuda_folder}/kernels/*.cu)
 set(cuda_headers prelude.cuh=${cuda_folder}/kernels/prelude.cuh functions.cuh=${cuda_folder}/kernels/functions.cuh
@@ -33,6 +32,10 @@ set(cuda_image_files ${cuda_sources} ${cuda_header_files})
 if(BY_NVRTC AND NOT BY_CUDA_IMAGES STREQUAL "off" AND NOT BY_SANITIZE)
   add_executable(cubin cmake/cubin.c)
   target_link_libraries(cubin PRIVATE ${CMAKE_DL_LIBS})
+  if(with_ZSTD)
+    target_compile_definitions(cubin PRIVATE BY_ZSTD)
+    target_link_libraries(cubin PRIVATE PkgConfig::libzstd)
+  endif()
   foreach(source ${cuda_sources})
     get_filename_component(family ${source} NAME_WE)
     foreach(architecture ${cuda_architectures})
@@ -51,5 +54,5 @@ string(REPLACE ";" "," listed_images "${cuda_images}")
 set(cuda_table ${CMAKE_BINARY_DIR}/generated/cuda_images.c)
 add_custom_command(OUTPUT ${cuda_table} DEPENDS ${cuda_image_files} cmake/write_cuda_images.cmake
                    COMMAND ${CMAKE_COMMAND} -DOUT=${cuda_table} -DSOURCES=${listed_sources}
-                           -DHEADERS=${listed_headers} -DIMAGES=${listed_images}
+                           -DHEADERS=${listed_headers} -DIMAGES=${listed_images} -DCOMPRESSED=${with_ZSTD}
                            -P ${PROJECT_SOURCE_DIR}/cmake/write_cuda_images.cmake)

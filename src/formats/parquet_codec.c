@@ -1,6 +1,7 @@
 /* Decompresses pages with the codecs of their files. */
 #include "formats/parquet_codec.h"
 
+#include "base/wire/zstd.h"
 #include "formats/parquet.h"
 
 enum { CODEC_SNAPPY = 1, CODEC_GZIP, CODEC_ZSTD = 6, CODEC_COUNT = 8 };
@@ -21,7 +22,7 @@ by_status by__format_parquet_decompress(int codec, uint8_t *out, size_t out_size
         BY_TRY(by__format_snappy_decompress(&done, out, out_size, data, size, name, error));
         break;
     case CODEC_ZSTD:
-        BY_TRY(by__format_zstd_decompress(&done, out, out_size, data, size, name, error));
+        BY_TRY(by__zstd_decompress(&done, out, out_size, data, size, name, error));
         break;
     default:
         return by_error_set(error, BY_EFORMAT,

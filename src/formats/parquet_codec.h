@@ -12,7 +12,6 @@ by_status by__format_gzip_decompress(bool *done, uint8_t *out, size_t out_size, 
 by_status by__format_snappy_decompress(bool *done, uint8_t *out, size_t out_size,
                                        const uint8_t *data, size_t size, const char *name,
                                        by_error *error);
-by_status by__format_zstd_decompress(bool *done, uint8_t *out, size_t out_size, const uint8_t *data,
-                                     size_t size, const char *name, by_error *error);
+/* that of zstd: base/wire/zstd.h */
 
 #endif

@@ -118,7 +118,7 @@ static void test_compiler(void **state)
 {
     BY_UNUSED(state);
     static const unsigned char text[] = "kernel";
-    const by__cuda_image source = {"test", 0, text, sizeof text - 1};
+    const by__cuda_image source = {"test", 0, text, sizeof text - 1, false};
     const by__cuda_device device = {.driver = {.supports = 12090}, .capability = 90, .name = "X"};
     by_error error = {0};
     char *image = NULL;
@@ -143,6 +143,42 @@ static void test_compiler(void **state)
     (void)unsetenv("BANYAN_STANDIN_FAIL");
 }
 
+/* The machine code that a build with NVRTC has inside is what the table says, and a damaged one is
+ * refused. */
+static void test_images(void **state)
+{
+    BY_UNUSED(state);
+    static const int architectures[] = {80, 89, 90, 100, 120, -90};
+    size_t count;
+    size_t sources = 0;
+    size_t compressed = 0;
+    const by__cuda_image *images = by__cuda_images(&count);
+    for (size_t i = 0; i < count; i++) {
+        by_error error = {0};
+        char *data;
+        sources += images[i].architecture == 0;
+        if (!images[i].compressed) {
+            continue;
+        }
+        int architecture = architectures[compressed++ % BY_ARRAY_LENGTH(architectures)];
+        assert_int_equal(images[i].architecture, architecture);
+        check_ok(by__cuda_image_decompress(&data, &images[i], &error), &error);
+        if (architecture < 0) {
+            assert_non_null(strstr(data, ".target sm_90"));
+        } else {
+            assert_memory_equal(data, "\177ELF", 4);
+            /* In the lowest byte of e_flags, from 10.0 on in the next one. */
+            assert_int_equal((unsigned char)data[architecture < 100 ? 48 : 49], architecture);
+        }
+        free(data);
+        by__cuda_image damaged = images[i];
+        damaged.bytes /= 2;
+        check_error(by__cuda_image_decompress(&data, &damaged, &error), BY_EDEVICE, &error,
+                    "in this program are damaged");
+    }
+    assert_true(compressed == 0 || compressed == sources * BY_ARRAY_LENGTH(architectures));
+}
+
 /* What the compiler's stand-in makes is not for the user's cache. */
 static int make_cache(void **state)
 {
@@ -159,10 +195,9 @@ static int remove_cache(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machines),
-        cmocka_unit_test(test_no_driver),
-        cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_compiler),
+        cmocka_unit_test(test_machines), cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_auto),     cmocka_unit_test(test_compiler),
+        cmocka_unit_test(test_images),
     };
     return cmocka_run_group_tests(tests, make_cache, remove_cache);
 }

@@ -79,6 +79,8 @@ by_status by__cuda_launch_failed(by__cuda_device *device, int result, const char
  * worker's sandbox refuses what loading needs, and the first step takes no longer than others. */
 by_status by__cuda_modules_load(by__cuda_device *device, by_error *error);
 void by__cuda_modules_unload(by__cuda_device *device);
+/* The image as the driver takes it, with the zero behind it that ends PTX. Freed with free(). */
+by_status by__cuda_image_decompress(char **out, const by__cuda_image *image, by_error *error);
 /* Compiles a family of kernels, its source, for the device's architecture, or finds it in the
  * cache. Freed with free(). (cuda_nvrtc.c) */
 by_status by__cuda_nvrtc_image(char **out, const by__cuda_device *device,

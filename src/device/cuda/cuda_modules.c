@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/wire/zstd.h"
 #include "device/cuda/cuda.h"
 
 /* How well an image suits a capability; 0: not at all. A cubin runs on later GPUs of its generation
@@ -46,16 +47,35 @@ static by_status load(by__cuda_device *d, const void *image, const char *family,
     return BY_OK;
 }
 
+by_status by__cuda_image_decompress(char **out, const by__cuda_image *image, by_error *error)
+{
+    bool done = false;
+    size_t bytes = by__zstd_bytes(image->data, image->bytes);
+    BY_TRY(by__alloc((void **)out, bytes + 1, 1, "kernels", error));
+    by_status status = by__zstd_decompress(&done, (uint8_t *)*out, bytes, image->data, image->bytes,
+                                           "kernels for GPUs", error);
+    if (status == BY_OK && (!done || bytes == 0)) {
+        status = by_error_set(error, BY_EDEVICE,
+                              "cuda: the kernels of %s in this program are damaged", image->family);
+    }
+    if (status != BY_OK) {
+        free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 static by_status load_family(by__cuda_device *d, const by__cuda_image *source, by_error *error)
 {
     const by__cuda_image *image = choose(source->family, d->capability);
-    char *compiled;
-    if (image != NULL) {
+    char *made;
+    if (image != NULL && !image->compressed) {
         return load(d, image->data, source->family, error);
     }
-    BY_TRY(by__cuda_nvrtc_image(&compiled, d, source, error));
-    by_status status = load(d, compiled, source->family, error);
-    free(compiled);
+    BY_TRY(image == NULL ? by__cuda_nvrtc_image(&made, d, source, error)
+                         : by__cuda_image_decompress(&made, image, error));
+    by_status status = load(d, made, source->family, error);
+    free(made);
     return status;
 }
 
