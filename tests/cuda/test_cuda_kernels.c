@@ -1,6 +1,7 @@
 /* Every row of the CUDA device's table on the cases of its op (tests/support/op_cases.c), on the
  * emulator: without a fault, within the tolerances of the CPU's kernels against the reference, and
- * with the same bits in eight orders of blocks and threads.
+ * with the same bits in eight orders of blocks and threads. Rows that call a library run on the
+ * stand-ins of NVIDIA's.
  * `test_cuda_kernels --device cuda [op]` also runs each on a GPU: with the emulator's bits, but for
  * products and attention. */
 #include <setjmp.h>
@@ -127,13 +128,14 @@ static void run_close(result *r)
 
 /* ---- a GPU ---- */
 
-static by_device *gpu; /* NULL: none */
+static by_device *gpu;   /* NULL: none */
+static by_device *other; /* for rows that call a library: the GPU, or a stand-in */
 
 static by_memory gpu_alloc(size_t bytes, const void *from)
 {
     by_memory memory = {0};
     by_error error = {0};
-    if (by_device_alloc(&memory, gpu, bytes == 0 ? 1 : bytes, "a test", &error) != BY_OK ||
+    if (by_device_alloc(&memory, other, bytes == 0 ? 1 : bytes, "a test", &error) != BY_OK ||
         (from != NULL && bytes > 0 && by_device_write(memory, from, &error) != BY_OK)) {
         fail_msg("%s", error.message);
     }
@@ -155,7 +157,7 @@ static const char *gpu_run(const by__device_kernel *row, const problem *p, resul
 {
     by__device_tensor in[BY__MAX_INPUTS];
     by__device_call call = problem_call(p, in);
-    const by__device_context *context = by__device_context_of(gpu);
+    const by__device_context *context = by__device_context_of(other);
     by_memory memory[BY__MAX_INPUTS + BY_MAX_OUTPUTS + 1] = {{0}};
     static by_error error;
     *out = (result){0};
@@ -175,7 +177,7 @@ static const char *gpu_run(const by__device_kernel *row, const problem *p, resul
     memory[BY__MAX_INPUTS + BY_MAX_OUTPUTS] = gpu_alloc(call.work_bytes, NULL);
     call.work = (void *)memory[BY__MAX_INPUTS + BY_MAX_OUTPUTS].address;
     by_status status = row->run(&call, context);
-    status = status == BY_OK ? by_device_finish(gpu, &error) : status;
+    status = status == BY_OK ? by_device_finish(other, &error) : status;
     for (int o = 0; status == BY_OK && o < call.output_count; o++) {
         out->data[o] = gpu_result(memory[BY__MAX_INPUTS + o], bytes_of(&p->out[o]));
         out->type[o] = p->out[o];
@@ -311,6 +313,34 @@ static void check_problem(const problem *p, const by__device_kernel *row, const 
     result_close(&want);
 }
 
+/* The row that the device has for a call, if it is none of rows.inc: one that calls a library. */
+static const by__device_kernel *library_row(const by__device_call *call)
+{
+    const by__device_kernel *row;
+    return other == NULL || by__device_find_kernel(&row, other, call, NULL) != BY_OK ||
+                   row == by__cuda_row(call)
+               ? NULL
+               : row;
+}
+
+static void check_library(const problem *p, const by__device_kernel *row, const char *dtype)
+{
+    by__device_tensor in[BY__MAX_INPUTS];
+    by__device_call call = problem_call(p, in);
+    result want;
+    result got;
+    must(kernel_run(by__cpu_kernel_at(&call, BY__ISA_REFERENCE), p, &plain_run, &want), p, dtype);
+    must(gpu_run(row, p, &got), p, dtype);
+    double error = result_error(&got, &want, p->source->op, p->in[0].dtype);
+    if (!(error <= 1.0)) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "off by %.3g times the tolerance", error);
+        must(text, p, dtype);
+    }
+    run_close(&got);
+    result_close(&want);
+}
+
 static bool uses_act(const op_case *source)
 {
     bool found = source->attrs.dtype == ACT;
@@ -322,6 +352,13 @@ static bool uses_act(const op_case *source)
 
 static bool has_row(by_op op)
 {
+    static const by_op of_libraries[] = {BY_OP_LINEAR_CROSS_ENTROPY,
+                                         BY_OP_LINEAR_CROSS_ENTROPY_GRAD,
+                                         BY_OP_LINEAR_CROSS_ENTROPY_TRAIN,
+                                         BY_OP_LINEAR_DISTILL,
+                                         BY_OP_LINEAR_DISTILL_GRAD,
+                                         BY_OP_LINEAR_DISTILL_TRAIN,
+                                         BY_OP_RESHAPE};
 #define BY__CUDA_ROW(name) extern const by__device_kernel by__cuda_row_##name;
 #include "device/cuda/rows.inc"
 #undef BY__CUDA_ROW
@@ -332,6 +369,11 @@ static bool has_row(by_op op)
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         if (rows[i]->op == op) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(of_libraries); i++) {
+        if (other != NULL && of_libraries[i] == op) {
             return true;
         }
     }
@@ -357,10 +399,27 @@ static void test_row(void **state)
                 check_problem(&p, row, by_dtype_name((by_dtype)act));
                 seen++;
             }
+            row = library_row(&call);
+            if (row != NULL) {
+                check_library(&p, row, by_dtype_name((by_dtype)act));
+                seen++;
+            }
             problem_close(&p);
         }
     }
     assert_int_not_equal(seen, 0);
+}
+
+static by_status open_device(const char *name, by_error *error)
+{
+    if (name == NULL) {
+        return setenv("BANYAN_CUDA_PATH", BY_STANDINS "/all", 1) == 0
+                   ? by_device_open(&other, "cuda", 1, error)
+                   : BY_EIO;
+    }
+    by_status status = by_device_open(&gpu, name, 1, error);
+    other = gpu;
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -368,6 +427,14 @@ int main(int argc, char **argv)
     static by_op ops[BY_OP_COUNT];
     static struct CMUnitTest tests[BY_OP_COUNT];
     size_t count = 0;
+    by_error error = {0};
+    bool named = argc > 2 && strcmp(argv[1], "--device") == 0;
+    if (open_device(named ? argv[2] : NULL, &error) != BY_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    argc -= named ? 2 : 0;
+    argv += named ? 2 : 0;
     for (int op = 0; op < BY_OP_COUNT; op++) {
         if (has_row((by_op)op)) {
             ops[count] = (by_op)op;
@@ -376,20 +443,11 @@ int main(int argc, char **argv)
             count++;
         }
     }
-    by_error error = {0};
-    if (argc > 2 && strcmp(argv[1], "--device") == 0) {
-        if (by_device_open(&gpu, argv[2], 1, &error) != BY_OK) {
-            fprintf(stderr, "%s\n", error.message);
-            return 1;
-        }
-        argc -= 2;
-        argv += 2;
-    }
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
     int failed = _cmocka_run_group_tests("cuda kernels", tests, count, NULL, NULL);
-    by_device_close(&gpu);
+    by_device_close(&other);
     return failed;
 }
 

@@ -316,7 +316,15 @@ static by_status launch_fill(by__cuda_queue *queue, void *to, uint8_t byte, size
 
 /* The rows that are not in rows.inc: they call a library, or the driver alone. */
 static const by__device_kernel *const own_rows[] = {
-    &by__cuda_matmul, &by__cuda_loss, &by__cuda_loss_grad, &by__cuda_loss_train, &by__cuda_reshape};
+    &by__cuda_matmul,
+    &by__cuda_linear_cross_entropy,
+    &by__cuda_linear_cross_entropy_grad,
+    &by__cuda_linear_cross_entropy_train,
+    &by__cuda_linear_distill,
+    &by__cuda_linear_distill_grad,
+    &by__cuda_linear_distill_train,
+    &by__cuda_reshape,
+};
 
 static by_status kernel(const by__device_kernel **out, by_device *device,
                         const by__device_call *call, by_error *error)

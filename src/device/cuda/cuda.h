@@ -94,11 +94,15 @@ by_status by__cuda_products_open(by__cuda_products **out, const by__cuda_driver 
 void by__cuda_products_close(by__cuda_products *products);
 /* "cublasLt 12.9.1" */
 void by__cuda_products_version(char *out, size_t size, const by__cuda_products *products);
-/* The kernels that call a library: products, and a copy (cuda_matmul.c, cuda_moves.c). */
+/* The kernels that call a library: products, and a copy (cuda_matmul.c, cuda_losses.c,
+ * cuda_moves.c). */
 extern const by__device_kernel by__cuda_matmul;
-extern const by__device_kernel by__cuda_loss;
-extern const by__device_kernel by__cuda_loss_grad;
-extern const by__device_kernel by__cuda_loss_train;
+extern const by__device_kernel by__cuda_linear_cross_entropy;
+extern const by__device_kernel by__cuda_linear_cross_entropy_grad;
+extern const by__device_kernel by__cuda_linear_cross_entropy_train;
+extern const by__device_kernel by__cuda_linear_distill;
+extern const by__device_kernel by__cuda_linear_distill_grad;
+extern const by__device_kernel by__cuda_linear_distill_train;
 extern const by__device_kernel by__cuda_reshape;
 
 /* ---- programs (cuda_programs.c) ---- */

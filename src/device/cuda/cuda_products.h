@@ -29,6 +29,11 @@ typedef struct by__cuda_product_operands {
     void *y;
 } by__cuda_product_operands;
 
+static inline const by__cuda_products *by__cuda_products_of(const by__device_context *context)
+{
+    return ((const by__cuda_device *)context->device)->products;
+}
+
 by_status by__cuda_product_open(by__cuda_product **out, const by__cuda_products *products,
                                 const by__cuda_product_shape *shape, by_error *error);
 /* NULL is accepted. */

@@ -253,6 +253,23 @@ typedef struct by__cuda_cross_entropy_args {
     int32_t dtype, dx_dtype, wide;
 } by__cuda_cross_entropy_args;
 
+/* LINEAR_DISTILL of rows of the student's logits x, `stride` apart: loss[r], 0 without target. The
+ * teacher has logits of the same kind, or `known` ids of a row with the logarithms of their
+ * probabilities and, last, that of all others; kept: `known` floats a row of scratch memory. Where
+ * dloss is given, dx gets the gradients, which may be in the place of x, and zeros in columns ..
+ * stride - 1. x is overwritten. Rows. */
+typedef struct by__cuda_distill_args {
+    float *x;
+    const float *teacher; /* NULL: ids and logarithms */
+    const int32_t *targets, *ids;
+    const float *logarithms, *dloss;
+    float *kept, *loss; /* loss may be NULL */
+    void *dx;           /* may be NULL */
+    int64_t rows, columns, stride, known;
+    float temperature, share;
+    int32_t dx_dtype, wide;
+} by__cuda_distill_args;
+
 /* The sum of w (x - t)^2, or of SMOOTH_L1's, of each BY__CUDA_PARTIAL elements: y[block]; or
  * where dloss is given dx. weight: [R] f32, or integers that count where they are not negative. A
  * block for each part. */
@@ -385,6 +402,14 @@ typedef struct by__cuda_attention_args {
     float scale;
     int32_t dtype, bidirectional;
 } by__cuda_attention_args;
+
+/* ATTENTION_MERGE of f32 results y [samples, length, heads * width] and lse [samples, heads,
+ * length]. A warp for each row and head, blocks of 256. */
+typedef struct by__cuda_attention_merge_args {
+    const float *first, *first_lse, *second, *second_lse;
+    float *y, *lse;
+    int64_t rows, length, heads, width; /* rows: samples * length */
+} by__cuda_attention_merge_args;
 
 /* The same with tensor cores, for bf16 or f16 and heads of 64 or 128: grid ceil(length / 64),
  * heads, batch; blocks of 128. */
@@ -604,5 +629,16 @@ typedef struct by__cuda_decode8_args {
     int64_t count, columns, pieces_each;
     int32_t dtype;
 } by__cuda_decode8_args;
+
+/* FAKE_QUANTIZE: groups of `group` of the k inputs of an output share a scale. ..._rows: input i of
+ * output j is at j * k + i; a warp for each group, blocks of 256. ..._columns: at i * outputs + j;
+ * grid ceil(outputs / 32), groups of an output; blocks of 256. */
+typedef struct by__cuda_fake_quantize_rows_args {
+    const float *w;
+    void *y;
+    int64_t outputs, k, group, groups;
+    int32_t wide, dtype; /* codes of 8 bits, else of 4 */
+} by__cuda_fake_quantize_rows_args;
+typedef by__cuda_fake_quantize_rows_args by__cuda_fake_quantize_columns_args;
 
 #endif

@@ -107,3 +107,97 @@ BY__KERNEL(decode8, 256)
         by__put(a.y, a.dtype, i, ((float)a.codes[i] - 128.0f) * a.scale[piece]);
     }
 }
+
+/* ---- weights as their codes will be ---- */
+
+/* Of groups of weights, the one of the largest magnitude, of several the first. */
+struct by__extreme {
+    float value;
+    uint32_t at;
+    float strange; /* above 0: a weight is not finite */
+};
+
+__device__ by__extreme by__extreme_of(by__extreme one, by__extreme other)
+{
+    float ours = by__magnitude(one.value);
+    float theirs = by__magnitude(other.value);
+    bool takes = theirs > ours || (theirs == ours && other.at < one.at);
+    return {takes ? other.value : one.value, takes ? other.at : one.at,
+            one.strange + other.strange};
+}
+
+__device__ by__extreme by__with_weight(by__extreme e, float w, int64_t i)
+{
+    return by__extreme_of(
+        e, {by__is_finite(w) ? w : 0.0f, (uint32_t)i, by__is_finite(w) ? 0.0f : 1.0f});
+}
+
+/* What a code is multiplied by: of 4 bits, the extreme's is -8 and the scale an f16. */
+__device__ float by__code_scale(float extreme, bool wide)
+{
+    return wide ? by__magnitude(extreme) / 127.0f
+                : by__from_f16(by__to_f16(by__within(extreme / -8.0f, 65504.0f)));
+}
+
+__device__ float by__as_code(float w, const by__extreme &e, bool wide)
+{
+    float scale = by__code_scale(e.value, wide);
+    float code = scale == 0.0f ? 0.0f : w / scale;
+    code = by__at_most(by__at_least(code, wide ? -127.0f : -8.0f), wide ? 127.0f : 7.0f);
+    code = (code + 12582912.0f) - 12582912.0f; /* to nearest, ties to even */
+    return e.strange > 0.0f ? BY__NAN : code * scale;
+}
+
+BY__KERNEL(fake_quantize_rows, 256)
+{
+    int64_t piece = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
+    if (piece >= a.outputs * a.groups) {
+        return; /* a whole warp */
+    }
+    int64_t begin = piece % a.groups * a.group;
+    int64_t first = piece / a.groups * a.k + begin;
+    int64_t count = a.k - begin < a.group ? a.k - begin : a.group;
+    by__extreme e = {0.0f, 0xffffffffu, 0.0f};
+    for (int64_t i = by__lane(); i < count; i += 32) {
+        e = by__with_weight(e, a.w[first + i], i);
+    }
+#pragma unroll
+    for (unsigned distance = 16; distance > 0; distance /= 2) {
+        unsigned lane = by__lane() ^ distance;
+        float value = by__shuffle(e.value, lane);
+        uint32_t at = by__shuffle_bits(e.at, lane);
+        e = by__extreme_of(e, {value, at, by__shuffle(e.strange, lane)});
+    }
+    for (int64_t i = by__lane(); i < count; i += 32) {
+        by__put(a.y, a.dtype, first + i, by__as_code(a.w[first + i], e, a.wide != 0));
+    }
+}
+
+/* A lane has an output; the eight warps share its inputs. */
+BY__KERNEL(fake_quantize_columns, 256)
+{
+    __shared__ float values[8][32];
+    __shared__ uint32_t places[8][32];
+    __shared__ float strange[8][32];
+    unsigned lane = by__lane();
+    unsigned warp = threadIdx.x / 32;
+    int64_t j = (int64_t)blockIdx.x * 32 + lane;
+    int64_t begin = (int64_t)blockIdx.y * a.group;
+    int64_t end = begin + a.group < a.k ? begin + a.group : a.k;
+    by__extreme e = {0.0f, 0xffffffffu, 0.0f};
+    for (int64_t i = begin + warp; i < end && j < a.outputs; i += 8) {
+        e = by__with_weight(e, a.w[i * a.outputs + j], i - begin);
+    }
+    values[warp][lane] = e.value;
+    places[warp][lane] = e.at;
+    strange[warp][lane] = e.strange;
+    __syncthreads();
+    e = {values[0][lane], places[0][lane], strange[0][lane]};
+    for (unsigned w = 1; w < 8; w++) {
+        e = by__extreme_of(e, {values[w][lane], places[w][lane], strange[w][lane]});
+    }
+    for (int64_t i = begin + warp; i < end && j < a.outputs; i += 8) {
+        by__put(a.y, a.dtype, i * a.outputs + j,
+                by__as_code(a.w[i * a.outputs + j], e, a.wide != 0));
+    }
+}

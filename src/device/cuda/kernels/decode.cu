@@ -105,6 +105,30 @@ BY__KERNEL(cached_attention, 128)
     }
 }
 
+BY__KERNEL(attention_merge, 256)
+{
+    int64_t k = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
+    if (k >= a.rows * a.heads) {
+        return; /* a whole warp */
+    }
+    int64_t row = k / a.heads;
+    int64_t at = (row / a.length * a.heads + k % a.heads) * a.length + row % a.length;
+    float first = a.first_lse[at];
+    float second = a.second_lse[at];
+    float highest = by__at_least(first, second);
+    first = by__exp(first - highest);
+    second = by__exp(second - highest);
+    float sum = first + second;
+    for (int64_t d = by__lane(); d < a.width; d += 32) {
+        float total = by__fma(second, a.second[k * a.width + d], first * a.first[k * a.width + d]);
+        a.y[k * a.width + d] = total / sum;
+    }
+    __syncwarp(); /* the results may be in the place of the operands */
+    if (by__lane() == 0) {
+        a.lse[at] = highest + by__log(sum);
+    }
+}
+
 BY__KERNEL(cached_merge, 256)
 {
     int64_t row = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;

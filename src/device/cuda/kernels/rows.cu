@@ -11,6 +11,16 @@ __device__ float by__row_largest(const by__team &team, const void *x, int dtype,
     return by__team_largest(team, largest);
 }
 
+/* What the team's threads have written is there for the others. */
+__device__ void by__team_sync(const by__team &team)
+{
+    if (team.wide) {
+        __syncthreads();
+    } else {
+        __syncwarp();
+    }
+}
+
 /* log(sum(exp(x))) of `columns` elements from `at` on. */
 __device__ float by__log_sum_exp(const by__team &team, const void *x, int dtype, int64_t at,
                                  int64_t columns)
@@ -74,10 +84,10 @@ BY__KERNEL(cross_entropy, 256)
     float lse = a.lse_in == nullptr ? by__log_sum_exp(team, a.x, a.dtype, at, a.columns)
                                     : a.lse_in[team.row];
     int64_t target = a.targets[team.row];
-    bool counts = target >= 0 && target < a.classes;
+    float weight = a.weight == nullptr ? 1.0f : a.weight[team.row];
+    bool counts = target >= 0 && target < a.classes && weight != 0.0f;
     int64_t own = counts ? target - a.first : -1;
     bool here = own >= 0 && own < a.columns;
-    float weight = a.weight == nullptr ? 1.0f : a.weight[team.row];
     if (a.lse != nullptr && team.lane == 0) {
         a.lse[team.row] = lse;
     }
@@ -100,11 +110,7 @@ BY__KERNEL(cross_entropy, 256)
     }
     float dloss = a.dloss[0] * weight;
     int64_t to = team.row * a.dx_stride;
-    if (team.wide) {
-        __syncthreads(); /* the target's logit has been read, which may be overwritten now */
-    } else {
-        __syncwarp();
-    }
+    by__team_sync(team); /* the target's logit has been read, which may be overwritten now */
     for (int64_t i = team.lane; i < a.columns; i += team.lanes) {
         float hot = i == own ? 1.0f - a.smoothing : 0.0f;
         float p = by__exp(by__get(a.x, a.dtype, at + i) - lse);
@@ -115,6 +121,151 @@ BY__KERNEL(cross_entropy, 256)
         by__put(a.dx, a.dx_dtype, to + i, 0.0f);
     }
 }
+
+/* ---- distillation ---- */
+
+/* A student's row: logits z, log-softmax z - lse, and softened by a temperature, z / t - all. */
+struct by__student {
+    float lse, all, cold; /* cold: 1 / t */
+    int64_t own;          /* the target */
+};
+
+__device__ by__student by__student_of(const by__team &team, const by__cuda_distill_args &a,
+                                      const float *x, int64_t target)
+{
+    by__student s = {0.0f, 0.0f, 1.0f / a.temperature, target};
+    float largest = by__row_largest(team, x, BY__F32, 0, a.columns);
+    float sum = 0.0f;
+    float soft = 0.0f;
+    for (int64_t i = team.lane; i < a.columns; i += team.lanes) {
+        sum += by__exp(x[i] - largest);
+        soft += by__exp((x[i] - largest) * s.cold);
+    }
+    s.lse = largest + by__log(by__team_sum(team, sum));
+    s.all = by__fma(largest, s.cold, by__log(by__team_sum(team, soft)));
+    return s;
+}
+
+/* The gradient of a row's loss by logit i, which is z; surplus: the probability that the softened
+ * student gives to i beyond the teacher's. */
+__device__ float by__distill_slope(const by__cuda_distill_args &a, const by__student &s, int64_t i,
+                                   float z, float surplus)
+{
+    float hard = by__exp(z - s.lse) - (i == s.own ? 1.0f : 0.0f);
+    return a.share * a.temperature * surplus + (1.0f - a.share) * hard;
+}
+
+/* The divergence from a teacher's logits; with gradients, these too. */
+__device__ float by__distill_live(const by__team &team, const by__cuda_distill_args &a,
+                                  const by__student &s, float *x, float dloss)
+{
+    const float *t = a.teacher + team.row * a.stride;
+    float largest = by__row_largest(team, t, BY__F32, 0, a.columns);
+    float sum = 0.0f;
+    for (int64_t i = team.lane; i < a.columns; i += team.lanes) {
+        sum += by__exp((t[i] - largest) * s.cold);
+    }
+    float all = by__fma(largest, s.cold, by__log(by__team_sum(team, sum)));
+    float divergence = 0.0f;
+    for (int64_t i = team.lane; i < a.columns; i += team.lanes) {
+        float z = x[i];
+        float theirs = by__fma(t[i], s.cold, -all);
+        float ours = by__fma(z, s.cold, -s.all);
+        float q = by__exp(theirs);
+        divergence += q * (theirs - ours);
+        if (a.dx != nullptr) {
+            float slope = by__distill_slope(a, s, i, z, by__exp(ours) - q);
+            by__put(a.dx, a.dx_dtype, team.row * a.stride + i, slope * dloss);
+        }
+    }
+    return by__team_sum(team, divergence);
+}
+
+/* The same for given probabilities of some tokens. The student's logits of these are kept apart, so
+ * that what is left in the row are the tokens that count as one event. */
+__device__ float by__distill_given(const by__team &team, const by__cuda_distill_args &a,
+                                   const by__student &s, float *x, float dloss)
+{
+    const int32_t *ids = a.ids + team.row * a.known;
+    const float *logarithms = a.logarithms + team.row * (a.known + 1);
+    float *kept = a.kept + team.row * a.known;
+    float mass = 0.0f; /* of the given probabilities */
+    float divergence = 0.0f;
+    for (int64_t i = team.lane; i < a.known; i += team.lanes) {
+        float q = by__exp(logarithms[i]);
+        kept[i] = x[ids[i]];
+        mass += q;
+        divergence += q > 0.0f ? q * (logarithms[i] - by__fma(kept[i], s.cold, -s.all)) : 0.0f;
+    }
+    mass = by__team_sum(team, mass);
+    divergence = by__team_sum(team, divergence);
+    by__team_sync(team);
+    for (int64_t i = team.lane; i < a.known; i += team.lanes) {
+        x[ids[i]] = -BY__INFINITY;
+    }
+    by__team_sync(team);
+    bool others = a.known < a.columns;
+    float rest = others ? by__exp(logarithms[a.known]) : 0.0f;
+    float largest = by__row_largest(team, x, BY__F32, 0, a.columns);
+    float sum = 0.0f;
+    for (int64_t i = team.lane; i < a.columns && rest > 0.0f; i += team.lanes) {
+        sum += by__exp((x[i] - largest) * s.cold);
+    }
+    /* The logarithm of the sum of what the softened student gives to them, over exp(-all). */
+    float left = by__fma(largest, s.cold, by__log(by__team_sum(team, sum)));
+    mass += rest;
+    divergence += rest > 0.0f ? rest * (logarithms[a.known] - (left - s.all)) : 0.0f;
+    if (a.dx == nullptr) {
+        return divergence;
+    }
+    int64_t to = team.row * a.stride;
+    for (int64_t i = team.lane; i < a.columns; i += team.lanes) {
+        float z = x[i];
+        float q = rest > 0.0f ? rest * by__exp(by__fma(z, s.cold, -left)) : 0.0f;
+        float surplus = mass * by__exp(by__fma(z, s.cold, -s.all)) - q;
+        by__put(a.dx, a.dx_dtype, to + i, by__distill_slope(a, s, i, z, surplus) * dloss);
+    }
+    by__team_sync(team);
+    for (int64_t i = team.lane; i < a.known; i += team.lanes) {
+        float z = kept[i];
+        float surplus = mass * by__exp(by__fma(z, s.cold, -s.all)) - by__exp(logarithms[i]);
+        by__put(a.dx, a.dx_dtype, to + ids[i], by__distill_slope(a, s, ids[i], z, surplus) * dloss);
+    }
+    return divergence;
+}
+
+BY__KERNEL(distill, 256)
+{
+    by__team team = by__row_team(a.wide != 0);
+    if (team.row >= a.rows) {
+        return;
+    }
+    float *x = a.x + team.row * a.stride;
+    int64_t to = team.row * a.stride;
+    int64_t target = a.targets[team.row];
+    bool counts = target >= 0 && target < a.columns;
+    float loss = 0.0f;
+    if (counts) {
+        by__student s = by__student_of(team, a, x, target);
+        float hard = s.lse - x[target];
+        float dloss = a.dloss == nullptr ? 0.0f : a.dloss[0];
+        by__team_sync(team); /* the target's logit has been read, which may be overwritten now */
+        float divergence = a.teacher != nullptr ? by__distill_live(team, a, s, x, dloss)
+                                                : by__distill_given(team, a, s, x, dloss);
+        loss = (1.0f - a.share) * hard + a.share * a.temperature * a.temperature * divergence;
+    }
+    if (a.loss != nullptr && team.lane == 0) {
+        a.loss[team.row] = loss;
+    }
+    if (a.dx == nullptr) {
+        return;
+    }
+    for (int64_t i = (counts ? a.columns : 0) + team.lane; i < a.stride; i += team.lanes) {
+        by__put(a.dx, a.dx_dtype, to + i, 0.0f);
+    }
+}
+
+/* ---- losses of elements ---- */
 
 __device__ float by__difference_weight(const by__cuda_difference_args &a, int64_t i)
 {

@@ -257,3 +257,27 @@ static by_status run_cached(const by__device_call *call, const by__device_contex
 
 BY__CUDA_ROW_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, supports_cached, prepare_cached, NULL,
                     run_cached);
+
+/* ---- ATTENTION_MERGE ---- */
+
+static by_status run_attention_merge(const by__device_call *call, const by__device_context *context)
+{
+    const by_shape *shape = &call->in[0].shape;
+    int64_t heads = call->attrs.heads;
+    by__cuda_attention_merge_args args = {
+        .first = call->in[0].data,
+        .first_lse = call->in[1].data,
+        .second = call->in[2].data,
+        .second_lse = call->in[3].data,
+        .y = call->out[0].data,
+        .lse = call->out[1].data,
+        .rows = shape->dim[0] * shape->dim[1],
+        .length = shape->dim[1],
+        .heads = heads,
+        .width = shape->dim[2] / heads,
+    };
+    return by__cuda_over_rows(context, BY__CUDA_KERNEL_attention_merge, args.rows * heads, false,
+                              &args);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_ATTENTION_MERGE, attention_merge, NULL, NULL, NULL, run_attention_merge);

@@ -1,4 +1,5 @@
 /* 8-bit codes. */
+#include "base/packing/packing.h"
 #include "device/cpu/dynamic_codes.h"
 #include "device/cuda/launch.h"
 
@@ -84,3 +85,44 @@ static bool supports_decode8(const by__device_call *call)
 }
 
 BY__CUDA_ROW_KERNEL(BY_OP_DECODE8, decode8, supports_decode8, NULL, NULL, run_decode8);
+
+/* ---- FAKE_QUANTIZE ---- */
+
+static by__cuda_fake_quantize_rows_args fake_of(const by__device_call *call)
+{
+    const by_packing *p = &call->attrs.packing;
+    int64_t group = p->kind == BY_PACKING_INT8 ? p->k : p->group;
+    return (by__cuda_fake_quantize_rows_args){
+        .w = call->in[0].data,
+        .y = call->out[0].data,
+        .outputs = by__packed_matrices(p) * p->n,
+        .k = p->k,
+        .group = group,
+        .groups = p->k > 0 ? by__ceil_div(p->k, group) : 0,
+        .wide = p->kind == BY_PACKING_INT8,
+        .dtype = (int32_t)call->out[0].dtype,
+    };
+}
+
+static bool supports_fake_quantize(const by__device_call *call)
+{
+    return fake_of(call).groups <= 65535;
+}
+
+static by_status run_fake_quantize(const by__device_call *call, const by__device_context *context)
+{
+    const by__cuda_fake_quantize_rows_args args = fake_of(call);
+    by__cuda_queue *queue = by__cuda_queue_of(context);
+    if (call->attrs.trans_b) {
+        return by__cuda_over_rows(context, BY__CUDA_KERNEL_fake_quantize_rows,
+                                  args.outputs * args.groups, false, &args);
+    }
+    by__cuda_grid grid = {
+        {(unsigned)by__ceil_div(args.outputs, 32), (unsigned)args.groups, 1}, BY__CUDA_BLOCK, 0};
+    return args.outputs == 0 || args.groups == 0
+               ? BY_OK
+               : queue->launch(queue, BY__CUDA_KERNEL_fake_quantize_columns, &grid, &args);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_FAKE_QUANTIZE, fake_quantize, supports_fake_quantize, NULL, NULL,
+                    run_fake_quantize);
