@@ -114,12 +114,12 @@ BY_API bool by_drift_reference_has(const by_drift_reference *reference, size_t i
                                    const char *value);
 /* Sets the role of a feature, initially BY_DRIFT_INPUT. Returns BY_EARG if another feature has this
  * role of a prediction, or the kind does not suit it: an outcome is a category or a number, a
- * confidence a number. */
+ * confidence a number. Several numbers may be outcomes, those of several targets in their order. */
 BY_API by_status by_drift_reference_assign(by_drift_reference *reference, size_t index,
                                            by_drift_role role, by_error *error);
 /* Returns the role of a feature. */
 BY_API by_drift_role by_drift_reference_role(const by_drift_reference *reference, size_t index);
-/* Returns the index of the feature with this role, which is not BY_DRIFT_INPUT;
+/* Returns the index of the first feature with this role, which is not BY_DRIFT_INPUT;
  * by_drift_reference_features() if there is none. */
 BY_API size_t by_drift_reference_predicted(const by_drift_reference *reference, by_drift_role role);
 

@@ -71,10 +71,11 @@ typedef struct by_table_options {
     const char *const *ignore; /* columns whose cells are not checked */
     size_t ignore_count;
     /* Leave out damaged rows of CSV files and JSON lines: malformed ones, ones with more or fewer
-     * cells than the header, with text in a column of numbers, or without a value in the column
-     * `required`. */
+     * cells than the header, with text in a column of numbers, or without a value in one of the
+     * columns `required`. */
     bool skip;
-    const char *required; /* only with `skip`; NULL: none */
+    const char *const *required; /* only with `skip` */
+    size_t required_count;
 } by_table_options;
 
 /* Reads a table; `options` may be NULL. Accepts
@@ -117,7 +118,8 @@ BY_API const by_column *by_table_column(const by_table *table, size_t index);
 BY_API const by_column *by_table_find(const by_table *table, const char *name);
 
 typedef struct by_encoding_options {
-    const char *target;        /* column to predict; NULL: none */
+    const char *const *targets; /* columns to predict; several must be numbers */
+    size_t target_count;
     const char *const *ignore; /* columns that are not features */
     size_t ignore_count;
 } by_encoding_options;
@@ -140,10 +142,11 @@ BY_API by_status by_table_doubts(const by_table *table, const by_encoding_option
 
 /* Learns an encoding from the rows of a part: for numbers, mean and standard deviation of the cells
  * that are not missing (deviation 1 instead of 0); for categories, the sorted distinct values; for
- * the target likewise. Values that are the same number ("1.0" and "1") or truth value ("True" and
+ * each target likewise. Values that are the same number ("1.0" and "1") or truth value ("True" and
  * "true") are one, here and when the encoding is applied. Returns BY_EARG if a named column is
- * absent, no feature is left, or the part is empty or of another table; BY_EFORMAT if a value is
- * not UTF-8, a number is beyond f32, or all targets are missing. */
+ * absent, no feature is left, the part is empty or of another table, or there are several targets
+ * and one is a category or named twice; BY_EFORMAT if a value is not UTF-8, a number is beyond f32,
+ * or all targets are missing. */
 BY_API by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_part *part,
                                    const by_encoding_options *options, by_error *error);
 BY_API void by_encoding_close(by_encoding **encoding);
@@ -167,21 +170,25 @@ BY_API size_t by_encoding_category_size(const by_encoding *encoding, size_t inde
 /* Gets the scale of numeric feature `index`, which is encoded as (number - mean) / deviation. */
 BY_API void by_encoding_number_scale(const by_encoding *encoding, size_t index, double *mean,
                                      double *deviation);
-/* Returns the name of the target column; NULL if there is none. */
-BY_API const char *by_encoding_target(const by_encoding *encoding);
-/* Returns the number of classes of the target; 0 if it is a number. */
+/* Returns the number of target columns. */
+BY_API size_t by_encoding_targets(const by_encoding *encoding);
+/* Returns the name of target column `index`, in the order of by_encoding_options.targets; NULL if
+ * there are no more. */
+BY_API const char *by_encoding_target(const by_encoding *encoding, size_t index);
+/* Returns the number of classes of the target; 0 if there are none, or numbers. */
 BY_API size_t by_encoding_classes(const by_encoding *encoding);
 /* Returns the name of class `index`. */
 BY_API const char *by_encoding_class(const by_encoding *encoding, size_t index);
-/* Gets the scale of a numeric target, which is encoded as (number - mean) / deviation. */
-BY_API void by_encoding_target_scale(const by_encoding *encoding, double *mean, double *deviation);
+/* Gets the scale of numeric target `index`, which is encoded as (number - mean) / deviation. */
+BY_API void by_encoding_target_scale(const by_encoding *encoding, size_t index, double *mean,
+                                     double *deviation);
 
 /* Encodes all rows of a table as arrays:
  *   "numbers"     f32 [N, F]  (number - mean) / deviation, 0 if missing; only if F > 0
  *   "categories"  i32 [N, K]  ids from 1, 0 for missing and unknown values; only if K > 0
- *   "targets"     f32 [N]     numeric target, scaled like numbers; or
+ *   "targets"     f32 [N]     numeric target, scaled like numbers; of D targets f32 [N, D]; or
  *   "labels"      i32 [N]     class of the target
- * With `targets` false, the last two are omitted and the target column may be absent. Returns
+ * With `targets` false, the last two are omitted and the target columns may be absent. Returns
  * BY_EFORMAT if a column is absent or of the other type, or a target is missing or of an unknown
  * class (with the row, counted from 1); BY_EARG if `targets` is set and the encoding has none. */
 BY_API by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,

@@ -44,6 +44,14 @@ typedef struct by_metric {
                     const by_evaluation *evaluation);
 } by_metric;
 
+/* A metric of one of several outputs of a model, such as the rmse of one of several targets. */
+typedef struct by_output_metric {
+    const char *name; /* "rmse_price", also in events */
+    size_t metric;    /* index in by_task.metrics */
+    size_t output;
+    double value; /* of the last evaluation; NaN: not defined for this data */
+} by_output_metric;
+
 /* Limits: metrics of a task, and files or values in a checkpoint. */
 #define BY_TASK_METRICS 16
 #define BY_TASK_FILES   8
@@ -73,7 +81,9 @@ struct by_evaluation {
                                         NaN: not defined for this data */
     uint64_t targets;                /* number of targets that counted */
     by_part_loss parts[BY_TASK_PARTS];
-    size_t part_count; /* 0: the held-out data has no named parts */
+    size_t part_count;                      /* 0: the held-out data has no named parts */
+    const by_output_metric *output_metrics; /* those of the data; NULL: there is one output */
+    size_t output_metric_count;
 };
 
 /* What data is opened for. */
@@ -121,6 +131,15 @@ struct by_task_data {
     const char *summary; /* what the data is, in a line, for people; NULL: nothing to say */
     /* how the held-out examples were chosen, for people; NULL: nothing to say */
     const char *held_out;
+    /* Metrics of each of several outputs, whose values by_task_metrics sets. `value` of a metric is
+     * then that over all outputs, and the loss determines the best checkpoint, since it weighs
+     * outputs alike whatever their units are. */
+    by_output_metric *output_metrics;
+    size_t output_metric_count; /* 0: there is one output */
+    /* Names of several outputs, the fields of a prediction that `predict` reports in this order
+     * after "index"; NULL, 0: there is one, "class" or "value". */
+    const char *const *outputs;
+    size_t output_count;
 };
 
 /* What a checkpoint stores for a task. Owned by the task data. */
@@ -217,6 +236,11 @@ struct by_task {
     void (*measure)(const by_task_data *data, double *const *sums, const by_batch *batch,
                     const float *values, size_t width);
 
+    /* Computes metric `metric` of one of several outputs (by_task_data.output_metrics) like
+     * by_metric.value. NULL: single outputs have none. */
+    double (*output_metric)(const by_task_data *data, const double *const *sums, size_t metric,
+                            size_t output);
+
     /* Describes what checkpoints store. NULL: nothing. */
     by_status (*keep)(by_task_data *data, const by_config *config, by_task_kept *out,
                       by_error *error);
@@ -224,8 +248,8 @@ struct by_task {
     by_status (*check)(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error);
     /* Calls `report` with the predictions of a micro-batch, example by example; `loss` is its sum.
      * NULL: there are no predictions. If there is `take`, held-out data is also predicted during
-     * training, and "index", "class" and "probability", or "value", become part of the reference
-     * for drift. */
+     * training, and "index", "class" and "probability", or "value" or the names of the data's
+     * outputs, become part of the reference for drift. */
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *report, void *user,
                          by_error *error);

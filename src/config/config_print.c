@@ -124,6 +124,10 @@ void by__config_value_print(by_string *out, const by__config_entry *entry)
         add_string(out, *(char *const *)at);
         break;
     case BY__KEY_TEXTS:
+        if (key->plain_if_one && list->count < 2) {
+            add_string(out, list->count == 0 ? "" : list->items[0]);
+            break;
+        }
         by__string_append(out, "[");
         for (size_t i = 0; i < list->count; i++) {
             by__string_append(out, i == 0 ? "" : ", ");

@@ -347,6 +347,12 @@ static const char *list_item(const void *list, size_t i)
     return ((const by_string_list *)list)->items[i];
 }
 
+/* Whether a value that would be one text is empty. */
+static bool is_no_text(const by__config_key *key, const by__config_node *node)
+{
+    return key->plain_if_one && node->count == 1 && node->items[0].text[0] == '\0';
+}
+
 by_status by__config_value_set(by__config_entry *entry, const by__config_node *node,
                                const char *where, by_error *error)
 {
@@ -382,7 +388,7 @@ by_status by__config_value_set(by__config_entry *entry, const by__config_node *n
         memcpy(at, &text, sizeof text);
         break;
     case BY__KEY_TEXTS:
-        BY_TRY(copy_list(&list, node, node->count, node_item, error));
+        BY_TRY(copy_list(&list, node, is_no_text(key, node) ? 0 : node->count, node_item, error));
         by__config_value_free(entry);
         memcpy(at, &list, sizeof list);
         break;

@@ -80,6 +80,9 @@ typedef struct by__config_key {
     /* The key was added later: it enters the config's hash only if it differs from its default, so
      * that hashes of older configs stay valid. */
     bool later;
+    /* Texts: a list of one is written as its text, and an empty one as an empty text, as before the
+     * key took several. */
+    bool plain_if_one;
 } by__config_key;
 
 typedef struct by__config_key_list {

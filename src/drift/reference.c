@@ -84,7 +84,9 @@ by_status by_drift_reference_assign(by_drift_reference *reference, size_t index,
 {
     by__drift_feature *f = &reference->features[index];
     size_t other = by_drift_reference_predicted(reference, role);
-    if (other < reference->count && other != index) {
+    bool numbers = role == BY_DRIFT_OUTCOME && other < reference->count &&
+                   reference->features[other].kind == BY_DRIFT_NUMBER && f->kind == BY_DRIFT_NUMBER;
+    if (other < reference->count && other != index && !numbers) {
         return by_error_set(error, BY_EARG, "'%s' and '%s' cannot both be the %s", f->name,
                             reference->features[other].name,
                             role == BY_DRIFT_OUTCOME ? "prediction" : "confidence");

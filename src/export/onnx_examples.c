@@ -28,7 +28,7 @@ static by_status read_learned(by__export_onnx_examples *x, const char *path, boo
         return by__loader_pixel_scales_parse(&x->scales, path, x->text, length, error);
     }
     BY_TRY(by_encoding_parse(&x->encoding, path, x->text, length, error));
-    return by_encoding_target(x->encoding) != NULL
+    return by_encoding_targets(x->encoding) > 0
                ? BY_OK
                : by_error_set(error, BY_EFORMAT, "%s: there is no target", path);
 }
@@ -147,29 +147,50 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
 
 /* ---- outputs ---- */
 
-void by__export_onnx_examples_output(const by__export_onnx_examples *x, by__export_onnx_writer *w,
-                                     const char *name, const by__graph_value *result,
-                                     const char *named)
+/* Adds mean + deviation * y in f64, in the units of each target. */
+static by_status scale_targets(const by__export_onnx_examples *x, by__export_onnx_writer *w,
+                               int *out, by_error *error)
+{
+    by__op_onnx *o = &w->rows;
+    size_t n = by_encoding_targets(x->encoding);
+    const by_shape shape = n == 1 ? (by_shape){0} : BY_SHAPE((int64_t)n);
+    double *scales;
+    BY_TRY(by__alloc((void **)&scales, 2 * n, sizeof *scales, "scales of targets", error));
+    for (size_t i = 0; i < n; i++) {
+        by_encoding_target_scale(x->encoding, i, &scales[i], &scales[n + i]);
+    }
+    int y = cast(o, 0, BY__ONNX_DOUBLE);
+    y = by__op_onnx_node2(o, "Mul", y, by__export_onnx_writer_doubles(w, scales + n, &shape));
+    *out = by__op_onnx_node2(o, "Add", y, by__export_onnx_writer_doubles(w, scales, &shape));
+    free(scales);
+    return BY_OK;
+}
+
+by_status by__export_onnx_examples_output(const by__export_onnx_examples *x,
+                                          by__export_onnx_writer *w, const char *name,
+                                          const by__graph_value *result, const char *named,
+                                          by_error *error)
 {
     const by__export_onnx_axis axes[2] = {{0, "batch"}, {result->shape.dim[1], NULL}};
-    by__op_onnx *o = &w->rows;
-    double mean;
-    double deviation;
+    int y = 0;
     if (named[0] != '\0') {
         by__export_onnx_writer_output(w, name, named, BY__ONNX_FLOAT, axes, 2);
-        return;
+        return BY_OK;
     }
     if (x->encoding == NULL || by_encoding_classes(x->encoding) > 0) {
         by__export_onnx_writer_output(w, name, "logits", BY__ONNX_FLOAT, axes, 2);
-        return;
+        return BY_OK;
     }
-    by_encoding_target_scale(x->encoding, &mean, &deviation);
+    if (result->shape.dim[1] != (int64_t)by_encoding_targets(x->encoding)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "encoding.json has %zu targets, the model predicts %lld numbers",
+                            by_encoding_targets(x->encoding), (long long)result->shape.dim[1]);
+    }
     by__export_onnx_writer_node(w, &name, 1, NULL);
-    int y = cast(o, 0, BY__ONNX_DOUBLE);
-    y = by__op_onnx_node2(o, "Mul", y,
-                          by__export_onnx_writer_doubles(w, &deviation, &(by_shape){0}));
-    y = by__op_onnx_node2(o, "Add", y, by__export_onnx_writer_doubles(w, &mean, &(by_shape){0}));
+    by_status status = scale_targets(x, w, &y, error);
     by__export_onnx_writer_end(w);
+    BY_TRY(status);
     by__export_onnx_writer_output(w, by__export_onnx_writer_name(w, y), "values", BY__ONNX_DOUBLE,
                                   axes, 2);
+    return BY_OK;
 }

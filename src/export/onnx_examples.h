@@ -30,8 +30,9 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
                                          by_error *error);
 /* Adds the output: the model's result with this name and type. named: which output of the model it
  * is, which is then written as it is; "": the main one. */
-void by__export_onnx_examples_output(const by__export_onnx_examples *x,
-                                     by__export_onnx_writer *writer, const char *name,
-                                     const by__graph_value *result, const char *named);
+by_status by__export_onnx_examples_output(const by__export_onnx_examples *x,
+                                          by__export_onnx_writer *writer, const char *name,
+                                          const by__graph_value *result, const char *named,
+                                          by_error *error);
 
 #endif

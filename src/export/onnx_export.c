@@ -265,14 +265,13 @@ static by_status add_node(state *s, const by__graph_node *node, by_error *error)
                : status;
 }
 
-static void add_outputs(state *s)
+static by_status add_outputs(state *s, by_error *error)
 {
     const by__graph_value *values = s->graph->values;
     char name[64];
     if (s->examples.text != NULL) {
-        by__export_onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],
-                                        &values[s->model.output], s->yields);
-        return;
+        return by__export_onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],
+                                               &values[s->model.output], s->yields, error);
     }
     const by__export_onnx_axis axes[3] = {
         {0, "batch"}, {0, "sequence"}, {values[s->model.logits].shape.dim[2], NULL}};
@@ -286,6 +285,7 @@ static void add_outputs(state *s)
                                           4);
         }
     }
+    return BY_OK;
 }
 
 /* ---- the files ---- */
@@ -344,7 +344,7 @@ static by_status write_files(state *s, const char *directory, const char *name, 
     for (size_t i = 0; i < s->graph->node_count; i++) {
         BY_TRY(add_node(s, &s->graph->nodes[i], error));
     }
-    add_outputs(s);
+    BY_TRY(add_outputs(s, error));
     make_model(&model, s);
     by_status status =
         model.failed ? by_error_set(error, BY_EMEMORY, "out of memory: an ONNX graph") : BY_OK;

@@ -35,12 +35,12 @@ typedef struct evaluating {
     by__job_outcomes *outcomes; /* NULL: not wanted */
     bool (*stop)(void *user);
     void *user;
-    size_t values;         /* of all sums of the task */
-    double **sums;         /* [sum_count]: where in a portion the values of each are */
-    portion *total;        /* of the pass */
-    char *portions;        /* of all ranks, for one round */
-    size_t *counts;        /* 32-bit words of each rank's portion */
-    by__job_outcome *said; /* [ranks, micro-batch] of the round; NULL without outcomes */
+    size_t values;  /* of all sums of the task */
+    double **sums;  /* [sum_count]: where in a portion the values of each are */
+    portion *total; /* of the pass */
+    char *portions; /* of all ranks, for one round */
+    size_t *counts; /* 32-bit words of each rank's portion */
+    double *said;   /* predictions of the round, of all ranks; NULL without outcomes */
     size_t *said_counts;
     size_t ranks;
     size_t rank;
@@ -77,6 +77,12 @@ static by_status point_sums(const evaluating *e, portion *p, size_t *values, by_
     return BY_OK;
 }
 
+/* The predictions of a rank in this round. */
+static double *said_by(const evaluating *e, size_t rank)
+{
+    return e->said + rank * e->outcomes->micro_batch * e->outcomes->numbers;
+}
+
 static by_status measure_one(const evaluating *e, portion *out, const by_batch *batch,
                              by_error *error)
 {
@@ -93,10 +99,9 @@ static by_status measure_one(const evaluating *e, portion *out, const by_batch *
         BY_TRY(point_sums(e, out, &all, error));
         task->measure(e->data, e->sums, batch, values, width);
     }
-    return e->outcomes == NULL
-               ? BY_OK
-               : by__job_outcomes_predict(e->outcomes, e->said + e->rank * e->outcomes->micro_batch,
-                                          e->data, batch, t->loss, values, width, error);
+    return e->outcomes == NULL ? BY_OK
+                               : by__job_outcomes_predict(e->outcomes, said_by(e, e->rank), e->data,
+                                                          batch, t->loss, values, width, error);
 }
 
 /* *together: whether this rank runs the program in this round. If programs gather parameters, all
@@ -141,10 +146,9 @@ static by_status measure_round(const evaluating *e, by_error *error)
                    : by__job_ranks_evaluate_nothing(e->trainer, error));
     }
     BY_TRY(by__trainer_ranks_gather(e->trainer, mine, e->portions, e->counts, error));
-    return e->outcomes == NULL
-               ? BY_OK
-               : by__trainer_ranks_gather(e->trainer, e->said + e->rank * e->outcomes->micro_batch,
-                                          e->said, e->said_counts, error);
+    return e->outcomes == NULL ? BY_OK
+                               : by__trainer_ranks_gather(e->trainer, said_by(e, e->rank), e->said,
+                                                          e->said_counts, error);
 }
 
 /* The part of the data that contains a sample of the pass. */
@@ -183,8 +187,7 @@ static by_status measure_all(const evaluating *e, int64_t batches, tally *parts,
                 return BY_OK;
             }
             if (e->outcomes != NULL) {
-                by__job_outcomes_add(e->outcomes, e->said + r * e->outcomes->micro_batch,
-                                     p->sample);
+                by__job_outcomes_add(e->outcomes, said_by(e, r), p->sample);
             }
             add_tally(&parts[part_of(e, p->sample)], &p->tally);
             add_tally(&e->total->tally, &p->tally);
@@ -219,15 +222,14 @@ static by_status open_evaluating(evaluating *e, by_error *error)
 
 static by_status open_outcomes(evaluating *e, by_error *error)
 {
-    size_t micro_batch = e->outcomes->micro_batch;
+    size_t numbers = e->outcomes->micro_batch * e->outcomes->numbers;
     e->outcomes->count = 0;
     BY_TRY(
         by__alloc((void **)&e->said_counts, e->ranks, sizeof *e->said_counts, "evaluation", error));
     for (size_t r = 0; r < e->ranks; r++) {
-        e->said_counts[r] = micro_batch * sizeof(by__job_outcome) / sizeof(int32_t);
+        e->said_counts[r] = numbers * sizeof(double) / sizeof(int32_t);
     }
-    return by__alloc((void **)&e->said, e->ranks * micro_batch, sizeof *e->said, "evaluation",
-                     error);
+    return by__alloc((void **)&e->said, e->ranks, numbers * sizeof *e->said, "evaluation", error);
 }
 
 /* Makes the result from e->total and the parts. */

@@ -35,18 +35,15 @@ typedef struct by__job_activations by__job_activations;
 typedef struct by__job_sample by__job_sample;
 typedef struct by__job_saving by__job_saving;
 
-/* The prediction for an example: a class or a number, and the probability of the class. */
-typedef struct by__job_outcome {
-    double value;      /* NaN: no prediction */
-    double confidence; /* NaN: there is none */
-} by__job_outcome;
-
-/* Predictions of the last evaluation, in the order of samples. */
+/* Predictions of the last evaluation, in the order of samples. One is `numbers` doubles: the class,
+ * or the value of each output (NaN: no prediction), and last its confidence (NaN: there is
+ * none). */
 typedef struct by__job_outcomes {
     bool are_classes;
     uint64_t stride; /* one of this many samples is kept */
     size_t micro_batch;
-    by__job_outcome *items;
+    size_t numbers;
+    double *items;
     size_t count;
     size_t capacity;
 } by__job_outcomes;
@@ -369,18 +366,19 @@ by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_ta
 by_status by__job_outcomes_open(by__job_outcomes **out, const by_config *config,
                                 const by_task_data *data, by_error *error);
 void by__job_outcomes_close(by__job_outcomes **outcomes);
-/* Fills slots[micro_batch] with the predictions for a micro-batch; NaN: none. */
-by_status by__job_outcomes_predict(by__job_outcomes *outcomes, by__job_outcome *slots,
-                                   by_task_data *data, const by_batch *batch, double loss,
-                                   const float *values, size_t width, by_error *error);
+/* Fills slots[micro_batch][numbers] with the predictions for a micro-batch; NaN: none. */
+by_status by__job_outcomes_predict(by__job_outcomes *outcomes, double *slots, by_task_data *data,
+                                   const by_batch *batch, double loss, const float *values,
+                                   size_t width, by_error *error);
 /* Keeps predictions that begin at sample `first`. */
-void by__job_outcomes_add(by__job_outcomes *outcomes, const by__job_outcome *slots, uint64_t first);
-/* Adds them (NULL: none), and bits per byte at the loss of the held-out text, to the drift
- * reference among the kept files. *out is that file's new text, which `kept` then points to, freed
- * with free(); NULL: nothing was added. `examples` is the number in the training data. */
+void by__job_outcomes_add(by__job_outcomes *outcomes, const double *slots, uint64_t first);
+/* Adds them (NULL: none) for each output of the data, and bits per byte at the loss of the held-out
+ * text, to the drift reference among the kept files. *out is that file's new text, which `kept`
+ * then points to, freed with free(); NULL: nothing was added. `examples` is the number in the
+ * training data. */
 by_status by__job_outcomes_describe(char **out, const by__job_outcomes *outcomes,
-                                    by_task_kept *kept, uint64_t examples, double loss,
-                                    by_error *error);
+                                    const by_task_data *data, by_task_kept *kept, uint64_t examples,
+                                    double loss, by_error *error);
 
 /* ---- evaluate.c ---- */
 

@@ -97,14 +97,14 @@ by_status by__job_checkpoint(by__job *job, bool best, by_error *error)
 }
 
 /* Returns true if these weights are better than the best so far: by the task's first metric, if it
- * says so, else by the loss. */
+ * says so and there is one output, else by the loss. */
 static bool is_best(const by__job *job, const by_evaluation *e)
 {
     const by_task *task = e->task;
     if (!isfinite(e->loss)) {
         return false;
     }
-    if (!task->best_by_metric) {
+    if (!task->best_by_metric || e->output_metric_count > 0) {
         return isnan(job->best.loss) || e->loss < job->best.loss;
     }
     double value = e->metrics[0];
@@ -128,6 +128,11 @@ static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
     for (size_t i = 0; i < e->task->metric_count; i++) {
         if (!isnan(e->metrics[i])) {
             by__track_number(tracker, e->task->metrics[i].name, e->metrics[i]);
+        }
+    }
+    for (size_t i = 0; i < e->output_metric_count; i++) {
+        if (!isnan(e->output_metrics[i].value)) {
+            by__track_number(tracker, e->output_metrics[i].name, e->output_metrics[i].value);
         }
     }
     by_train_event event = {.kind = BY_TRAIN_EVALUATED, .evaluation = e, .best = best};

@@ -26,11 +26,14 @@ by_status by__job_outcomes_open(by__job_outcomes **out, const by_config *config,
         all = most < all ? most : all;
     }
     BY_TRY(by__alloc((void **)&o, 1, sizeof *o, "predictions", error));
-    o->stride = all > MAX_PREDICTIONS ? (all + MAX_PREDICTIONS - 1) / MAX_PREDICTIONS : 1;
+    size_t outputs = data->output_count == 0 ? 1 : data->output_count;
+    uint64_t most = MAX_PREDICTIONS / outputs + (MAX_PREDICTIONS < outputs);
+    o->numbers = outputs + 1;
+    o->stride = all > most ? (all + most - 1) / most : 1;
     o->micro_batch = (size_t)micro_batch;
     o->capacity = (size_t)(all / o->stride) + 1;
-    by_status status =
-        by__alloc((void **)&o->items, o->capacity, sizeof *o->items, "predictions", error);
+    by_status status = by__alloc((void **)&o->items, o->capacity, o->numbers * sizeof *o->items,
+                                 "predictions", error);
     if (status != BY_OK) {
         by__job_outcomes_close(&o);
         return status;
@@ -52,49 +55,58 @@ void by__job_outcomes_close(by__job_outcomes **outcomes)
 
 typedef struct taking {
     by__job_outcomes *outcomes;
-    by__job_outcome *slots;
+    const by_task_data *data;
+    double *slots;
     uint64_t first;
 } taking;
 
 static void add_outcome(void *user, const by_field *fields, size_t count)
 {
     const taking *t = user;
-    by__job_outcome said = {(double)NAN, (double)NAN};
-    size_t slot = t->outcomes->micro_batch;
+    by__job_outcomes *o = t->outcomes;
+    const by_task_data *data = t->data;
+    size_t index = 0;
+    while (index < count && strcmp(fields[index].name, "index") != 0) {
+        index++;
+    }
+    uint64_t slot = index < count ? (uint64_t)fields[index].number - t->first : o->micro_batch;
+    if (slot >= o->micro_batch) {
+        return;
+    }
+    double *said = t->slots + (size_t)slot * o->numbers;
+    size_t output = 0;
     for (size_t i = 0; i < count; i++) {
         const by_field *f = &fields[i];
-        if (strcmp(f->name, "index") == 0) {
-            slot = (size_t)((uint64_t)f->number - t->first);
+        if (output < data->output_count && strcmp(f->name, data->outputs[output]) == 0) {
+            said[output++] = f->number;
         } else if (strcmp(f->name, "class") == 0) {
-            said.value = f->number;
-            t->outcomes->are_classes = true;
+            said[0] = f->number;
+            o->are_classes = true;
         } else if (strcmp(f->name, "value") == 0) {
-            said.value = f->number;
+            said[0] = f->number;
         } else if (strcmp(f->name, "probability") == 0) {
-            said.confidence = f->number;
+            said[o->numbers - 1] = f->number;
         }
-    }
-    if (slot < t->outcomes->micro_batch) {
-        t->slots[slot] = said;
     }
 }
 
-by_status by__job_outcomes_predict(by__job_outcomes *o, by__job_outcome *slots, by_task_data *data,
+by_status by__job_outcomes_predict(by__job_outcomes *o, double *slots, by_task_data *data,
                                    const by_batch *batch, double loss, const float *values,
                                    size_t width, by_error *error)
 {
-    taking t = {.outcomes = o, .slots = slots, .first = batch->first_sample};
-    for (size_t i = 0; i < o->micro_batch; i++) {
-        slots[i] = (by__job_outcome){(double)NAN, (double)NAN};
+    taking t = {.outcomes = o, .data = data, .slots = slots, .first = batch->first_sample};
+    for (size_t i = 0; i < o->micro_batch * o->numbers; i++) {
+        slots[i] = (double)NAN;
     }
     return data->task->predict(data, batch, loss, values, width, add_outcome, &t, error);
 }
 
-void by__job_outcomes_add(by__job_outcomes *o, const by__job_outcome *slots, uint64_t first)
+void by__job_outcomes_add(by__job_outcomes *o, const double *slots, uint64_t first)
 {
     for (size_t i = 0; i < o->micro_batch; i++) {
-        if ((first + i) % o->stride == 0 && isfinite(slots[i].value) && o->count < o->capacity) {
-            o->items[o->count++] = slots[i];
+        const double *said = slots + i * o->numbers;
+        if ((first + i) % o->stride == 0 && isfinite(said[0]) && o->count < o->capacity) {
+            memcpy(o->items + o->count++ * o->numbers, said, o->numbers * sizeof *said);
         }
     }
 }
@@ -117,21 +129,32 @@ static by_status assign_last(by_drift_reference *r, by_drift_role role, by_error
     return by_drift_reference_assign(r, by_drift_reference_features(r) - 1, role, error);
 }
 
-static by_status add_numbers(by_drift_reference *r, const by__job_outcomes *o, by_drift_role role,
-                             by_error *error)
+static bool any_finite(const by__job_outcomes *o, size_t which)
 {
-    char name[64];
+    size_t i = 0;
+    while (i < o->count && !isfinite(o->items[i * o->numbers + which])) {
+        i++;
+    }
+    return i < o->count;
+}
+
+/* Adds one of the numbers of each prediction. */
+static by_status add_numbers(by_drift_reference *r, const by__job_outcomes *o, size_t which,
+                             const char *wanted, by_drift_role role, by_error *error)
+{
+    char name[256];
     double *numbers;
-    bool any = false;
+    if (!any_finite(o, which)) {
+        return BY_OK;
+    }
     BY_TRY(by__alloc((void **)&numbers, o->count, sizeof *numbers, "predictions", error));
     for (size_t i = 0; i < o->count; i++) {
-        numbers[i] = role == BY_DRIFT_OUTCOME ? o->items[i].value : o->items[i].confidence;
-        any = any || isfinite(numbers[i]);
+        numbers[i] = o->items[i * o->numbers + which];
     }
-    free_name(name, sizeof name, r, role == BY_DRIFT_OUTCOME ? "prediction" : "confidence");
-    by_status status = any ? by_drift_reference_number(r, name, numbers, o->count, error) : BY_OK;
+    free_name(name, sizeof name, r, wanted);
+    by_status status = by_drift_reference_number(r, name, numbers, o->count, error);
     free(numbers);
-    return any && status == BY_OK ? assign_last(r, role, error) : status;
+    return status == BY_OK ? assign_last(r, role, error) : status;
 }
 
 /* Merges classes with the same name. */
@@ -156,7 +179,7 @@ static by_status add_classes(by_drift_reference *r, const by__job_outcomes *o,
     char(*digits)[24] = NULL;
     const char **labels = NULL;
     for (size_t i = 0; i < o->count; i++) {
-        size_t own = (size_t)o->items[i].value + 1;
+        size_t own = (size_t)o->items[i * o->numbers] + 1;
         classes = own > classes ? own : classes;
     }
     by_status status = by__alloc((void **)&counts, classes, sizeof *counts, "classes", error);
@@ -172,7 +195,7 @@ static by_status add_classes(by_drift_reference *r, const by__job_outcomes *o,
             labels[c] = c < kept->label_count ? kept->labels[c] : digits[c];
         }
         for (size_t i = 0; i < o->count; i++) {
-            counts[(size_t)o->items[i].value]++;
+            counts[(size_t)o->items[i * o->numbers]]++;
         }
         merge_labels(counts, labels, classes);
         free_name(name, sizeof name, r, "prediction");
@@ -184,8 +207,30 @@ static by_status add_classes(by_drift_reference *r, const by__job_outcomes *o,
     return status == BY_OK ? assign_last(r, BY_DRIFT_OUTCOME, error) : status;
 }
 
+/* Adds the numbers that are predicted: "prediction", or "prediction_NAME" of each output. */
+static by_status add_values(by_drift_reference *r, const by__job_outcomes *o,
+                            const by_task_data *data, by_error *error)
+{
+    if (data->output_count == 0) {
+        return add_numbers(r, o, 0, "prediction", BY_DRIFT_OUTCOME, error);
+    }
+    /* Features of outputs are told apart by their order, so that there is one of each or none. */
+    for (size_t i = 0; i < data->output_count; i++) {
+        if (!any_finite(o, i)) {
+            return BY_OK;
+        }
+    }
+    for (size_t i = 0; i < data->output_count; i++) {
+        char name[224];
+        (void)snprintf(name, sizeof name, "prediction_%s", data->outputs[i]);
+        BY_TRY(add_numbers(r, o, i, name, BY_DRIFT_OUTCOME, error));
+    }
+    return BY_OK;
+}
+
 static by_status describe(by_drift_reference *r, const by__job_outcomes *o,
-                          const by_task_kept *kept, double loss, by_error *error)
+                          const by_task_data *data, const by_task_kept *kept, double loss,
+                          by_error *error)
 {
     double bytes = by__drift_value_of(r, "bytes_per_token");
     if (isfinite(bytes) && isfinite(loss)) {
@@ -194,14 +239,13 @@ static by_status describe(by_drift_reference *r, const by__job_outcomes *o,
     if (o == NULL || o->count == 0) {
         return BY_OK;
     }
-    BY_TRY(o->are_classes ? add_classes(r, o, kept, error)
-                          : add_numbers(r, o, BY_DRIFT_OUTCOME, error));
-    return add_numbers(r, o, BY_DRIFT_CONFIDENCE, error);
+    BY_TRY(o->are_classes ? add_classes(r, o, kept, error) : add_values(r, o, data, error));
+    return add_numbers(r, o, o->numbers - 1, "confidence", BY_DRIFT_CONFIDENCE, error);
 }
 
 by_status by__job_outcomes_describe(char **out, const by__job_outcomes *outcomes,
-                                    by_task_kept *kept, uint64_t examples, double loss,
-                                    by_error *error)
+                                    const by_task_data *data, by_task_kept *kept, uint64_t examples,
+                                    double loss, by_error *error)
 {
     by_drift_reference *r = NULL;
     size_t i = 0;
@@ -216,7 +260,7 @@ by_status by__job_outcomes_describe(char **out, const by__job_outcomes *outcomes
     BY_TRY(has ? by_drift_reference_parse(&r, BY_DRIFT_FILE, kept->files[i].data,
                                           kept->files[i].size, error)
                : by_drift_reference_open(&r, examples, error));
-    by_status status = describe(r, outcomes, kept, loss, error);
+    by_status status = describe(r, outcomes, data, kept, loss, error);
     if (status == BY_OK) {
         status = by_drift_reference_print(r, out, error);
     }

@@ -323,7 +323,7 @@ by_status by__job_describe(by__job *job, by__checkpoint_save_request *request, t
         BY_TRY(task->keep(job->data, job->config, &kept, error));
     }
     if (job->valid.step == by_trainer_updates(job->trainer)) {
-        BY_TRY(by__job_outcomes_describe(&reference, job->valid.outcomes, &kept,
+        BY_TRY(by__job_outcomes_describe(&reference, job->valid.outcomes, job->data, &kept,
                                          job->data->train_examples, job->valid.loss, error));
     }
     by_status status = by_model_config_json(&json, &job->config->model, kept.eos, error);

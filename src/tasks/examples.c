@@ -23,29 +23,27 @@ static uint64_t bytes_of(const by_array_set *set)
 /* ---- opening ---- */
 
 /* Opens the data named by the request, to evaluate or predict. */
-static by_status open_path(by__task_examples *d, const by_task_request *r,
-                           const by_column_type *target, bool classes, by_error *error)
+static by_status open_path(by__task_examples *d, const by_task_request *r, bool classes,
+                           by_error *error)
 {
     bool with_targets = r->purpose != BY_TASK_PREDICT;
-    const char *name = classes ? "labels" : "targets";
+    size_t numbers = classes ? 0 : by__task_examples_numbers(d);
     bool folder = by__path_is_dir(r->path) || r->more_count > 0;
     if (d->encoding == NULL) {
         BY_TRY(folder && !with_targets
                    ? by__task_examples_image_paths(&d->valid, d, r, error)
                    : by__task_examples_image_path(&d->valid, d, r->path, error));
     } else {
-        BY_TRY(by__task_examples_apply_table(&d->valid, d, r->path, with_targets ? target : NULL,
-                                             false, error));
+        BY_TRY(by__task_examples_apply_table(&d->valid, d, r->path, with_targets, false, error));
     }
     d->valid_part = by_part_whole(by_array_set_examples(d->valid));
     d->is_predicted = !with_targets;
-    return with_targets ? BY_OK : by__task_examples_replace_targets(&d->valid, name, error);
+    return with_targets ? BY_OK : by__task_examples_replace_targets(&d->valid, numbers, error);
 }
 
 static by_status open_set(by__task_examples *d, const by_task_request *r, bool classes,
                           by_error *error)
 {
-    by_column_type target = {d->keys->target, classes ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER};
     bool images = by__task_examples_has_images(d->keys);
     if (r->path != NULL && r->learned == NULL) {
         return by_error_set(error, BY_EARG,
@@ -57,20 +55,18 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
         BY_TRY(by__task_examples_read_learned(d, r->learned, images, error));
         images = d->encoding == NULL;
     }
-    if (d->encoding != NULL && target.name[0] == '\0' && by_encoding_target(d->encoding) != NULL) {
-        target.name = by_encoding_target(d->encoding); /* weights without their run's config */
-    }
+    BY_TRY(by__task_examples_list_targets(d, classes, error));
     if (r->purpose == BY_TASK_PREDICT && r->path == NULL) {
         return r->learned != NULL
                    ? by__task_examples_name_labels(d, error)
                    : by_error_set(error, BY_EARG, "examples in memory need what was learned");
     }
     if (r->path != NULL) {
-        BY_TRY(open_path(d, r, &target, classes, error));
+        BY_TRY(open_path(d, r, classes, error));
     } else if (images) {
         BY_TRY(by__task_examples_config_images(d, r, error));
     } else {
-        BY_TRY(by__task_examples_config_table(d, r, &target, error));
+        BY_TRY(by__task_examples_config_table(d, r, error));
     }
     if (d->learned == NULL) {
         BY_TRY(by__task_examples_learn(d, error));
@@ -115,6 +111,9 @@ by_status by__task_examples_open(by_task_data **out, const by_task_request *requ
     d->skip_files = strcmp(request->config->data.corrupt, "skip") == 0;
     d->skip = d->skip_files && request->purpose != BY_TASK_PREDICT;
     by_status status = open_set(d, request, row->classes, error);
+    if (status == BY_OK) {
+        status = by__task_examples_name_metrics(d, error);
+    }
     if (status == BY_OK && d->train != NULL) {
         status = by__task_examples_hash(d, error);
     }
@@ -153,6 +152,13 @@ void by__task_examples_close(by_task_data *data)
     free(d->learned);
     free(d->reference);
     free(d->labels);
+    for (size_t i = 0; i < d->base.output_metric_count; i++) {
+        free(d->metric_names[i]);
+    }
+    free(d->metric_names);
+    free(d->metrics);
+    free(d->targets);
+    free(d->target_names);
     free(d);
 }
 

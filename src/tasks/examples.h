@@ -30,7 +30,7 @@ typedef struct by__task_examples_keys {
     char *resample;
     char *table;
     char *valid_table;
-    char *target;
+    by_string_list target;
     char *weight;
     by_string_list ignore;
     by_string_list category_columns;
@@ -56,9 +56,14 @@ typedef struct by__task_examples {
     by_part valid_part;
     uint64_t *train_rows; /* of these, if lists name them */
     uint64_t *valid_rows;
-    char train_hash[33];            /* of all examples, and of the list of those to train on */
-    by_encoding *before;            /* of the checkpoint that is resumed; NULL: none */
-    by_encoding *encoding;          /* of tables; NULL: images */
+    char train_hash[33];       /* of all examples, and of the list of those to train on */
+    by_encoding *before;       /* of the checkpoint that is resumed; NULL: none */
+    by_encoding *encoding;     /* of tables; NULL: images */
+    by_column_type *targets;   /* of tables: columns to predict, */
+    const char **target_names; /* and their names alone */
+    size_t target_count;
+    by_output_metric *metrics;      /* of each of several targets */
+    char **metric_names;            /* of these */
     by__loader_pixel_scales scales; /* of images */
     by_image_fit fit;               /* learned from their size, or set by the config */
     int64_t channels;               /* of a JPEG or PNG; 0: not fixed by the model */
@@ -128,9 +133,16 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
 by_status by__task_examples_source_of(by_source **out, const by__task_examples *data,
                                       const by_array_set *set, const by_part *part, bool training,
                                       by_error *error);
-/* Gives the arrays of a set to be predicted placeholder targets ("labels" or "targets"). */
-by_status by__task_examples_replace_targets(by_array_set **set, const char *target,
-                                            by_error *error);
+/* Gives the arrays of a set to be predicted placeholder targets, "targets" of so many numbers or
+ * (0) "labels". */
+by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, by_error *error);
+/* Numbers that are predicted of an example. */
+static inline size_t by__task_examples_numbers(const by__task_examples *d)
+{
+    return d->target_count > 1 ? d->target_count : 1;
+}
+/* Makes room for the metrics of each of several targets (examples_table.c). */
+by_status by__task_examples_name_metrics(by__task_examples *d, by_error *error);
 /* Returns true if training samples have two labels (data.transforms). */
 bool by__task_examples_mixes(const by__task_examples_keys *keys);
 /* Number of classes of the open labels: the largest plus one. 0: there are no labels. */

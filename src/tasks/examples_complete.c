@@ -70,7 +70,9 @@ int64_t by__task_examples_classes(const by__task_examples *d)
 by_status by__task_examples_complete(by_task_data *data, by_config *config, by_error *error)
 {
     by__task_examples *d = (by__task_examples *)data;
-    int64_t outputs = by__task_row_of(data->task)->classes ? by__task_examples_classes(d) : 1;
+    bool classes = by__task_row_of(data->task)->classes;
+    int64_t outputs =
+        classes ? by__task_examples_classes(d) : (int64_t)by__task_examples_numbers(d);
     by_model_config *m = &config->model;
     const by_array_set *set = d->train != NULL ? d->train : d->valid;
     const char *name = by_array_set_name(set);
@@ -102,6 +104,12 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
     BY_TRY(by__task_examples_keep_classes(d, config, error));
     if (m->outputs < 1) {
         m->outputs = outputs;
+    }
+    if (!classes && m->outputs != outputs) {
+        return by_error_set(error, BY_ECONFIG,
+                            "model.outputs is %lld, but there are %lld columns to predict "
+                            "(data.target): leave it out",
+                            (long long)m->outputs, (long long)outputs);
     }
     if (m->outputs < outputs) {
         return by_error_set(error, BY_ECONFIG, "model.outputs is %lld, but %s has %lld",

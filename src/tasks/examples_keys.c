@@ -48,8 +48,8 @@ static const by__config_key table_keys[] = {
          "JSON lines of rows (.jsonl, .ndjson), or a directory of Parquet files or of JSON lines"},
     {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, valid_table), "\"\"",
      .help = "table to evaluate on, instead of valid_fraction"},
-    {"data", "target", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, target), "\"\"",
-     .help = "column to predict"},
+    {"data", "target", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, target), "\"\"",
+     .plain_if_one = true, .help = "column to predict; of task.kind regress also a list of them"},
     {"data", "weight", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, weight), "\"\"", .later = true,
      .help =
          "column of numbers of at least 0, the weights of rows in loss and metrics: the loss of "
@@ -116,7 +116,10 @@ static void assume_size(int64_t *size, int64_t value)
 void by__task_examples_assume(by_config *config)
 {
     by_model_config *m = &config->model;
-    assume_size(&m->outputs, by__task_examples_row(config)->classes ? 10 : 1);
+    const by__task_row *row = by__task_examples_row(config);
+    const by__task_examples_keys *keys = by__config_kind_own(config->task.own, &row->kind);
+    int64_t targets = keys->target.count > 1 ? (int64_t)keys->target.count : 1;
+    assume_size(&m->outputs, row->classes ? 10 : targets);
     assume_size(&m->channels, 1);
     assume_size(&m->image_height, 28);
     assume_size(&m->image_width, 28);

@@ -5,7 +5,7 @@
 #include "formats/image_file.h"
 #include "tasks/examples.h"
 
-by_status by__task_examples_replace_targets(by_array_set **set, const char *target, by_error *error)
+by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, by_error *error)
 {
     size_t count;
     const by_array *have = by_array_set_arrays(*set, &count);
@@ -13,18 +13,22 @@ by_status by__task_examples_replace_targets(by_array_set **set, const char *targ
     size_t kept = 0;
     int32_t *made;
     uint64_t examples = by_array_set_examples(*set);
-    bool is_label = strcmp(target, "labels") == 0;
-    BY_TRY(by__alloc((void **)&made, (size_t)examples, sizeof *made, "targets", error));
-    memset(made, is_label ? 0xff : 0, (size_t)examples * sizeof *made);
+    const char *target = numbers == 0 ? "labels" : "targets";
+    size_t row = (numbers == 0 ? 1 : numbers) * sizeof *made;
+    BY_TRY(by__alloc((void **)&made, (size_t)examples, row, "targets", error));
+    memset(made, numbers == 0 ? 0xff : 0, (size_t)examples * row);
     for (size_t i = 0; i < count && kept < BY_ARRAY_LENGTH(arrays) - 1; i++) {
         if (strcmp(have[i].name, target) != 0) {
             arrays[kept++] = have[i];
         }
     }
     arrays[kept++] = (by_array){.name = target,
-                                .dtype = is_label ? BY_I32 : BY_F32,
+                                .dtype = numbers == 0 ? BY_I32 : BY_F32,
                                 .shape = BY_SHAPE((int64_t)examples),
                                 .data = made};
+    if (numbers > 1) {
+        arrays[kept - 1].shape = BY_SHAPE((int64_t)examples, (int64_t)numbers);
+    }
     by_array_set *with;
     by_status status = by_array_set_open(&with, by_array_set_name(*set), arrays, kept, error);
     free(made);
@@ -117,7 +121,7 @@ by_status by__task_examples_set(const by_task_data *data, const by_task_examples
     by_array_set *made = NULL;
     BY_TRY(make_set(&made, d, examples, error));
     by_status status =
-        by__task_examples_replace_targets(&made, classes ? "labels" : "targets", error);
+        by__task_examples_replace_targets(&made, classes ? 0 : by__task_examples_numbers(d), error);
     if (status == BY_OK) {
         const by_part whole = by_part_whole(by_array_set_examples(made));
         status = by__task_examples_source_of(source, d, made, &whole, false, error);

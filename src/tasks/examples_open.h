@@ -39,11 +39,14 @@ uint64_t by__task_examples_scratch_bytes(const by__task_examples *d);
 
 /* ---- examples_table.c ---- */
 
+/* Lists the columns to predict: those that the weights were trained with, or those that the config
+ * names. */
+by_status by__task_examples_list_targets(by__task_examples *d, bool classes, by_error *error);
 /* Opens the config's table, to train on and held out. */
 by_status by__task_examples_config_table(by__task_examples *d, const by_task_request *r,
-                                         const by_column_type *target, by_error *error);
+                                         by_error *error);
 /* Opens a table and converts it as was learned. `own`: a file of the config. */
 by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d, const char *path,
-                                        const by_column_type *target, bool own, by_error *error);
+                                        bool targets, bool own, by_error *error);
 
 #endif

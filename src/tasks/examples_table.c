@@ -1,4 +1,5 @@
-/* Opens tables, and learns their encoding. */
+/* Opens tables, learns their encoding, and lists the columns to predict, with the metrics of each
+ * where there are several. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,14 +8,88 @@
 #include "tasks/examples_open.h"
 #include "tasks/references.h"
 
-/* Lists the columns whose kinds the config declares. The list has room for two more. */
+/* ---- targets ---- */
+
+/* Of several targets, a prediction has a field for each, after this one. */
+#define INDEX "index"
+
+static by_status check_targets(const by__task_examples *d, bool classes, by_error *error)
+{
+    if (classes && d->target_count > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "data.target names %zu columns: task.kind classify predicts one, "
+                            "task.kind regress several numbers",
+                            d->target_count);
+    }
+    for (size_t i = 0; d->target_count > 1 && i < d->target_count; i++) {
+        const char *name = d->target_names[i];
+        if (strcmp(name, INDEX) == 0) {
+            return by_error_set(error, BY_ECONFIG,
+                                "data.target: '" INDEX "' cannot be one of several targets, since "
+                                "predictions have a field of that name: rename the column");
+        }
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(d->target_names[k], name) == 0) {
+                return by_error_set(error, BY_ECONFIG, "data.target names '%.60s' twice", name);
+            }
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__task_examples_list_targets(by__task_examples *d, bool classes, by_error *error)
+{
+    const by_string_list *named = &d->keys->target;
+    size_t learned = d->encoding == NULL ? 0 : by_encoding_targets(d->encoding);
+    size_t count = learned > 0 ? learned : named->count;
+    BY_TRY(by__alloc((void **)&d->targets, count + 1, sizeof *d->targets, "targets", error));
+    BY_TRY(
+        by__alloc((void **)&d->target_names, count + 1, sizeof *d->target_names, "targets", error));
+    for (size_t i = 0; i < count; i++) {
+        d->target_names[i] = learned > 0 ? by_encoding_target(d->encoding, i) : named->items[i];
+        d->targets[i] =
+            (by_column_type){d->target_names[i], classes ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER};
+    }
+    d->target_count = count;
+    return check_targets(d, classes, error);
+}
+
+by_status by__task_examples_name_metrics(by__task_examples *d, by_error *error)
+{
+    const by_task *task = d->base.task;
+    size_t all = task->output_metric == NULL ? 0 : d->target_count * task->metric_count;
+    if (d->target_count < 2) {
+        return BY_OK;
+    }
+    d->base.outputs = d->target_names;
+    d->base.output_count = d->target_count;
+    BY_TRY(by__alloc((void **)&d->metrics, all + 1, sizeof *d->metrics, "metrics", error));
+    BY_TRY(
+        by__alloc((void **)&d->metric_names, all + 1, sizeof *d->metric_names, "metrics", error));
+    d->base.output_metrics = d->metrics;
+    for (size_t i = 0; i < all; i++) {
+        size_t metric = i / d->target_count;
+        size_t output = i % d->target_count;
+        by_string name = {0};
+        by_string_format(&name, "%s_%s", task->metrics[metric].name, d->target_names[output]);
+        BY_TRY(by__string_release(&name, &d->metric_names[i], error));
+        d->metrics[i] =
+            (by_output_metric){.name = d->metric_names[i], .metric = metric, .output = output};
+        d->base.output_metric_count = i + 1;
+    }
+    return BY_OK;
+}
+
+/* ---- opening ---- */
+
+/* Lists the columns whose kinds the config declares. The list has room for so many more. */
 static by_status list_types(by_column_type **out, size_t *count, const by__task_examples_keys *keys,
-                            by_error *error)
+                            size_t more, by_error *error)
 {
     const by_string_list *lists[] = {&keys->category_columns, &keys->number_columns};
     static const by_column_kind kinds[] = {BY_COLUMN_CATEGORY, BY_COLUMN_NUMBER};
     size_t all = lists[0]->count + lists[1]->count;
-    BY_TRY(by__alloc((void **)out, all + 2, sizeof **out, "column types", error));
+    BY_TRY(by__alloc((void **)out, all + more, sizeof **out, "column types", error));
     *count = 0;
     for (size_t l = 0; l < BY_ARRAY_LENGTH(lists); l++) {
         for (size_t i = 0; i < lists[l]->count; i++) {
@@ -36,18 +111,18 @@ static char separator_of(const by__task_examples_keys *keys)
 /* Opens a table: as it was learned or, before anything is, with the kinds that the config
  * declares, since weights may come without the config of their run. `own`: a file of the config,
  * whose separator that names; others may have another one. */
-static by_status open_table(by_table **out, by__task_examples *d, const char *path,
-                            const by_column_type *target, bool own, by_error *error)
+static by_status open_table(by_table **out, by__task_examples *d, const char *path, bool targets,
+                            bool own, by_error *error)
 {
     by_column_type *types;
     size_t count;
     const by__task_examples_keys *k = d->keys;
-    BY_TRY(list_types(&types, &count, k, error));
+    BY_TRY(list_types(&types, &count, k, d->target_count + 1, error));
     count = d->encoding == NULL ? count : 0;
-    if (target != NULL) {
-        types[count++] = *target;
+    for (size_t i = 0; targets && i < d->target_count; i++) {
+        types[count++] = d->targets[i];
     }
-    if (target != NULL && own && k->weight[0] != '\0') {
+    if (targets && own && k->weight[0] != '\0') {
         types[count++] = (by_column_type){k->weight, BY_COLUMN_NUMBER};
     }
     const by_table_options options = {.separator = own ? separator_of(k) : '\0',
@@ -61,7 +136,8 @@ static by_status open_table(by_table **out, by__task_examples *d, const char *pa
                                       .ignore = (const char *const *)k->ignore.items,
                                       .ignore_count = d->encoding == NULL ? k->ignore.count : 0,
                                       .skip = d->skip,
-                                      .required = target == NULL ? NULL : target->name};
+                                      .required = d->target_names,
+                                      .required_count = targets ? d->target_count : 0};
     by_status status = by_table_open(out, path, &options, error);
     free(types);
     if (status == BY_OK) {
@@ -76,14 +152,12 @@ static by_status open_table(by_table **out, by__task_examples *d, const char *pa
 }
 
 by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d, const char *path,
-                                        const by_column_type *target, bool own, by_error *error)
+                                        bool targets, bool own, by_error *error)
 {
     by_table *table;
-    BY_TRY(open_table(&table, d, path, target, own, error));
-    const char *weight =
-        target != NULL && own && d->keys->weight[0] != '\0' ? d->keys->weight : NULL;
-    by_status status =
-        by__table_encoding_apply(d->encoding, table, target != NULL, weight, out, error);
+    BY_TRY(open_table(&table, d, path, targets, own, error));
+    const char *weight = targets && own && d->keys->weight[0] != '\0' ? d->keys->weight : NULL;
+    by_status status = by__table_encoding_apply(d->encoding, table, targets, weight, out, error);
     by_table_close(&table);
     return status;
 }
@@ -132,24 +206,25 @@ static by_status list_ignored(const char ***out, size_t *count, const by__task_e
 }
 
 /* A target of texts cannot be read as numbers: says so, if nothing else is wrong with the table. */
-static by_status hint_classify(by__task_examples *d, const by_column_type *target, by_status status,
-                               by_error *error)
+static by_status hint_classify(by__task_examples *d, by_status status, by_error *error)
 {
     by_table *table = NULL;
     by_error ignored = {0};
     char message[sizeof error->message];
-    if (status != BY_EFORMAT || error == NULL || target->kind != BY_COLUMN_NUMBER) {
+    if (status != BY_EFORMAT || error == NULL || d->targets[0].kind != BY_COLUMN_NUMBER) {
         return status;
     }
     memcpy(message, error->message, sizeof message);
-    if (open_table(&table, d, d->keys->table, NULL, true, &ignored) == BY_OK) {
-        const by_column *column = by_table_find(table, target->name);
+    bool opened = open_table(&table, d, d->keys->table, false, true, &ignored) == BY_OK;
+    for (size_t i = 0; opened && i < d->target_count; i++) {
+        const by_column *column = by_table_find(table, d->target_names[i]);
         /* Prices and percentages are to be mended, not classified. */
         if (column != NULL && column->kind == BY_COLUMN_CATEGORY && column->near_cells == 0) {
             (void)by_error_set(error, status,
                                "%s; data.target '%s' is a column of texts, and task.kind regress "
                                "predicts numbers: set task.kind to classify",
-                               message, target->name);
+                               message, column->name);
+            break;
         }
     }
     by_table_close(&table);
@@ -157,14 +232,14 @@ static by_status hint_classify(by__task_examples *d, const by_column_type *targe
 }
 
 by_status by__task_examples_config_table(by__task_examples *d, const by_task_request *r,
-                                         const by_column_type *target, by_error *error)
+                                         by_error *error)
 {
     by_table *table;
     const char **ignored;
-    by_encoding_options options = {.target = d->keys->target};
+    by_encoding_options options = {.targets = d->target_names, .target_count = d->target_count};
     const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_table[0] != '\0';
-    if (k->table[0] == '\0' || k->target[0] == '\0') {
+    if (k->table[0] == '\0' || k->target.count == 0) {
         return by_error_set(
             error, BY_ECONFIG,
             "no data: set data.images=FILE and data.labels=FILE, or data.table=FILE "
@@ -173,8 +248,8 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
     if (r->resumed != NULL && d->encoding == NULL) {
         d->before = by__task_examples_read_encoding(r->resumed);
     }
-    by_status opened = open_table(&table, d, k->table, target, true, error);
-    BY_TRY(opened == BY_OK ? BY_OK : hint_classify(d, target, opened, error));
+    by_status opened = open_table(&table, d, k->table, true, true, error);
+    BY_TRY(opened == BY_OK ? BY_OK : hint_classify(d, opened, error));
     by_status status = list_ignored(&ignored, &options.ignore_count, k, error);
     if (status != BY_OK) {
         by_table_close(&table);
@@ -199,7 +274,7 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
     by_table_close(&table);
     free(ignored);
     if (status == BY_OK && apart) {
-        status = by__task_examples_apply_table(&d->valid, d, k->valid_table, target, true, error);
+        status = by__task_examples_apply_table(&d->valid, d, k->valid_table, true, true, error);
         if (status == BY_OK) {
             d->valid_part = by_part_whole(by_array_set_examples(d->valid));
         }

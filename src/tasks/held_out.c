@@ -58,11 +58,12 @@ typedef struct moments {
     double count;
 } moments;
 
-static moments measure(const float *targets, const by_part *part)
+/* `targets` has one every `stride` numbers. */
+static moments measure(const float *targets, size_t stride, const by_part *part)
 {
     moments m = {.count = (double)part->count};
     for (uint64_t i = 0; i < part->count; i++) {
-        double y = (double)targets[by_part_example(part, i)];
+        double y = (double)targets[by_part_example(part, i) * stride];
         m.sum += y;
         m.squares += y * y;
     }
@@ -73,8 +74,8 @@ static moments measure(const float *targets, const by_part *part)
  * it. */
 static double compare_numbers(const by__task_examples *d, const float *targets)
 {
-    moments all = measure(targets, &d->train_part);
-    moments out = measure(targets, &d->valid_part);
+    moments all = measure(targets, d->target_count, &d->train_part);
+    moments out = measure(targets, d->target_count, &d->valid_part);
     double mean = all.sum / all.count;
     double deviation = sqrt(fmax(all.squares / all.count - mean * mean, 0.0));
     double difference = out.sum / out.count - mean;
@@ -111,6 +112,31 @@ static by_status compare_classes(double *out, const by__task_examples *d, const 
     return BY_OK;
 }
 
+/* Says of which target the held-out numbers differ most, and of how many they do. */
+static void doubt_numbers(by_string *text, const by__task_examples *d, const float *targets)
+{
+    double most = 0.0;
+    size_t which = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < d->target_count; i++) {
+        double difference = compare_numbers(d, targets + i);
+        count += fabs(difference) > MEANS;
+        which = fabs(difference) > fabs(most) ? i : which;
+        most = fabs(difference) > fabs(most) ? difference : most;
+    }
+    if (count == 0) {
+        return;
+    }
+    by_string_format(text,
+                     "the held-out examples, the last ones, differ from the others: the mean of "
+                     "'%.60s' is %.1f standard deviations %s",
+                     d->target_names[which], fabs(most), most < 0.0 ? "lower" : "higher");
+    if (count > 1) {
+        by_string_format(text, ", and those of %zu more targets differ", count - 1);
+    }
+    by__string_append(text, "; " REMEDY);
+}
+
 by_status by__task_train_held_out_doubts(const by__task_examples *d, char **out, by_error *error)
 {
     by_string text = {0};
@@ -119,14 +145,7 @@ by_status by__task_train_held_out_doubts(const by__task_examples *d, char **out,
     const by_array *labels = by_array_set_find(d->train, "labels");
     bool compares = holds_out_last(d) && d->valid_part.count >= FEWEST;
     if (compares && targets != NULL) {
-        difference = compare_numbers(d, targets->data);
-        if (fabs(difference) > MEANS) {
-            by_string_format(&text,
-                             "the held-out examples, the last ones, differ from the others: the "
-                             "mean of '%.60s' is %.1f standard deviations %s; " REMEDY,
-                             d->keys->target, fabs(difference),
-                             difference < 0.0 ? "lower" : "higher");
-        }
+        doubt_numbers(&text, d, targets->data);
     } else if (compares && labels != NULL) {
         BY_TRY(compare_classes(&difference, d, labels->data, error));
         if (difference > SHARES) {

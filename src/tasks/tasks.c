@@ -185,6 +185,12 @@ void by_task_metrics(const by_task_data *data, const double *const *sums, by_eva
                                      ? task->metrics[i].value(data, sums, evaluation)
                                      : (double)NAN;
     }
+    evaluation->output_metric_count = known && data != NULL ? data->output_metric_count : 0;
+    evaluation->output_metrics = data != NULL ? data->output_metrics : NULL;
+    for (size_t i = 0; i < evaluation->output_metric_count; i++) {
+        by_output_metric *m = &data->output_metrics[i];
+        m->value = task->output_metric(data, sums, m->metric, m->output);
+    }
 }
 
 size_t by__task_loader_threads(const by_config *config)

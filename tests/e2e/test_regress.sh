@@ -298,6 +298,75 @@ holds out "400 rows for training, 99 held out"
 run 0 "$banyan" eval runs/smooth --data rooms.csv --json
 [ "$(field rows <out)" = 400 ] || fail "$(cat out)"
 
+say "several targets: metrics and predictions of each, in the order in which they are named"
+awk -F, -v OFS=, '{ print $0, NR == 1 ? "\"rent, cold\"" : $4 / 250 - 40 * $3 }' rooms.csv >both.csv
+cut -d, -f1-3 both.csv >both_new.csv
+both() { # both NAME ARGUMENT...: trains on two targets
+    name=$1
+    shift
+    run 0 "$banyan" train rooms.yaml --set data.table=both.csv --set "name=$name" --set train.steps=80 \
+        --set checkpoint.every=40 --set train.eval_every=40 --set 'data.target=["rent, cold", price]' "$@"
+}
+both both
+holds out "2 categories: kind (2 values), floor (5 values); targets rent, cold, price, numbers"
+holds runs/both/config.yaml 'target: ["rent, cold", price]'
+holds runs/rooms/config.yaml 'target: price'
+holds runs/both/events.jsonl '"rmse_rent, cold":'
+both threads --set train.threads=2
+rm -r runs/threads/checkpoints/step-00000080
+run 0 "$banyan" train --resume runs/threads
+same runs/both/checkpoints/step-00000080/model.safetensors runs/threads/checkpoints/step-00000080/model.safetensors
+run 0 "$banyan" eval runs/both --json
+cp out eval.json
+run 0 "$banyan" predict runs/both both_new.csv
+cp out usual.jsonl
+run 0 "$banyan" predict runs/both both_new.csv --csv
+[ "$(head -n 1 out)" = 'index,"rent, cold",price' ] || fail "$(head -n 1 out)"
+python3 - usual.jsonl out eval.json <<'END' || fail "metrics: $(cat eval.json)"
+import csv, json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+table = list(csv.DictReader(open(sys.argv[2])))
+got = json.loads(open(sys.argv[3]).read())
+truth = list(csv.DictReader(open("both.csv")))
+want, each = {"rows": 80}, {"rmse": [], "mae": [], "r2": []}
+for name in ("rent, cold", "price"):
+    assert [float(row[name]) for row in table] == [line[name] for line in lines]
+    y = [float(row[name]) for row in truth][-80:]
+    e = [line[name] - b for line, b in zip(lines[-80:], y)]
+    mean = sum(y) / 80
+    for key, value in (("rmse", (sum(x * x for x in e) / 80) ** 0.5), ("mae", sum(map(abs, e)) / 80),
+                       ("r2", 1 - sum(x * x for x in e) / sum((b - mean) ** 2 for b in y))):
+        want[f"{key}_{name}"] = value
+        each[key].append(value)
+want.update({key: sum(values) / 2 for key, values in each.items()})
+assert want["r2"] > 0.8, want
+sys.exit(any(abs(got[k] - v) > 1e-4 * abs(v) for k, v in want.items()))
+END
+run 0 "$banyan" eval runs/both --data both.csv
+holds out "rmse_rent, cold "
+run 0 "$banyan" drift report runs/both --data both.csv --window 200 --json
+holds out '"alarms":0,'
+awk -F, -v OFS=, 'NR > 1 && $1 != "NA" { $1 *= 1.5 } { print }' both_new.csv >moved.csv
+run 0 "$banyan" predict runs/both moved.csv
+cp out shifted.jsonl
+for data in moved.csv shifted.jsonl; do
+    run 0 "$banyan" drift report runs/both --data $data --window 200 --json
+    for name in "rent, cold" price; do
+        sed "s/.*\"name\":\"prediction_$name\".*\"psi\":\[\([^]]*\)\].*/\1/" out >"$data.$name"
+        [ "$(wc -c <"$data.$name")" -lt 100 ] || fail "there is no drift of $name"
+    done
+done
+same "moved.csv.rent, cold" "shifted.jsonl.rent, cold"
+same moved.csv.price shifted.jsonl.price
+run 2 "$banyan" train rooms.yaml --set data.table=both.csv --set 'data.target=[price, area, price]'
+holds err "data.target names 'price' twice"
+run 2 "$banyan" train rooms.yaml --set data.table=both.csv --set 'data.target=[price, area]' --set task.kind=classify
+holds err "task.kind classify predicts one"
+run 1 "$banyan" train rooms.yaml --set data.table=both.csv --set 'data.target=[price, kind]'
+holds err "data.target 'kind' is a column of texts"
+run 2 "$banyan" train rooms.yaml --set data.table=both.csv --set 'data.target=[price, "rent, cold"]' --set model.outputs=3
+holds err "model.outputs is 3, but there are 2 columns to predict"
+
 say "held-out rows that are unlike the others, since the file is sorted"
 { head -n 1 rooms.csv && tail -n +2 rooms.csv | sort -t , -k 4 -g; } >sorted.csv
 run 0 "$banyan" train rooms.yaml --set data.table=sorted.csv --set name=sorted --set train.steps=1

@@ -112,8 +112,10 @@ def predicts(path, data, lines):
         pieces = [model.session.run(None, {n: f[i:i + size] for n, f in feeds.items()})[0] for i in range(0, count, size)]
         out = np.concatenate(pieces).astype(np.float64)
         if model.outputs == ["values"]:
-            theirs = out[:, 0] / encoding["target"]["deviation"]
-            expected = np.array([o["value"] for o in ours]) / encoding["target"]["deviation"]
+            targets = encoding.get("targets") or [encoding["target"]]
+            names = [t["name"] for t in targets] if len(targets) > 1 else ["value"]
+            theirs = out / [t["deviation"] for t in targets]
+            expected = np.array([[o[n] for n in names] for o in ours]) / [t["deviation"] for t in targets]
         else:
             theirs = np.exp(out - out.max(1, keepdims=True))
             theirs = (theirs / theirs.sum(1, keepdims=True)).max(1)

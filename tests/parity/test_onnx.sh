@@ -55,12 +55,12 @@ for i, label in enumerate(labels):
 np.save("images.npy", images.astype(np.uint8))
 np.save("labels.npy", labels.astype(np.uint8))
 with open("table.csv", "w") as out:
-    out.write("time,size,color,kind,price\n")
+    out.write("time,size,color,kind,price,size2\n")
     for i in range(200):
         time, size, color = 1.7e9 + random.uniform(0, 50), random.normal(), random.choice("red green blue".split())
         price = 1e5 + 300 * (time - 1.7e9) + 9000 * size + (5000 if color == "red" else 0)
         kind = "large" if size > 0.5 else "small"
-        out.write(f"{time:.3f},{'' if i % 17 == 3 else round(size, 3)},{'' if i % 23 == 2 else color},{kind},{price:.2f}\n")
+        out.write(f"{time:.3f},{'' if i % 17 == 3 else round(size, 3)},{'' if i % 23 == 2 else color},{kind},{price:.2f},{size * size:.3f}\n")
 END
 # predicts NAME KIND MODEL DATA FILE: FILE is what the model was trained on.
 predicts() {
@@ -83,6 +83,7 @@ END
 predicts vit classify "kind: vit, layers: 2, heads: 2, width: 16, patch: 4" \
     "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
 predicts mlp regress "kind: mlp, hidden: [16, 24], activation: relu, norm: true" "table: table.csv, target: price" table.csv
+predicts pair regress "kind: mlp, hidden: [16], activation: relu" "table: table.csv, target: [size2, price]" table.csv
 predicts classes classify "kind: mlp, hidden: [16], activation: gelu, norm: true}
 norm: {kind: batch" "table: table.csv, target: kind" table.csv
 

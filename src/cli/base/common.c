@@ -287,6 +287,15 @@ void cli_print_metrics_json(const by_evaluation *evaluation)
                    cli_json_number(text, evaluation->metrics[i], 9));
         }
     }
+    for (size_t i = 0; i < evaluation->output_metric_count; i++) {
+        const by_output_metric *m = &evaluation->output_metrics[i];
+        char text[32];
+        if (m->value == m->value || !isfinite(evaluation->loss)) {
+            printf(",");
+            cli_print_json_string(m->name);
+            printf(":%s", cli_json_number(text, m->value, 9));
+        }
+    }
 }
 
 void cli_print_parts_json(const by_evaluation *evaluation)

@@ -69,6 +69,12 @@ static void print(const eval_request *r, const by_pretrained *model, const by_ev
                    e->metrics[i]);
         }
     }
+    for (size_t i = 0; i < e->output_metric_count; i++) {
+        const by_output_metric *m = &e->output_metrics[i];
+        if (!isnan(m->value) || !isfinite(e->loss)) {
+            printf("%-14s %.*f\n", m->name, task->metrics[m->metric].decimals + 2, m->value);
+        }
+    }
     printf("%-14s %llu\n", task->examples, (unsigned long long)e->targets);
 }
 

@@ -60,7 +60,9 @@ static void print_value(const by_field *field, bool csv)
 static void print_csv(predict_request *r, const by_field *fields, size_t count)
 {
     for (size_t i = 0; i < count && !r->has_header; i++) {
-        printf("%s%s%s", i == 0 ? "" : ",", fields[i].name, i + 1 == count ? "\n" : "");
+        fputs(i == 0 ? "" : ",", stdout);
+        print_cell(fields[i].name);
+        fputs(i + 1 == count ? "\n" : "", stdout);
     }
     r->has_header = true;
     for (size_t i = 0; i < count; i++) {
@@ -100,7 +102,9 @@ static void print_line(void *user, const by_field *fields, size_t count)
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        printf("%s\"%s\":", i == 0 ? "{" : ",", fields[i].name);
+        fputs(i == 0 ? "{" : ",", stdout);
+        cli_print_json_string(fields[i].name);
+        putchar(':');
         print_value(&fields[i], false);
     }
     printf("}\n");

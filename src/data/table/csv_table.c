@@ -22,7 +22,7 @@ typedef struct row_reader {
     char decimal;
     by__format_csv_cell *cells; /* of the current row */
     bool skip;
-    const by__table_column *required; /* NULL: none */
+    const by_table_options *options; /* rows need a value in its columns `required` */
     by__loader_damage
         *damage;  /* where skipped rows are recorded; NULL: they were recorded before */
     uint64_t row; /* index in the file */
@@ -56,12 +56,31 @@ static by_status check_cell(const row_reader *r, const by__format_csv_cell *cell
     return by__table_cell_refuse(c, where, cell->text, cell->length, error);
 }
 
+static by_status check_required(const row_reader *r, by_error *error)
+{
+    const by_table *t = r->table;
+    double number;
+    for (size_t i = 0; i < r->options->required_count; i++) {
+        int32_t at = by__table_index(t, r->options->required[i]);
+        if (at < 0) {
+            continue;
+        }
+        const by__table_column *column = &t->columns[at];
+        const by__format_csv_cell *cell = &r->cells[at];
+        if (by__table_cell_read(&number, column, cell->text, cell->length, r->decimal) ==
+            BY__CELL_MISSING) {
+            return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": there is no value in '%s'",
+                                t->name, r->cells[0].line, column->info.name);
+        }
+    }
+    return BY_OK;
+}
+
 /* Reads the cells of the next row. */
 static by_status read_row(row_reader *r, bool *found, by_error *error)
 {
     const by_table *t = r->table;
     by__format_csv_cell cell = {0};
-    double number;
     do {
         BY_TRY(by__format_csv_next(&r->csv, &cell, found, error));
         if (!*found) {
@@ -71,15 +90,7 @@ static by_status read_row(row_reader *r, bool *found, by_error *error)
         BY_TRY(check_cell(r, &cell, error));
         r->cells[cell.column] = cell;
     } while (!cell.ends_row);
-    if (r->required != NULL) {
-        const by__format_csv_cell *target = &r->cells[r->required - t->columns];
-        if (by__table_cell_read(&number, r->required, target->text, target->length, r->decimal) ==
-            BY__CELL_MISSING) {
-            return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": there is no value in '%s'",
-                                t->name, r->cells[0].line, r->required->info.name);
-        }
-    }
-    return BY_OK;
+    return r->skip ? check_required(r, error) : BY_OK;
 }
 
 /* Records a skipped row that begins at `begin`, and continues behind it. */
@@ -261,12 +272,6 @@ static char find_decimal(by__format_csv csv)
     return comma ? ',' : '.';
 }
 
-static const by__table_column *find_required(const by_table *t, const by_table_options *o)
-{
-    int32_t at = o->skip && o->required != NULL ? by__table_index(t, o->required) : -1;
-    return at < 0 ? NULL : &t->columns[at];
-}
-
 /* Reads the rows after the header; `csv` is positioned there. */
 static by_status read_rows(by_table *t, by__format_csv csv, const by_table_options *o,
                            by_error *error)
@@ -275,7 +280,7 @@ static by_status read_rows(by_table *t, by__format_csv csv, const by_table_optio
                     .csv = csv,
                     .decimal = o->decimal,
                     .skip = o->skip,
-                    .required = find_required(t, o),
+                    .options = o,
                     .damage = &t->damage};
     bool again = false;
     if (r.decimal == '\0') {

@@ -32,15 +32,18 @@ void by_encoding_close(by_encoding **encoding)
     for (size_t i = 0; i < e->category_count; i++) {
         free_feature(&e->categories[i]);
     }
-    free_feature(&e->target);
+    for (size_t i = 0; i < e->target_count; i++) {
+        free_feature(&e->targets[i]);
+    }
     free(e->numbers);
     free(e->categories);
+    free(e->targets);
     free(e);
     *encoding = NULL;
 }
 
 by_status by__table_encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
-                                      by_error *error)
+                                      size_t targets, by_error *error)
 {
     by_encoding *e;
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "an encoding", error));
@@ -49,6 +52,10 @@ by_status by__table_encoding_allocate(by_encoding **out, size_t numbers, size_t 
     if (status == BY_OK) {
         status = by__alloc((void **)&e->categories, categories + 1, sizeof *e->categories,
                            "an encoding's categories", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&e->targets, targets + 1, sizeof *e->targets,
+                           "an encoding's targets", error);
     }
     if (status != BY_OK) {
         by_encoding_close(&e);
@@ -176,12 +183,36 @@ static bool is_ignored(const by_encoding_options *o, const char *name)
     return false;
 }
 
+size_t by__table_target_of(const by_encoding_options *o, const char *column)
+{
+    size_t i = 0;
+    while (i < o->target_count && strcmp(o->targets[i], column) != 0) {
+        i++;
+    }
+    return i;
+}
+
 static by_status check_names(const by_table *table, const by_encoding_options *o, by_error *error)
 {
-    for (size_t i = 0; i < o->ignore_count + 1; i++) {
-        const char *name = i == o->ignore_count ? o->target : o->ignore[i];
-        if (name != NULL && by_table_find(table, name) == NULL) {
+    for (size_t i = 0; i < o->ignore_count + o->target_count; i++) {
+        size_t t = i - o->ignore_count;
+        const char *name = i < o->ignore_count ? o->ignore[i] : o->targets[t];
+        const by_column *column = by_table_find(table, name);
+        if (column == NULL) {
             return by__table_no_column(table, name, BY_EARG, error);
+        }
+        if (i < o->ignore_count || o->target_count == 1) {
+            continue;
+        }
+        if (by__table_target_of(o, name) != t) {
+            return by_error_set(error, BY_EARG, "%s: the target '%.60s' is named twice",
+                                by_table_name(table), name);
+        }
+        if (column->kind != BY_COLUMN_NUMBER) {
+            return by_error_set(error, BY_EARG,
+                                "%s: column '%.60s' is one of categories: of several targets, each "
+                                "is a number",
+                                by_table_name(table), name);
         }
     }
     return BY_OK;
@@ -195,10 +226,10 @@ static by_status learn_all(by_encoding *e, const by_table *table, const by_part 
     by__loader_part_rows_init(&rows, part);
     for (size_t i = 0; i < by_table_column_count(table); i++) {
         const by_column *column = by_table_column(table, i);
+        size_t target = by__table_target_of(o, column->name);
         by__table_encoded *f;
-        if (o->target != NULL && strcmp(column->name, o->target) == 0) {
-            f = &e->target;
-            e->has_target = true;
+        if (target < o->target_count) {
+            f = &e->targets[target];
         } else if (is_ignored(o, column->name)) {
             continue;
         } else if (column->kind == BY_COLUMN_CATEGORY) {
@@ -208,9 +239,9 @@ static by_status learn_all(by_encoding *e, const by_table *table, const by_part 
         }
         BY_TRY(learn_column(f, column, &rows, part->count, table, error));
     }
-    if (e->has_target && e->target.is_category && e->target.count == 0) {
+    if (o->target_count == 1 && e->targets[0].is_category && e->targets[0].count == 0) {
         return by_error_set(error, BY_EFORMAT, "%s: all targets in column '%s' are missing", name,
-                            o->target);
+                            o->targets[0]);
     }
     return e->number_count + e->category_count > 0
                ? BY_OK
@@ -228,7 +259,8 @@ by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_p
                             by_table_name(table), part->total, by_table_rows(table));
     }
     BY_TRY(check_names(table, options, error));
-    BY_TRY(by__table_encoding_allocate(&e, columns, columns, error));
+    BY_TRY(by__table_encoding_allocate(&e, columns, columns, options->target_count, error));
+    e->target_count = options->target_count;
     by_status status = learn_all(e, table, part, options, error);
     if (status != BY_OK) {
         by_encoding_close(&e);
@@ -266,19 +298,24 @@ size_t by_encoding_category_size(const by_encoding *encoding, size_t index)
     return encoding->categories[index].count + 1;
 }
 
-const char *by_encoding_target(const by_encoding *encoding)
+size_t by_encoding_targets(const by_encoding *encoding)
 {
-    return encoding->has_target ? encoding->target.name : NULL;
+    return encoding->target_count;
+}
+
+const char *by_encoding_target(const by_encoding *encoding, size_t index)
+{
+    return index < encoding->target_count ? encoding->targets[index].name : NULL;
 }
 
 size_t by_encoding_classes(const by_encoding *encoding)
 {
-    return encoding->target.count;
+    return encoding->target_count == 0 ? 0 : encoding->targets[0].count;
 }
 
 const char *by_encoding_class(const by_encoding *encoding, size_t index)
 {
-    return encoding->target.values[index];
+    return encoding->targets[0].values[index];
 }
 
 void by_encoding_number_scale(const by_encoding *encoding, size_t index, double *mean,
@@ -288,10 +325,11 @@ void by_encoding_number_scale(const by_encoding *encoding, size_t index, double 
     *deviation = encoding->numbers[index].deviation;
 }
 
-void by_encoding_target_scale(const by_encoding *encoding, double *mean, double *deviation)
+void by_encoding_target_scale(const by_encoding *encoding, size_t index, double *mean,
+                              double *deviation)
 {
-    *mean = encoding->target.mean;
-    *deviation = encoding->target.deviation;
+    *mean = encoding->targets[index].mean;
+    *deviation = encoding->targets[index].deviation;
 }
 
 /* ---- applying ---- */
@@ -388,21 +426,20 @@ static by_status refuse_class(const by__table_encoded *f, const by_table *table,
                                      "learns from all");
 }
 
-static by_status put_targets(by_array *array, const by_encoding *e, const by_table *table,
-                             by_error *error)
+/* Writes one of `stride` targets to every stride-th element from `data` on. */
+static by_status put_target(void *data, size_t stride, const by__table_encoded *f,
+                            const by_table *table, by_error *error)
 {
-    const by__table_encoded *f = &e->target;
     uint64_t rows = by_table_rows(table);
     char where[BY__WHERE];
-    void *data = (void *)(uintptr_t)array->data;
     if (!f->is_category) {
-        BY_TRY(put_numbers(data, 1, f, table, NAN, error));
+        BY_TRY(put_numbers(data, stride, f, table, NAN, error));
     } else {
-        BY_TRY(put_categories(data, 1, f, table, 0, -1, -2, error));
+        BY_TRY(put_categories(data, stride, f, table, 0, -1, -2, error));
     }
     for (uint64_t row = 0; row < rows; row++) {
-        int32_t label = f->is_category ? ((const int32_t *)data)[row] : 0;
-        if (label == -1 || (!f->is_category && isnan(((const float *)data)[row]))) {
+        int32_t label = f->is_category ? ((const int32_t *)data)[row * stride] : 0;
+        if (label == -1 || (!f->is_category && isnan(((const float *)data)[row * stride]))) {
             return by_error_set(error, BY_EFORMAT, "%s: there is no target in '%.60s'",
                                 by__table_where(where, table, row), f->name);
         }
@@ -475,10 +512,14 @@ static by_status make_arrays(by_array *arrays, size_t *count, const by_encoding 
         }
     }
     if (targets) {
-        bool classes = e->target.is_category;
+        bool classes = e->targets[0].is_category;
+        size_t columns = e->target_count;
         BY_TRY(add_array(arrays, count, classes ? "labels" : "targets", classes ? BY_I32 : BY_F32,
-                         rows, 0, error));
-        BY_TRY(put_targets(&arrays[*count - 1], e, table, error));
+                         rows, columns == 1 ? 0 : columns, error));
+        char *out = (char *)(uintptr_t)arrays[*count - 1].data;
+        for (size_t i = 0; i < columns; i++) {
+            BY_TRY(put_target(out + i * sizeof(float), columns, &e->targets[i], table, error));
+        }
     }
     if (weight != NULL) {
         BY_TRY(add_array(arrays, count, "weight", BY_F32, rows, 0, error));
@@ -498,7 +539,7 @@ by_status by__table_encoding_apply(const by_encoding *encoding, const by_table *
 {
     by_array arrays[4] = {0};
     size_t count = 0;
-    if (targets && !encoding->has_target) {
+    if (targets && encoding->target_count == 0) {
         return by_error_set(error, BY_EARG, "%s: the encoding has no target", by_table_name(table));
     }
     by_status status = make_arrays(arrays, &count, encoding, table, targets, weight, error);

@@ -26,13 +26,15 @@ struct by_encoding {
     size_t number_count;
     by__table_encoded *categories;
     size_t category_count;
-    by__table_encoded target;
-    bool has_target;
+    by__table_encoded *targets; /* several are numbers */
+    size_t target_count;
 };
 
 /* Allocates an empty encoding with room for so many columns. Closed with by_encoding_close. */
 by_status by__table_encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
-                                      by_error *error);
+                                      size_t targets, by_error *error);
+/* The place of a column among the targets; target_count: it is none of them. */
+size_t by__table_target_of(const by_encoding_options *options, const char *column);
 /* Prepares the search for the values of a category, which are complete. */
 by_status by__table_encoded_index(by__table_encoded *feature, by_error *error);
 /* Whether two encodings are the same: names, means and deviations, and categories by value. */

@@ -46,9 +46,12 @@ by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *e
     print_features(&text, "numbers", encoding->numbers, encoding->number_count);
     by__string_append(&text, ",\n");
     print_features(&text, "categories", encoding->categories, encoding->category_count);
-    if (encoding->has_target) {
+    if (encoding->target_count == 1) {
         by__string_append(&text, ",\n  \"target\": ");
-        print_feature(&text, &encoding->target);
+        print_feature(&text, &encoding->targets[0]);
+    } else if (encoding->target_count > 1) {
+        by__string_append(&text, ",\n");
+        print_features(&text, "targets", encoding->targets, encoding->target_count);
     }
     by__string_append(&text, "\n}\n");
     return by__string_release(&text, out, error);
@@ -119,32 +122,46 @@ static by_status parse_features(by__table_encoded *features, size_t *count, cons
     return BY_OK;
 }
 
+/* Reads "target", or "targets" where there are several numbers. */
+static by_status parse_targets(by_encoding *e, const json_t *target, const json_t *targets,
+                               const char *name, by_error *error)
+{
+    if (target == NULL) {
+        return parse_features(e->targets, &e->target_count, targets, false, name, error);
+    }
+    e->target_count = 1;
+    BY_TRY(parse_feature(&e->targets[0], target, name, error));
+    return !e->targets[0].is_category || e->targets[0].count > 0
+               ? BY_OK
+               : bad_json(name, "the target has no classes", error);
+}
+
 static by_status parse_root(by_encoding **out, const json_t *root, const char *name,
                             by_error *error)
 {
     const json_t *numbers = json_object_get(root, "numbers");
     const json_t *categories = json_object_get(root, "categories");
     const json_t *target = json_object_get(root, "target");
+    const json_t *targets = json_object_get(root, "targets");
     by_encoding *e;
     if (json_integer_value(json_object_get(root, "format")) != 1 || !json_is_array(numbers) ||
-        !json_is_array(categories) || json_object_size(root) != (target == NULL ? 3u : 4u)) {
-        return bad_json(name, "not an encoding of format 1: numbers, categories, target", error);
+        !json_is_array(categories) ||
+        json_object_size(root) != 3u + (target != NULL) + (targets != NULL) ||
+        (targets != NULL && (target != NULL || json_array_size(targets) < 2))) {
+        return bad_json(name, "not an encoding of format 1: numbers, categories, target or targets",
+                        error);
     }
     if (json_array_size(numbers) + json_array_size(categories) == 0) {
         return bad_json(name, "the encoding has no columns", error);
     }
     BY_TRY(by__table_encoding_allocate(&e, json_array_size(numbers), json_array_size(categories),
-                                       error));
+                                       1 + json_array_size(targets), error));
     by_status status = parse_features(e->numbers, &e->number_count, numbers, false, name, error);
     if (status == BY_OK) {
         status = parse_features(e->categories, &e->category_count, categories, true, name, error);
     }
-    if (status == BY_OK && target != NULL) {
-        e->has_target = true;
-        status = parse_feature(&e->target, target, name, error);
-        if (status == BY_OK && e->target.is_category && e->target.count == 0) {
-            status = bad_json(name, "the target has no classes", error);
-        }
+    if (status == BY_OK) {
+        status = parse_targets(e, target, targets, name, error);
     }
     if (status != BY_OK) {
         by_encoding_close(&e);

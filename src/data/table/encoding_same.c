@@ -27,12 +27,15 @@ static bool same_feature(const by__table_encoded *a, const by__table_encoded *b)
 bool by__table_encoding_same(const by_encoding *a, const by_encoding *b)
 {
     bool same = a->number_count == b->number_count && a->category_count == b->category_count &&
-                a->has_target == b->has_target;
+                a->target_count == b->target_count;
     for (size_t i = 0; same && i < a->number_count; i++) {
         same = same_feature(&a->numbers[i], &b->numbers[i]);
     }
     for (size_t i = 0; same && i < a->category_count; i++) {
         same = same_feature(&a->categories[i], &b->categories[i]);
     }
-    return same && (!a->has_target || same_feature(&a->target, &b->target));
+    for (size_t i = 0; same && i < a->target_count; i++) {
+        same = same_feature(&a->targets[i], &b->targets[i]);
+    }
+    return same;
 }

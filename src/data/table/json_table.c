@@ -116,8 +116,6 @@ static by_status check_row(const by_table *t, const lines *in, by_error *error)
     const char *name;
     json_t *value;
     char at[BY__WHERE];
-    const char *required = in->skip->required;
-    const by__table_column *target = NULL;
     cell one;
     double number;
     json_object_foreach(in->row, name, value)
@@ -133,10 +131,11 @@ static by_status check_row(const by_table *t, const lines *in, by_error *error)
             return by__table_cell_refuse(c, where(at, in), one.text, one.length, error);
         }
     }
-    if (required != NULL) {
+    for (size_t i = 0; i < in->skip->required_count; i++) {
+        const char *required = in->skip->required[i];
         int32_t known = by__table_index(t, required);
         by__table_column unknown = {.info = {.name = required}};
-        target = known < 0 ? &unknown : &t->columns[known];
+        const by__table_column *target = known < 0 ? &unknown : &t->columns[known];
         BY_TRY(read_cell(&one, in, target, json_object_get(in->row, required), error));
         if (class_of(&number, target, &one) == BY__CELL_MISSING) {
             return by_error_set(error, BY_EFORMAT, "%s: there is no value in '%s'", where(at, in),

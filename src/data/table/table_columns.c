@@ -194,8 +194,10 @@ by_status by__table_set_types(by_table *t, const by_table_options *o, by_error *
         t->columns[at].info.kind = o->types[i].kind;
         t->columns[at].ignored = false;
         const by_encoding *e = o->learned;
-        if (e != NULL && e->has_target && strcmp(e->target.name, o->types[i].name) == 0) {
-            t->columns[at].own = &e->target;
+        for (size_t k = 0; e != NULL && k < e->target_count; k++) {
+            if (strcmp(e->targets[k].name, o->types[i].name) == 0) {
+                t->columns[at].own = &e->targets[k];
+            }
         }
     }
     return BY_OK;

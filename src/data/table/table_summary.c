@@ -45,7 +45,7 @@ static void add_kind(by_string *out, const by_table *t, const by_encoding_option
     size_t listed = 0;
     for (size_t i = 0; i < by_table_column_count(t); i++) {
         const by_column *c = by_table_column(t, i);
-        bool is_target = o->target != NULL && strcmp(o->target, c->name) == 0;
+        bool is_target = by__table_target_of(o, c->name) < o->target_count;
         if (c->kind != kind || is_target || is_ignored(o, c->name)) {
             continue;
         }
@@ -69,23 +69,40 @@ static void add_kind(by_string *out, const by_table *t, const by_encoding_option
     by_string_free(&names);
 }
 
+/* "target price, a number", or "targets price, rent, numbers" */
+static void add_targets(by_string *out, const by_table *t, const by_encoding_options *o)
+{
+    const by_column *first = o->target_count == 1 ? by_table_find(t, o->targets[0]) : NULL;
+    size_t listed = 0;
+    if (first != NULL && first->kind == BY_COLUMN_NUMBER) {
+        by_string_format(out, "; target %.60s, a number", first->name);
+    } else if (first != NULL) {
+        by_string_format(out, "; target %.60s, one of %zu classes", first->name,
+                         first->value_count);
+    } else if (o->target_count > 1) {
+        size_t before = out->length;
+        while (listed < o->target_count && out->length - before < MAX_NAMES) {
+            by_string_format(out, "%s%.60s", listed == 0 ? "; targets " : ", ", o->targets[listed]);
+            listed++;
+        }
+        if (listed < o->target_count) {
+            by_string_format(out, " and %zu more", o->target_count - listed);
+        }
+        by__string_append(out, ", numbers");
+    }
+}
+
 by_status by_table_summary(const by_table *table, const by_encoding_options *options, char **out,
                            by_error *error)
 {
     by_string text = {0};
     const by_encoding_options *o = options;
-    const by_column *target = o->target == NULL ? NULL : by_table_find(table, o->target);
     add_kind(&text, table, o, BY_COLUMN_NUMBER);
     add_kind(&text, table, o, BY_COLUMN_CATEGORY);
     if (o->ignore_count > 0) {
         by_string_format(&text, "; %zu ignored", o->ignore_count);
     }
-    if (target != NULL && target->kind == BY_COLUMN_NUMBER) {
-        by_string_format(&text, "; target %.60s, a number", target->name);
-    } else if (target != NULL) {
-        by_string_format(&text, "; target %.60s, one of %zu classes", target->name,
-                         target->value_count);
-    }
+    add_targets(&text, table, o);
     return by__string_release(&text, out, error);
 }
 
@@ -160,7 +177,7 @@ by_status by_table_doubts(const by_table *table, const by_encoding_options *opti
     size_t count = 0;
     for (size_t i = 0; i < by_table_column_count(table); i++) {
         const by_column *c = by_table_column(table, i);
-        bool is_target = options->target != NULL && strcmp(options->target, c->name) == 0;
+        bool is_target = by__table_target_of(options, c->name) < options->target_count;
         by_string doubt = {0};
         bool odd = c->odd_cells > 0;
         if (is_ignored(options, c->name) || (!odd && !add_useless(&doubt, table, c, is_target))) {

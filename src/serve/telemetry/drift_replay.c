@@ -78,26 +78,33 @@ static by_status count_rows(by_drift_report *r, const by_pretrained *model, cons
     return status;
 }
 
-/* Opens a table as the model reads it. The target is not among what it reads, but in the
- * reference, which has its kind. */
+/* Opens a table as the model reads it. Targets are not among what it reads, but in the reference,
+ * which has their kinds. */
 static by_status open_table(by_table **out, const by_drift_report *r, const char *data,
                             by_error *error)
 {
     by_table_options options = {.learned = by__telemetry_served_drift_encoding(r->drift)};
-    by_column_type target = {0};
     BY_TRY(by_table_open(out, data, &options, error));
-    const char *name = options.learned == NULL ? NULL : by_encoding_target(options.learned);
-    const by_column *column = name == NULL ? NULL : by_table_find(*out, name);
-    target.kind = name != NULL && by_encoding_classes(options.learned) > 0 ? BY_COLUMN_CATEGORY
-                                                                           : BY_COLUMN_NUMBER;
-    if (column == NULL || column->kind == target.kind) {
-        return BY_OK;
+    size_t targets = options.learned == NULL ? 0 : by_encoding_targets(options.learned);
+    bool classes = targets > 0 && by_encoding_classes(options.learned) > 0;
+    by_column_type *types;
+    BY_TRY(by__alloc((void **)&types, targets + 1, sizeof *types, "column types", error));
+    for (size_t i = 0; i < targets; i++) {
+        const char *name = by_encoding_target(options.learned, i);
+        const by_column *column = by_table_find(*out, name);
+        by_column_kind kind = classes ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER;
+        if (column != NULL && column->kind != kind) {
+            types[options.type_count++] = (by_column_type){name, kind};
+        }
     }
-    target.name = name;
-    options.types = &target;
-    options.type_count = 1;
-    by_table_close(out);
-    return by_table_open(out, data, &options, error);
+    by_status status = BY_OK;
+    if (options.type_count > 0) {
+        options.types = types;
+        by_table_close(out);
+        status = by_table_open(out, data, &options, error);
+    }
+    free(types);
+    return status;
 }
 
 static by_status replay_table(by_drift_report *r, const by_pretrained *model, const char *data,

@@ -23,6 +23,7 @@ struct by__telemetry_served_drift {
     size_t tokens; /* index of the feature of tokens; the number of features if there is none */
     by_encoding *encoding; /* of a model of tables; NULL: none */
     bool *read;            /* [features] whether the model reads that column of a table */
+    const char **answers;  /* [features] the field of a prediction that a feature is */
 };
 
 /* Marks the columns that the encoding next to the weights has; other models have no encoding. The
@@ -58,6 +59,30 @@ static by_status mark_columns(by__telemetry_served_drift *d, const char *directo
     return status;
 }
 
+/* Names the fields of predictions. Those of several targets have the targets' names, and are in
+ * their order. */
+static by_status name_answers(by__telemetry_served_drift *d, by_error *error)
+{
+    size_t features = by_drift_reference_features(d->reference);
+    size_t targets = d->encoding == NULL ? 0 : by_encoding_targets(d->encoding);
+    size_t next_target = 0;
+    BY_TRY(by__alloc((void **)&d->answers, features + 1, sizeof *d->answers, "columns", error));
+    for (size_t i = 0; i < features; i++) {
+        by_drift_kind kind;
+        by_drift_role role = by_drift_reference_role(d->reference, i);
+        (void)by_drift_reference_feature(d->reference, i, &kind);
+        if (role == BY_DRIFT_CONFIDENCE) {
+            d->answers[i] = "probability";
+        } else if (role == BY_DRIFT_OUTCOME && kind == BY_DRIFT_CATEGORY) {
+            d->answers[i] = "label";
+        } else if (role == BY_DRIFT_OUTCOME) {
+            const char *name = targets > 1 ? by_encoding_target(d->encoding, next_target++) : NULL;
+            d->answers[i] = name == NULL ? "value" : name;
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__telemetry_served_drift_open(by__telemetry_served_drift **out, const char *directory,
                                           const by_drift_options *options,
                                           const by__telemetry_log *log, by_error *error)
@@ -80,6 +105,9 @@ by_status by__telemetry_served_drift_open(by__telemetry_served_drift **out, cons
     d->tokens = by_drift_reference_find(reference, "tokens");
     status = mark_columns(d, directory, error);
     if (status == BY_OK) {
+        status = name_answers(d, error);
+    }
+    if (status == BY_OK) {
         status = by_drift_watch_open(&d->watch, reference, options, error);
     }
     if (status != BY_OK) {
@@ -99,6 +127,7 @@ void by__telemetry_served_drift_close(by__telemetry_served_drift **drift)
         by_drift_reference_close(&d->reference);
         by_encoding_close(&d->encoding);
         free(d->read);
+        free(d->answers);
         free(d);
     }
 }
@@ -217,23 +246,13 @@ void by__telemetry_served_drift_example(by__telemetry_served_drift *drift, const
     for (size_t i = 0; i < by_drift_reference_features(drift->reference); i++) {
         by_drift_kind kind;
         const char *name = by_drift_reference_feature(drift->reference, i, &kind);
-        const json_t *value = NULL;
-        by_drift_role role = by_drift_reference_role(drift->reference, i);
-        if (role == BY_DRIFT_INPUT && !json_is_object(row)) {
+        const char *answer = drift->answers[i];
+        if (answer == NULL && !json_is_object(row)) {
             continue; /* cells without names */
         }
-        switch (role) {
-        case BY_DRIFT_INPUT:
-            value = json_object_get(row, name);
-            break;
-        case BY_DRIFT_OUTCOME:
-            value = json_object_get(predicted, kind == BY_DRIFT_CATEGORY ? "label" : "value");
-            break;
-        case BY_DRIFT_CONFIDENCE:
-            value = json_object_get(predicted, "probability");
-            break;
-        }
-        count_value(drift, i, kind, role != BY_DRIFT_INPUT, value);
+        const json_t *value =
+            answer == NULL ? json_object_get(row, name) : json_object_get(predicted, answer);
+        count_value(drift, i, kind, answer != NULL, value);
     }
     next(drift);
 }
@@ -263,12 +282,24 @@ void by__telemetry_served_drift_answer(by__telemetry_served_drift *drift, const 
     }
 }
 
+/* Whether a column is a field of predictions too: one of several targets. */
+static bool is_predicted(const by__telemetry_served_drift *d, const char *column)
+{
+    size_t targets = d->encoding == NULL ? 0 : by_encoding_targets(d->encoding);
+    size_t i = 0;
+    while (i < targets && strcmp(by_encoding_target(d->encoding, i), column) != 0) {
+        i++;
+    }
+    return targets > 1 && i < targets;
+}
+
 bool by__telemetry_served_drift_knows(const by__telemetry_served_drift *drift, const json_t *row)
 {
     bool known = false;
     for (size_t i = 0; i < by_drift_reference_features(drift->reference) && !known; i++) {
-        known = by__telemetry_served_drift_is_input(drift, i) &&
-                json_object_get(row, by_drift_reference_feature(drift->reference, i, NULL)) != NULL;
+        const char *name = by_drift_reference_feature(drift->reference, i, NULL);
+        known = by__telemetry_served_drift_is_input(drift, i) && !is_predicted(drift, name) &&
+                json_object_get(row, name) != NULL;
     }
     return known;
 }

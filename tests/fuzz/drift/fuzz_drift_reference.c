@@ -22,7 +22,7 @@ static void count_requests(const by_drift_reference *r)
         for (size_t f = 0; f < by_drift_reference_features(r); f++) {
             (void)by_drift_reference_feature(r, f, &kind);
             by_drift_role role = by_drift_reference_role(r, f);
-            if (role != BY_DRIFT_INPUT && by_drift_reference_predicted(r, role) != f) {
+            if (role == BY_DRIFT_CONFIDENCE && by_drift_reference_predicted(r, role) != f) {
                 abort(); /* two features have one role */
             }
             if (kind == BY_DRIFT_NUMBER) {

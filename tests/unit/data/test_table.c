@@ -148,7 +148,10 @@ static by_encoding *learn(const by_table *table, uint64_t rows, const char *targ
     by_encoding *encoding;
     by_error error = {0};
     by_part part;
-    by_encoding_options options = {.target = target, .ignore = ignore, .ignore_count = 1};
+    by_encoding_options options = {.targets = (const char *const[]){target},
+                                   .target_count = target != NULL,
+                                   .ignore = ignore,
+                                   .ignore_count = 1};
     by_split split = {.test = by_table_rows(table) - rows};
     assert_int_equal(by_split_parts(&part, NULL, NULL, by_table_rows(table), &split, &error),
                      BY_OK);
@@ -204,7 +207,11 @@ static void test_damaged_rows(void **state)
                     {11, 7, "column 2: a quote inside a cell"},
                     {13, 9, "column 2: the quote that opens this cell is never closed"}};
     const by_column_type target = {"y", BY_COLUMN_NUMBER};
-    by_table_options options = {.types = &target, .type_count = 1, .skip = true, .required = "y"};
+    by_table_options options = {.types = &target,
+                                .type_count = 1,
+                                .skip = true,
+                                .required = (const char *const[]){"y"},
+                                .required_count = 1};
     by_table *table;
     by_error error = {0};
     size_t count;
@@ -250,9 +257,9 @@ static void test_regression(void **state)
     assert_int_equal(by_encoding_numbers(e), 1);
     assert_int_equal(by_encoding_categories(e), 1);
     assert_int_equal(by_encoding_category_size(e, 0), 3); /* 0, blue, red: green is held out */
-    assert_string_equal(by_encoding_target(e), "price");
+    assert_string_equal(by_encoding_target(e, 0), "price");
     assert_int_equal(by_encoding_classes(e), 0);
-    by_encoding_target_scale(e, &mean, &deviation);
+    by_encoding_target_scale(e, 0, &mean, &deviation);
     assert_true(mean == 20.0 && deviation == sqrt(200.0 / 4.0));
     assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_OK);
     const float *numbers = by_array_set_find(set, "numbers")->data;
@@ -300,6 +307,97 @@ static void test_regression(void **state)
     by_encoding_close(&e);
 }
 
+/* Targets are in the order in which they are named, each with a scale of its own. */
+static void test_several_targets(void **state)
+{
+    static const char *const names[] = {"price", "rent"};
+    static const char *const ignore[] = {"extra"};
+    by_encoding_options options = {
+        .targets = names, .target_count = 2, .ignore = ignore, .ignore_count = 1};
+    const by_part part = {.count = 4, .total = 5};
+    BY_UNUSED(state);
+    by_table *t =
+        parse("rent,size,extra,price\n3,1,9,10\n5,3,9,30\n4,,9,20\n4,5,9,20\n9,100,9,1000\n", NULL);
+    by_encoding *e;
+    by_array_set *set;
+    by_error error = {0};
+    char *text;
+    assert_int_equal(by_encoding_learn(&e, t, &part, &options, &error), BY_OK);
+    e = reread(e);
+    assert_int_equal(by_encoding_numbers(e), 1);
+    assert_int_equal(by_encoding_targets(e), 2);
+    assert_int_equal(by_encoding_classes(e), 0);
+    assert_string_equal(by_encoding_target(e, 0), "price");
+    assert_string_equal(by_encoding_target(e, 1), "rent");
+    assert_null(by_encoding_target(e, 2));
+    const double means[2] = {20, 4};
+    const double deviations[2] = {sqrt(200.0 / 4.0), sqrt(2.0 / 4.0)};
+    const double cells[2][5] = {{10, 30, 20, 20, 1000}, {3, 5, 4, 4, 9}};
+    assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_OK);
+    const by_array *targets = by_array_set_find(set, "targets");
+    assert_true(by_shape_equal(&targets->shape, &BY_SHAPE(5, 2)));
+    for (size_t k = 0; k < 2; k++) {
+        double mean;
+        double deviation;
+        by_encoding_target_scale(e, k, &mean, &deviation);
+        assert_true(mean == means[k] && deviation == deviations[k]);
+        for (size_t row = 0; row < 5; row++) {
+            float scaled = (float)((cells[k][row] - means[k]) / deviations[k]);
+            assert_true(((const float *)targets->data)[2 * row + k] == scaled);
+        }
+    }
+    by_array_set_close(&set);
+    assert_int_equal(by_table_summary(t, &options, &text, &error), BY_OK);
+    assert_string_equal(text,
+                        "1 number: size (1 missing); 1 ignored; targets price, rent, numbers");
+    free(text);
+    by_table_close(&t);
+    t = parse("size,price\n1,10\n", NULL);
+    assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_OK);
+    by_array_set_close(&set);
+    assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "there is no column 'rent'"));
+    by_table_close(&t);
+    t = parse("size,price,rent\n1,10,1\n2,20,\n", NULL);
+    assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
+    assert_string_equal(error.message, "t.csv:3: there is no target in 'rent'");
+    by_table_close(&t);
+    by_encoding_close(&e);
+}
+
+static void test_several_targets_refused(void **state)
+{
+    static const char *const both[] = {"a", "a"};
+    static const char *const mixed[] = {"a", "c"};
+    static const struct {
+        const char *const *names;
+        const char *message;
+    } cases[] = {{both, "the target 'a' is named twice"},
+                 {mixed, "column 'c' is one of categories: of several targets, each is a number"}};
+    static const char *const bad[] = {
+        "{\"format\": 1, \"numbers\": [{\"name\": \"a\", \"mean\": 0, \"deviation\": 1}], "
+        "\"categories\": [], \"targets\": [{\"name\": \"b\", \"mean\": 0, \"deviation\": 1}]}",
+        "{\"format\": 1, \"numbers\": [{\"name\": \"a\", \"mean\": 0, \"deviation\": 1}], "
+        "\"categories\": [], \"targets\": [{\"name\": \"b\", \"mean\": 0, \"deviation\": 1}, "
+        "{\"name\": \"c\", \"values\": [\"x\"]}]}"};
+    const by_part whole = by_part_whole(2);
+    by_table *t = parse("a,b,c\n1,2,x\n3,4,y\n", NULL);
+    by_encoding *e = NULL;
+    by_error error = {0};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        const by_encoding_options options = {.targets = cases[i].names, .target_count = 2};
+        assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EARG);
+        assert_non_null(strstr(error.message, cases[i].message));
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
+        assert_int_equal(by_encoding_parse(&e, "e.json", bad[i], strlen(bad[i]), &error),
+                         BY_EFORMAT);
+    }
+    assert_null(e);
+    by_table_close(&t);
+}
+
 static void test_classification(void **state)
 {
     BY_UNUSED(state);
@@ -336,7 +434,7 @@ static void test_encoding_refusals(void **state)
     by_table *t = parse("a,b\n1,x\n2,y\n3,\n", NULL);
     by_part whole = by_part_whole(3);
     by_part other = by_part_whole(4);
-    by_encoding_options options = {.target = "c"};
+    by_encoding_options options = {.targets = (const char *const[]){"c"}, .target_count = 1};
     static const char *const both[] = {"a", "b"};
     assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EARG);
     assert_string_equal(error.message, "t.csv: there is no column 'c'; its "
@@ -458,6 +556,8 @@ int main(void)
         cmocka_unit_test(test_csv_errors),
         cmocka_unit_test(test_damaged_rows),
         cmocka_unit_test(test_regression),
+        cmocka_unit_test(test_several_targets),
+        cmocka_unit_test(test_several_targets_refused),
         cmocka_unit_test(test_classification),
         cmocka_unit_test(test_encoding_refusals),
         cmocka_unit_test(test_many_values),

@@ -337,19 +337,27 @@ static void test_useless_columns(void **state)
     by_error error = {0};
     BY_UNUSED(state);
     by_table *t = parse(csv, NULL);
-    assert_int_equal(by_table_doubts(t, &(by_encoding_options){.target = "y"}, &doubts, &error),
+    assert_int_equal(by_table_doubts(t,
+                                     &(by_encoding_options){.targets = (const char *const[]){"y"},
+                                                            .target_count = 1},
+                                     &doubts, &error),
                      BY_OK);
     assert_non_null(strstr(doubts, "column 'day' has 10 values in 10 rows"));
     assert_non_null(strstr(doubts, "\ncolumn 'none' has no value in any row"));
     assert_non_null(strstr(doubts, "\ntarget 'y' is 2 in every row"));
     assert_null(strstr(doubts, "kind"));
     free(doubts);
-    const by_encoding_options options = {
-        .target = "kind", .ignore = ignored, .ignore_count = BY_ARRAY_LENGTH(ignored)};
+    const by_encoding_options options = {.targets = (const char *const[]){"kind"},
+                                         .target_count = 1,
+                                         .ignore = ignored,
+                                         .ignore_count = BY_ARRAY_LENGTH(ignored)};
     assert_int_equal(by_table_doubts(t, &options, &doubts, &error), BY_OK);
     assert_string_equal(doubts, "");
     free(doubts);
-    assert_int_equal(by_table_doubts(t, &(by_encoding_options){.target = "day"}, &doubts, &error),
+    assert_int_equal(by_table_doubts(t,
+                                     &(by_encoding_options){.targets = (const char *const[]){"day"},
+                                                            .target_count = 1},
+                                     &doubts, &error),
                      BY_OK);
     assert_non_null(strstr(doubts, "target 'day' has 10 classes in 10 rows"));
     free(doubts);
@@ -370,7 +378,8 @@ static void test_json_rows_left_out(void **state)
                                       .ignore = ignore,
                                       .ignore_count = 1,
                                       .skip = true,
-                                      .required = "a"};
+                                      .required = (const char *const[]){"a"},
+                                      .required_count = 1};
     size_t count;
     BY_UNUSED(state);
     by_table *t = parse_as("t.jsonl", text, strlen(text), &options);
@@ -572,7 +581,8 @@ static void test_messages(void **state)
     by_encoding *e;
     by_array_set *set;
     BY_UNUSED(state);
-    const by_encoding_options options = {.target = "longitud"};
+    const by_encoding_options options = {.targets = (const char *const[]){"longitud"},
+                                         .target_count = 1};
     by_table *t = parse("longitude;latitude\n1;2\n", NULL);
     by_part whole = by_part_whole(1);
     assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EARG);
@@ -595,7 +605,10 @@ static void test_messages(void **state)
     t = parse(text.data, &(by_table_options){.types = types, .type_count = 1});
     by_part part;
     assert_int_equal(by_split_parts(&part, NULL, NULL, 40, &(by_split){.test = 10}, &error), BY_OK);
-    assert_int_equal(by_encoding_learn(&e, t, &part, &(by_encoding_options){.target = "y"}, &error),
+    assert_int_equal(by_encoding_learn(&e, t, &part,
+                                       &(by_encoding_options){.targets = (const char *const[]){"y"},
+                                                              .target_count = 1},
+                                       &error),
                      BY_OK);
     assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
     assert_string_equal(error.message,

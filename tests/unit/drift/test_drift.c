@@ -212,6 +212,32 @@ static void test_reference_file(void **state)
 }
 
 /* Which features are of predictions comes back, and each role has one feature of its kind. */
+/* Several numbers may be outcomes, but not beside a category. */
+static void test_several_outcomes(void **state)
+{
+    const double shares[4] = {0.5, 0.75, 0.9, 0.99};
+    const uint64_t counts[2] = {3, 1};
+    by_error error = {0};
+    by_drift_reference *r = table_reference();
+    by_drift_reference *back = NULL;
+    char *text;
+    (void)state;
+    assert_int_equal(by_drift_reference_number(r, "one", shares, 4, &error), BY_OK);
+    assert_int_equal(by_drift_reference_number(r, "two", shares, 4, &error), BY_OK);
+    assert_int_equal(by_drift_reference_category(r, "class", colours, counts, 2, 0, &error), BY_OK);
+    assert_int_equal(by_drift_reference_assign(r, 3, BY_DRIFT_OUTCOME, &error), BY_OK);
+    assert_int_equal(by_drift_reference_assign(r, 4, BY_DRIFT_OUTCOME, &error), BY_OK);
+    assert_int_equal(by_drift_reference_assign(r, 5, BY_DRIFT_OUTCOME, &error), BY_EARG);
+    assert_int_equal(by_drift_reference_print(r, &text, &error), BY_OK);
+    assert_int_equal(by_drift_reference_parse(&back, "r.json", text, strlen(text), &error), BY_OK);
+    assert_int_equal(by_drift_reference_predicted(back, BY_DRIFT_OUTCOME), 3);
+    assert_int_equal(by_drift_reference_role(back, 4), BY_DRIFT_OUTCOME);
+    assert_int_equal(by_drift_reference_role(back, 5), BY_DRIFT_INPUT);
+    free(text);
+    by_drift_reference_close(&back);
+    by_drift_reference_close(&r);
+}
+
 static void test_roles(void **state)
 {
     const double shares[4] = {0.5, 0.75, 0.9, 0.99};
@@ -509,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_reference_file),
         cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_several_outcomes),
         cmocka_unit_test(test_unprintable),
         cmocka_unit_test(test_windows_of_a_table),
         cmocka_unit_test(test_many_categories),

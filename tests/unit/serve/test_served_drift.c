@@ -42,7 +42,8 @@ static void write_reference(const char *directory)
 static void write_encoding(const char *directory)
 {
     static const char csv[] = "age,place,code\n10,coast,a\n20,hill,b\n30,coast,a\n40,hill,b\n";
-    const by_encoding_options options = {.target = "code"};
+    const by_encoding_options options = {.targets = (const char *const[]){"code"},
+                                         .target_count = 1};
     char *path = by__path_join(directory, "encoding.json");
     by_encoding *encoding = NULL;
     by_table *table = NULL;

@@ -196,7 +196,7 @@ static const by_task *task_named(const char *name)
     return task;
 }
 
-/* Sums of a task, each of one value. */
+/* Sums of a task, each of one value for data of one target. */
 typedef struct few_sums {
     double values[8];
     double *each[8];
@@ -207,7 +207,6 @@ static void clear_sums(few_sums *s, const by_task *task)
     assert_true(task->sum_count <= BY_ARRAY_LENGTH(s->values));
     for (size_t i = 0; i < task->sum_count; i++) {
         assert_non_null(task->sums[i].name);
-        assert_null(task->sums[i].count);
         s->values[i] = 0.0;
         s->each[i] = &s->values[i];
     }
@@ -311,6 +310,65 @@ static void test_regression_metrics(void **state)
     (void)unlink(path);
 }
 
+/* The same of two targets, z = 100 + 2 y and y, of which the metrics are those of each alone and
+ * their means. */
+static void test_metrics_of_targets(void **state)
+{
+    static const char text[] = "x,y,z\n1,10,120\n2,20,140\n3,30,160\n4,60,220\n5,40,180\n6,0,100\n"
+                               "7,50,200\n";
+    static const char *const names[] = {"rmse_z", "rmse_y", "mae_z", "mae_y", "r2_z", "r2_y"};
+    const double y[3] = {40, 0, 50};
+    const double predicted[2][3] = {{177, 106, 200}, {41, -3, 45}}; /* of z and of y */
+    const double want[] = {sqrt((9 + 36) / 3.0), sqrt(35 / 3.0), 3.0, 3.0,
+                           1 - 45 / 5600.0,      1 - 35 / 1400.0};
+    BY_UNUSED(state);
+    by_error error = {0};
+    char path[] = "/tmp/banyan-metrics-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    (void)close(file);
+    by_config *config;
+    char set[96];
+    (void)snprintf(set, sizeof set, "data.table=%s", path);
+    const char *const settings[] = {"task.kind=regress", set, "data.target=[z, y]",
+                                    "data.valid_fraction=0.42", "model.kind=mlp"};
+    check_ok(by_config_parse(&config, "t.yaml", "", 0, settings, BY_ARRAY_LENGTH(settings), &error),
+             &error);
+    by_task_data *data;
+    const by_task_request request = {.config = config};
+    check_ok(by_task_open(&data, NULL, &request, &error), &error);
+    check_ok(by_task_complete(data, config, &error), &error);
+    assert_int_equal(config->model.outputs, 2);
+    const double deviation = sqrt(350.0);
+    static const float weight[4] = {1, 1, 1, 0};
+    float scaled[8] = {0};
+    float values[8] = {0};
+    for (size_t i = 0; i < 3; i++) {
+        scaled[2 * i] = scaled[2 * i + 1] = (float)((y[i] - 30.0) / deviation);
+        values[2 * i] = (float)((predicted[0][i] - 160.0) / (2.0 * deviation));
+        values[2 * i + 1] = (float)((predicted[1][i] - 30.0) / deviation);
+    }
+    const by_array columns[] = {{"targets", BY_F32, BY_SHAPE(4, 2), scaled},
+                                {"weight", BY_F32, BY_SHAPE(4), weight}};
+    const by_batch batch = {.arrays = columns, .array_count = 2, .batch = 4};
+    double cells[5][2] = {{0}};
+    double *sums[5] = {cells[0], cells[1], cells[2], cells[3], cells[4]};
+    by_evaluation e = {.task = data->task};
+    data->task->measure(data, sums, &batch, values, 2);
+    by_task_metrics(data, (const double *const *)sums, &e);
+    assert_int_equal(e.output_metric_count, BY_ARRAY_LENGTH(names));
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        assert_string_equal(e.output_metrics[i].name, names[i]);
+        assert_true(fabs(e.output_metrics[i].value - want[i]) < 1e-5);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(fabs(e.metrics[i] - (want[2 * i] + want[2 * i + 1]) / 2.0) < 1e-5);
+    }
+    by_task_close(&data);
+    by_config_close(&config);
+    (void)unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_language_needs_tokens),
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_regression_metrics),
+        cmocka_unit_test(test_metrics_of_targets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,13 +28,13 @@ static int make_folder(void **state)
     (void)snprintf(path, sizeof path, "%s/rows.csv", folder);
     by_string csv = {0};
     by_error error = {0};
-    by__string_append(&csv, "a,b,y,class,w,two\n");
+    by__string_append(&csv, "a,b,y,z,class,w,two\n");
     for (size_t row = 0; row < ROWS; row++) {
         double a = random_unit(1, 0, row);
         double b = random_unit(1, 1, row);
         double w = row % 7 == 2 ? 0.0 : 1.5 + random_unit(1, 2, row);
-        by_string_format(&csv, "%.9g,%.9g,%.9g,c%d,%.9g,2\n", a, b, a - 2.0 * b * b,
-                         (a > b) + (a > 0.5), w);
+        by_string_format(&csv, "%.9g,%.9g,%.9g,%.9g,c%d,%.9g,2\n", a, b, a - 2.0 * b * b,
+                         300.0 * a * b, (a > b) + (a > 0.5), w);
     }
     check_ok(by__file_write(path, csv.data, csv.length, &error), &error);
     by_string_free(&csv);
@@ -65,7 +65,7 @@ static by_status open_config(by_config **out, const weighted_run *r, by_error *e
     (void)snprintf(settings[1], sizeof settings[1], "data.target=%s", r->target);
     (void)snprintf(settings[2], sizeof settings[2], "data.table=%s", path);
     (void)snprintf(settings[3], sizeof settings[3], "data.weight=%s", r->weight);
-    (void)snprintf(settings[4], sizeof settings[4], "data.ignore=[%s, w, two]",
+    (void)snprintf(settings[4], sizeof settings[4], "data.ignore=[%s, w, two, z]",
                    strcmp(r->kind, "regress") == 0 ? "class" : "y");
     const char *const all[] = {"model.kind=mlp",
                                "model.layers=1",
@@ -120,8 +120,10 @@ static by_status expect_loss(const weighted_run *r, by_trainer *trainer, by_load
             weight += w;
             if (strcmp(r->kind, "regress") == 0) {
                 const float *targets = by_batch_array(&part, "targets")->data;
-                double d = (double)v[0] - (double)targets[i];
-                expected += w * d * d;
+                for (size_t k = 0; k < width; k++) { /* the mean over the targets */
+                    double d = (double)v[k] - (double)targets[i * width + k];
+                    expected += w * d * d / (double)width;
+                }
             } else {
                 const int32_t *labels = by_batch_array(&part, "labels")->data;
                 double all = 0.0;
@@ -213,7 +215,7 @@ static void run(weighted_run *r, int ranks)
 static const struct {
     const char *kind;
     const char *target;
-} tasks[] = {{"regress", "y"}, {"classify", "class"}};
+} tasks[] = {{"regress", "y"}, {"regress", "[z, y]"}, {"classify", "class"}};
 
 static weighted_run run_of(size_t task, const char *weight, const char *threads)
 {
