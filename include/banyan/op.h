@@ -10,6 +10,20 @@
  *     a and b are flattened to 2-D [rows, last]; trans_a / trans_b transpose them. y is
  *     [lead(a)..., N], or [M, N] with trans_a. bias f32 or act; add has y's shape and dtype.
  *     y's dtype is attrs.dtype.
+ *   CONV              x [B, H, W, C],                       y [B, H', W', O] of dtype attrs.dtype
+ *                     w [O, C / groups, h, w], bias? [O],
+ *                     add? like y
+ *     y[b, i, j, o] = bias[o] + add + sum over r, s, c of w[o, c, r, s] x[b, i', j', c'], where
+ *     (i', j') is entry (r, s) of the window (attrs.sliding) at (i, j), and c' is c in the group of
+ *     o: channels and outputs are divided into attrs.groups equal groups. x is zero outside.
+ *   CONV_TRANSPOSED   x [B, H, W, O],                       y [B, H', W', C] of dtype attrs.dtype
+ *                     w [O, C / groups, h, w], bias? [C],
+ *                     add? like y
+ *     The transposed linear map of CONV with the same attributes, from its results to its operand,
+ *     plus bias and add: H' = (H - 1) stride - before - after + dilation (h - 1) + 1. With a
+ *     larger `after` in CONV, rows of its operand that no window reaches are left out.
+ *   CONV_WEIGHT_GRAD  x [B, H, W, C], dy [B, H', W', O]     dw [O, C / groups, h, w] of dtype
+ *                                                           attrs.dtype, with h and w of the window
  *   SUM_ROWS          x [..., C]                            y [C] f32: sum over attrs.lead leading
  *                                                           axes (0: all but the last)
  *   ADD, SUB, MUL     a, b (broadcast: aligned at the last  y: the broadcast shape, a's dtype
@@ -368,7 +382,10 @@ enum {
     X(PAGED_ATTENTION, paged_attention)                                                            \
     X(PACKED_MATMUL, packed_matmul)                                                                \
     X(PACKED_GROUPED_MATMUL, packed_grouped_matmul)                                                \
-    X(PACKED_EMBEDDING, packed_embedding)
+    X(PACKED_EMBEDDING, packed_embedding)                                                          \
+    X(CONV, conv)                                                                                  \
+    X(CONV_TRANSPOSED, conv_transposed)                                                            \
+    X(CONV_WEIGHT_GRAD, conv_weight_grad)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
@@ -453,6 +470,18 @@ typedef struct by_map_program {
     } random;
 } by_map_program;
 
+/* Windows that slide over images, in height (index 0) and width (1). The window at (i, j) has
+ * size[0] x size[1] entries; entry (r, s) is the pixel in row i stride[0] + r dilation[0] -
+ * before[0], and in the column likewise. There are windows at as many i as fit into the image
+ * with before[0] rows of padding above and after[0] below it. */
+typedef struct by_window {
+    int64_t size[2];     /* not read where the weights of a convolution have it */
+    int64_t stride[2];   /* 1 or more, as dilation */
+    int64_t dilation[2]; /* distance between neighbours in a window */
+    int64_t before[2];   /* padding: rows above the image, columns to the left of it */
+    int64_t after[2];    /* below, and to the right; negative: as many are left out */
+} by_window;
+
 /* Attributes of a node. An op reads the fields named in the table above and ignores the others. */
 typedef struct by_attrs {
     bool trans_a;           /* MATMUL: transpose a */
@@ -477,6 +506,8 @@ typedef struct by_attrs {
     int64_t capacity;       /* GROUP, grouped products: rows per group; 0: no limit */
     int64_t blocks;         /* GROUP: blocks of entries; 0: 1 */
     int64_t window;         /* attention: number of last keys; 0: all */
+    int64_t groups;         /* convolutions: of channels */
+    by_window sliding;      /* convolutions: the window */
     by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER */
     by_packing packing;     /* ops with packed weights, FAKE_QUANTIZE */
     int64_t axis;           /* operated on */

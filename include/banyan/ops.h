@@ -19,6 +19,19 @@ BY_API by_value by_matmul(by_graph *graph, by_value a, by_value b, bool trans_a,
 /* y = x W + bias, where W is [out, in] with `out_in`, as in torch.nn.Linear, otherwise [in, out].
  * `bias` may be BY_NONE. */
 BY_API by_value by_linear(by_graph *graph, by_value x, by_value weight, by_value bias, bool out_in);
+/* A window of size x size with this stride, and `padding` rows and columns of padding on each
+ * side. */
+BY_API by_window by_window_square(int64_t size, int64_t stride, int64_t padding);
+/* Convolution of images x [B, H, W, C], channels last, with weights [O, C / groups, h, w] as
+ * torch.nn.Conv2d has them; [B, H', W', O]. The window's size is that of the weights. A
+ * one-dimensional convolution has H = h = 1. `bias` [O] may be BY_NONE. */
+BY_API by_value by_conv(by_graph *graph, by_value x, by_value weight, by_value bias,
+                        const by_window *window, int64_t groups);
+/* Transposed convolution of x [B, H, W, O] with weights [O, C / groups, h, w], as
+ * torch.nn.ConvTranspose2d has them; [B, H', W', C]. Its output_padding makes window->after as much
+ * smaller. */
+BY_API by_value by_conv_transposed(by_graph *graph, by_value x, by_value weight, by_value bias,
+                                   const by_window *window, int64_t groups);
 /* Arithmetic with NumPy's broadcasting: shapes are aligned at the last axis, and an absent axis or
  * one of extent 1 repeats. The result has a's dtype; b has the same dtype or is f32. */
 BY_API by_value by_add(by_graph *graph, by_value a, by_value b);

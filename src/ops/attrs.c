@@ -10,7 +10,7 @@ static const size_t field_sizes[] = {
     [BY__ATTR_DTYPE] = sizeof(by_dtype),     [BY__ATTR_FUNCTION] = sizeof(by_function),
     [BY__ATTR_SHAPE] = sizeof(by_shape),     [BY__ATTR_ORDER] = BY_MAX_RANK * sizeof(int),
     [BY__ATTR_AXES] = sizeof(uint32_t),      [BY__ATTR_MAP] = sizeof(const by_map_program *),
-    [BY__ATTR_PACKING] = sizeof(by_packing),
+    [BY__ATTR_PACKING] = sizeof(by_packing), [BY__ATTR_WINDOW] = sizeof(by_window),
 };
 
 by_attrs by__op_attrs_of(const by__op_row *row, const by_attrs *from)
@@ -22,6 +22,25 @@ by_attrs by__op_attrs_of(const by__op_row *row, const by_attrs *from)
     return attrs;
 }
 
+/* Returns NULL, or what is wrong. The bound keeps sums of these numbers far from overflow. */
+static const char *wrong_window(const by_window *window)
+{
+    const int64_t most = 1 << 30;
+    for (int i = 0; i < 2; i++) {
+        if (window->stride[i] < 1 || window->dilation[i] < 1) {
+            return "stride and dilation must be 1 or more";
+        }
+        if (window->size[i] < 0 || window->before[i] < 0) {
+            return "size and padding of a window must not be negative";
+        }
+        if (window->size[i] > most || window->stride[i] > most || window->dilation[i] > most ||
+            window->before[i] > most || window->after[i] > most || window->after[i] < -most) {
+            return "a window is larger than 2^30";
+        }
+    }
+    return NULL;
+}
+
 by_status by__op_attrs_check(const by__op_row *row, const by__op_signature *s, by_error *error)
 {
     for (const by__op_attr *a = row->attrs; a != NULL && a->label != NULL; a++) {
@@ -31,6 +50,10 @@ by_status by__op_attrs_check(const by__op_row *row, const by__op_signature *s, b
         }
         if (a->type == BY__ATTR_MAP) {
             const char *wrong = by__op_map_wrong(*(const by_map_program *const *)value);
+            BY_TRY(wrong == NULL ? BY_OK : by__op_refuse(s, error, wrong));
+        }
+        if (a->type == BY__ATTR_WINDOW) {
+            const char *wrong = wrong_window(value);
             BY_TRY(wrong == NULL ? BY_OK : by__op_refuse(s, error, wrong));
         }
         if (a->type == BY__ATTR_DTYPE && by_dtype_size(*(const by_dtype *)value) == 0) {
@@ -66,6 +89,34 @@ static void print_axes(by_string *text, const by__op_attr *a, const void *value)
             by_string_format(text, "%s%d", separator, i);
             separator = " ";
         }
+    }
+}
+
+/* Prints what is not as usual: "3 x 3 stride 2 2 padding 1 1 to 0 0 dilation 2 2". */
+static void print_window(by_string *text, const by_window *w)
+{
+    const char *separator = "";
+    const int64_t *const pairs[] = {w->stride, w->before, w->dilation};
+    const char *const names[] = {"stride", "padding", "dilation"};
+    if (w->size[0] > 0) {
+        by_string_format(text, "%lld x %lld", (long long)w->size[0], (long long)w->size[1]);
+        separator = " ";
+    }
+    for (int i = 0; i < 3; i++) {
+        int64_t usual = i == 1 ? 0 : 1;
+        bool pads = i == 1 && (w->after[0] != w->before[0] || w->after[1] != w->before[1]);
+        if (pairs[i][0] == usual && pairs[i][1] == usual && !pads) {
+            continue;
+        }
+        by_string_format(text, "%s%s %lld %lld", separator, names[i], (long long)pairs[i][0],
+                         (long long)pairs[i][1]);
+        separator = " ";
+        if (pads) {
+            by_string_format(text, " to %lld %lld", (long long)w->after[0], (long long)w->after[1]);
+        }
+    }
+    if (separator[0] == '\0') {
+        by__string_append(text, "stride 1 1");
     }
 }
 
@@ -113,6 +164,9 @@ static void print_attr(by_string *text, const by__op_attr *a, const void *value)
         }
         break;
     }
+    case BY__ATTR_WINDOW:
+        print_window(text, value);
+        break;
     case BY__ATTR_MAP:
         by__op_map_print(text, *(const by_map_program *const *)value);
         break;

@@ -47,6 +47,7 @@ typedef enum by__op_attr_type {
     BY__ATTR_ORDER, /* int[BY_MAX_RANK], a permutation of the first axes */
     BY__ATTR_AXES,  /* uint32_t, bit i for axis i */
     BY__ATTR_PACKING,
+    BY__ATTR_WINDOW,
     BY__ATTR_MAP /* const by_map_program *, owned by the node's graph */
 } by__op_attr_type;
 

@@ -633,6 +633,9 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_PACKED_GROUPED_MATMUL:
     case BY_OP_GROUPED_MATMUL:
     case BY_OP_GROUPED_MATMUL_GRAD:
+    case BY_OP_CONV:
+    case BY_OP_CONV_TRANSPOSED:
+    case BY_OP_CONV_WEIGHT_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY:
     case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY_PART:
@@ -648,7 +651,8 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
         /* Probabilities and their gradients are rounded to bf16 before the second product. */
         if (input == BY_BF16 && op != BY_OP_MATMUL && op != BY_OP_PACKED_MATMUL &&
             op != BY_OP_PACKED_GROUPED_MATMUL && op != BY_OP_GROUPED_MATMUL &&
-            op != BY_OP_GROUPED_MATMUL_GRAD) {
+            op != BY_OP_GROUPED_MATMUL_GRAD && op != BY_OP_CONV && op != BY_OP_CONV_TRANSPOSED &&
+            op != BY_OP_CONV_WEIGHT_GRAD) {
             t = (tolerance){8e-3, 8e-3};
         }
         /* Of f16 only the gradients of logits: attention widens its operands. */

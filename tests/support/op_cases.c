@@ -66,6 +66,31 @@
         GRADIENT(op, (0), A(2, 3, 5), WEIGHT(3, 5)), GRADIENT(op, (0), A(2, 5), SCALAR),           \
         GRADIENT(op, (0), WEIGHT(3, 5), WEIGHT(3, 5))
 
+/* The attributes of a convolution: stride and dilation, which are the same in both directions, and
+ * padding before and after. */
+#define CONVOLUTION(groups_, stride_, dilation_, before_, after_)                                  \
+    .groups = (groups_), .dtype = ACT,                                                             \
+    .sliding = {.stride = {stride_, stride_},                                                      \
+                .dilation = {dilation_, dilation_},                                                \
+                .before = {before_, before_},                                                      \
+                .after = {after_, after_}}
+#define WEIGHT_GRADIENT(groups_, h, w, stride_, dilation_, before_, after_)                        \
+    .groups = (groups_), .dtype = BY_F32,                                                          \
+    .sliding = {.size = {h, w},                                                                    \
+                .stride = {stride_, stride_},                                                      \
+                .dilation = {dilation_, dilation_},                                                \
+                .before = {before_, before_},                                                      \
+                .after = {after_, after_}}
+/* A convolution of [B, H, W, C] with [O, C, h, w] in f32 and bf16, and both of its gradients. */
+#define BENCH_CONV(b, h, w, c, o, size, stride, padding, h1, w1)                                   \
+    BENCH(CONV, (CONVOLUTION(1, stride, 1, padding, padding)), A(b, h, w, c),                      \
+          A(o, c, size, size)),                                                                    \
+        BENCH(CONV_TRANSPOSED,                                                                     \
+              (CONVOLUTION(1, stride, 1, padding, (h1 - 1) * stride + size - padding - h)),        \
+              A(b, h1, w1, o), A(o, c, size, size)),                                               \
+        BENCH(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, size, size, stride, 1, padding, padding)),     \
+              A(b, h, w, c), A(b, h1, w1, o))
+
 /* Step k of a map's program as an operand. */
 #define AT(k) (BY_MAP_MAX_INPUTS + (k))
 
@@ -173,6 +198,86 @@ const op_case op_cases[] = {
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(50257, 768)), A(64, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(3072, 768)), A(512, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(768, 3072)), A(512, 3072), PACKED),
+    /* ---- convolutions ---- */
+    GRADIENT(CONV, (CONVOLUTION(1, 1, 1, 0, 0)), A(2, 3, 4, 3), WEIGHT(5, 3, 1, 1)),
+    GRADIENT(CONV, (CONVOLUTION(1, 1, 1, 1, 1)), A(2, 3, 4, 3), WEIGHT(4, 3, 3, 3), PARAMETER(4),
+             A(2, 3, 4, 4)),
+    GRADIENT(CONV, (CONVOLUTION(2, 2, 1, 1, 0)), A(1, 6, 5, 4), WEIGHT(6, 2, 3, 2), F(6)),
+    GRADIENT(CONV, (CONVOLUTION(1, 3, 2, 2, 3)), A(1, 7, 8, 2), A(3, 2, 2, 3)),
+    GRADIENT(CONV, (CONVOLUTION(3, 1, 2, 2, 2)), A(2, 1, 9, 3), WEIGHT(6, 1, 1, 3), NONE,
+             A(2, 5, 9, 6)),
+    GRADIENT(CONV, (CONVOLUTION(5, 2, 1, 1, 1)), A(1, 5, 5, 5), WEIGHT(5, 1, 3, 3)),
+    GRADIENT(CONV, (CONVOLUTION(1, 2, 1, 0, 0)), A(1, 5, 6, 2), WEIGHT(3, 2, 1, 1)),
+    GRADIENT(CONV_TRANSPOSED, (CONVOLUTION(1, 2, 1, 0, 0)), A(2, 2, 3, 3), WEIGHT(3, 2, 2, 2),
+             PARAMETER(2)),
+    GRADIENT(CONV_TRANSPOSED, (CONVOLUTION(2, 2, 1, 1, 0)), A(1, 3, 2, 4), WEIGHT(4, 3, 3, 3), F(6),
+             A(1, 6, 4, 6)),
+    GRADIENT(CONV_TRANSPOSED, (CONVOLUTION(1, 3, 1, 0, -1)), A(1, 2, 2, 2), WEIGHT(2, 3, 2, 2)),
+    CASE(CONV, (CONVOLUTION(1, 1, 1, 1, 1)), A(2, 9, 11, 17), A(33, 17, 3, 3), F(33)),
+    CASE(CONV, (CONVOLUTION(1, 2, 1, 3, 3)), A(2, 23, 21, 3), A(40, 3, 7, 7), A(40)),
+    CASE(CONV, (CONVOLUTION(1, 1, 1, 1, 1)), A(1, 14, 14, 130), A(70, 130, 3, 3), F(70),
+         A(1, 14, 14, 70)),
+    CASE(CONV, (CONVOLUTION(1, 2, 1, 0, 0)), A(3, 9, 7, 64), A(32, 64, 1, 1), NONE, A(3, 5, 4, 32)),
+    CASE(CONV, (CONVOLUTION(1, 1, 1, 0, 0)), A(2, 5, 7, 64), A(96, 64, 1, 1), F(96),
+         A(2, 5, 7, 96)),
+    CASE(CONV, (CONVOLUTION(4, 1, 1, 1, 1)), A(2, 8, 9, 32), A(64, 8, 3, 3), F(64)),
+    CASE(CONV, (CONVOLUTION(1, 1, 2, 4, 0)), A(2, 1, 300, 16), A(16, 16, 1, 3)),
+    CASE(CONV, (CONVOLUTION(35, 1, 1, 1, 1)), A(2, 9, 12, 35), A(35, 1, 3, 3), F(35),
+         A(2, 9, 12, 35)),
+    CASE(CONV, (CONVOLUTION(64, 2, 1, 2, 2)), A(2, 15, 14, 64), A(64, 1, 5, 5), F(64)),
+    CASE(CONV, (CONVOLUTION(48, 1, 3, 3, 3)), A(1, 17, 9, 48), A(48, 1, 3, 3)),
+    CASE(CONV, (CONVOLUTION(16, 1, 1, 1, 1)), A(1, 7, 6, 16), A(32, 1, 3, 3), F(32)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(1, 1, 1, 1, 1)), A(2, 9, 11, 33), A(33, 17, 3, 3)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(1, 2, 1, 3, 2)), A(2, 12, 11, 40), A(40, 3, 7, 7)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(1, 2, 1, 1, 0)), A(2, 7, 7, 70), A(70, 66, 3, 3), F(66),
+         A(2, 14, 14, 66)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(1, 2, 1, 0, -1)), A(3, 5, 4, 32), A(32, 64, 1, 1), F(64),
+         A(3, 10, 8, 64)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(1, 1, 1, 0, 0)), A(2, 5, 7, 96), A(96, 64, 1, 1), F(64)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(4, 1, 1, 1, 1)), A(2, 8, 9, 64), A(64, 8, 3, 3)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(35, 1, 1, 1, 1)), A(2, 9, 12, 35), A(35, 1, 3, 3), F(35)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(64, 2, 1, 2, 1)), A(2, 8, 7, 64), A(64, 1, 5, 5), NONE,
+         A(2, 16, 14, 64)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(48, 2, 3, 3, 2)), A(1, 9, 6, 48), A(48, 1, 3, 3)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(16, 1, 1, 1, 1)), A(1, 7, 6, 32), A(32, 1, 3, 3)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, 3, 3, 1, 1, 1, 1)), A(2, 9, 11, 17),
+         A(2, 9, 11, 33)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, 7, 7, 2, 1, 3, 3)), A(2, 23, 21, 3),
+         A(2, 12, 11, 40)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, 3, 3, 1, 1, 1, 1)), A(4, 28, 27, 40),
+         A(4, 28, 27, 66)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, 1, 1, 2, 1, 0, 0)), A(3, 9, 7, 64), A(3, 5, 4, 32)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, 1, 1, 1, 1, 0, 0)), A(2, 5, 7, 64), A(2, 5, 7, 96)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(4, 3, 3, 1, 1, 1, 1)), A(2, 8, 9, 32), A(2, 8, 9, 64)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(35, 3, 3, 1, 1, 1, 1)), A(2, 9, 12, 35),
+         A(2, 9, 12, 35)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(64, 5, 5, 2, 1, 2, 2)), A(2, 15, 14, 64),
+         A(2, 8, 7, 64)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(16, 3, 3, 1, 1, 1, 1)), A(1, 7, 6, 16), A(1, 7, 6, 32)),
+    /* The layers of a ResNet-50 for 224 x 224, a batch of 8. */
+    BENCH_CONV(8, 224, 224, 3, 64, 7, 2, 3, 112, 112),
+    BENCH_CONV(8, 56, 56, 64, 64, 1, 1, 0, 56, 56),
+    BENCH_CONV(8, 56, 56, 64, 64, 3, 1, 1, 56, 56),
+    BENCH_CONV(8, 56, 56, 64, 256, 1, 1, 0, 56, 56),
+    BENCH_CONV(8, 56, 56, 256, 64, 1, 1, 0, 56, 56),
+    BENCH_CONV(8, 56, 56, 256, 128, 1, 1, 0, 56, 56),
+    BENCH_CONV(8, 56, 56, 128, 128, 3, 2, 1, 28, 28),
+    BENCH_CONV(8, 28, 28, 128, 512, 1, 1, 0, 28, 28),
+    BENCH_CONV(8, 56, 56, 256, 512, 1, 2, 0, 28, 28),
+    BENCH_CONV(8, 28, 28, 512, 128, 1, 1, 0, 28, 28),
+    BENCH_CONV(8, 28, 28, 128, 128, 3, 1, 1, 28, 28),
+    BENCH_CONV(8, 28, 28, 512, 256, 1, 1, 0, 28, 28),
+    BENCH_CONV(8, 28, 28, 256, 256, 3, 2, 1, 14, 14),
+    BENCH_CONV(8, 14, 14, 256, 1024, 1, 1, 0, 14, 14),
+    BENCH_CONV(8, 28, 28, 512, 1024, 1, 2, 0, 14, 14),
+    BENCH_CONV(8, 14, 14, 1024, 256, 1, 1, 0, 14, 14),
+    BENCH_CONV(8, 14, 14, 256, 256, 3, 1, 1, 14, 14),
+    BENCH_CONV(8, 14, 14, 1024, 512, 1, 1, 0, 14, 14),
+    BENCH_CONV(8, 14, 14, 512, 512, 3, 2, 1, 7, 7),
+    BENCH_CONV(8, 7, 7, 512, 2048, 1, 1, 0, 7, 7),
+    BENCH_CONV(8, 14, 14, 1024, 2048, 1, 2, 0, 7, 7),
+    BENCH_CONV(8, 7, 7, 2048, 512, 1, 1, 0, 7, 7),
+    BENCH_CONV(8, 7, 7, 512, 512, 3, 1, 1, 7, 7),
     CASE(SUM_ROWS, (0), A(1, 1)),
     CASE(SUM_ROWS, (0), A(3, 5, 7)),
     CASE(SUM_ROWS, (0), A(1025, 129)),

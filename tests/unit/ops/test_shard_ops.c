@@ -51,6 +51,12 @@ typedef struct shard_case {
         ACT, S(__VA_ARGS__)                                                                        \
     }
 
+/* A window of 3 x 3 that keeps the extents. */
+#define SLIDING                                                                                    \
+    {                                                                                              \
+        .size = {3, 3}, .stride = {1, 1}, .dilation = {1, 1}, .before = {1, 1}, .after = { 1, 1 }  \
+    }
+
 static const shard_case cases[] = {
     {BY_OP_MATMUL, {9, 8}, {0}, {A(6, 12), A(12, 18)}},
     {BY_OP_MATMUL, {9, 8}, {0}, {A(2, 6, 12), A(12, 18), A(18)}},
@@ -58,6 +64,22 @@ static const shard_case cases[] = {
     {BY_OP_MATMUL, {9, 8}, {.trans_a = true}, {A(2, 6, 12), A(2, 6, 18)}},
     {BY_OP_MATMUL, {9, 8}, {.trans_a = true, .trans_b = true}, {A(12, 6), A(18, 12)}},
     {BY_OP_MATMUL, {4, 4}, {0}, {A(7, 5), A(5, 8)}}, /* pieces that are not equal */
+    {BY_OP_CONV,
+     {9, 7},
+     {.groups = 1, .dtype = BY_F32, .sliding = SLIDING},
+     {A(6, 5, 4, 6), A(12, 6, 3, 3), A(12), A(6, 5, 4, 12)}},
+    {BY_OP_CONV,
+     {3, 2},
+     {.groups = 3, .dtype = BY_F32, .sliding = SLIDING},
+     {A(6, 5, 4, 6), A(12, 2, 3, 3)}},
+    {BY_OP_CONV_TRANSPOSED,
+     {9, 7},
+     {.groups = 1, .dtype = BY_F32, .sliding = SLIDING},
+     {A(6, 5, 4, 12), A(12, 6, 3, 3), A(6)}},
+    {BY_OP_CONV_WEIGHT_GRAD,
+     {9, 7},
+     {.groups = 1, .dtype = BY_F32, .sliding = SLIDING},
+     {A(6, 5, 4, 6), A(6, 5, 4, 12)}},
     {BY_OP_SUM_ROWS, {7, 5}, {0}, {A(2, 6, 12)}},
     {BY_OP_SUM_ROWS, {7, 5}, {.lead = 1}, {A(2, 6, 12)}},
     {BY_OP_ADD, {8, 6}, {0}, {A(2, 6, 12), A(2, 6, 12)}},
