@@ -156,12 +156,14 @@ typedef struct by_task_kept {
     size_t label_count;
 } by_task_kept;
 
-/* A field of a prediction: a text or a number. */
+/* A field of a prediction: a text, a number or, of by_predict_output, a list of numbers. */
 typedef struct by_field {
     const char *name;
-    const char *text; /* NULL: a number */
-    double number;    /* NaN: none */
-    bool is_whole;    /* the number is an integer */
+    const char *text;  /* NULL: a number */
+    double number;     /* NaN: none */
+    bool is_whole;     /* the number is an integer */
+    const float *list; /* [list_count]; NULL: none */
+    size_t list_count;
 } by_field;
 /* Receives the fields of one example; they are valid during the call. */
 typedef void by_predicted(void *user, const by_field *fields, size_t count);
@@ -253,6 +255,9 @@ struct by_task {
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *report, void *user,
                          by_error *error);
+    /* Returns the file that an example to predict is; NULL: it is in one with others. May be
+     * NULL. */
+    const char *(*file)(const by_task_data *data, uint64_t index);
     /* For data opened to predict without a path: makes a source of examples in memory, which are
      * copied to *set; close the source before the set. Any number of threads may call it. Returns
      * BY_EFORMAT if a column is absent or of another type, or an image is malformed; BY_EARG if the

@@ -71,12 +71,18 @@ BY_API by_status by_run_find(char **out, const char *path, by_error *error);
 BY_API by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
                              by_task_data *data, int64_t batches, bool (*stop)(void *user),
                              void *user, by_error *error);
-/* Calls `say` with the prediction for each example of data opened for prediction. The config must
- * be complete; `stop` as in by_evaluate. Returns BY_EARG if there is nothing to predict,
+/* Calls `report` with the prediction for each example of data opened for prediction. The config
+ * must be complete; `stop` as in by_evaluate. Returns BY_EARG if there is nothing to predict,
  * BY_ESTOPPED. */
 BY_API by_status by_predict(const by_config *config, const by_weights *weights, by_task_data *data,
-                            by_predicted *say, bool (*stop)(void *user), void *user,
+                            by_predicted *report, bool (*stop)(void *user), void *user,
                             by_error *error);
+/* Like by_predict, of an output of the model of images or tables by name ("features";
+ * banyan/model.h): reports "index", the list of its numbers under its name and, for data of such
+ * ones, "file". Returns BY_ECONFIG if the model has no such output. */
+BY_API by_status by_predict_output(const by_config *config, const by_weights *weights,
+                                   by_task_data *data, const char *output, by_predicted *report,
+                                   bool (*stop)(void *user), void *user, by_error *error);
 
 #ifdef __cplusplus
 }

@@ -303,10 +303,10 @@ typedef struct evaluation_pass {
     by_loader *loader;
 } evaluation_pass;
 
-static by_status open_pass(evaluation_pass *p, const by_config *config, const by_weights *weights,
-                           by_task_data *data, by_error *error)
+static by_status open_pass(evaluation_pass *p, const by_config *config, const by_task *task,
+                           const by_weights *weights, by_task_data *data, by_error *error)
 {
-    const by_trainer_options options = {.mode = BY_TRAINER_LOSS, .task = data->task};
+    const by_trainer_options options = {.mode = BY_TRAINER_LOSS, .task = task};
     BY_TRY(by_trainer_open(&p->trainer, config, &options, error));
     BY_TRY(by_trainer_allocate(p->trainer, error));
     BY_TRY(by_trainer_set_data(p->trainer, data, error));
@@ -325,7 +325,7 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
                       by_error *error)
 {
     evaluation_pass p = {0};
-    by_status status = open_pass(&p, config, weights, data, error);
+    by_status status = open_pass(&p, config, data->task, weights, data, error);
     if (status == BY_OK) {
         status = by__job_evaluate_loader(out, p.trainer, data, p.loader, batches, NULL, stop, user,
                                          error);
@@ -334,8 +334,28 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
     return status;
 }
 
-static by_status predict_all(const evaluation_pass *p, by_task_data *data, by_predicted *report,
-                             bool (*stop)(void *user), void *user, by_error *error)
+/* Reports the numbers of an output of the model. */
+static by_status report_output(const evaluation_pass *p, const by_task_data *data,
+                               const char *output, const by_batch *batch, const float *values,
+                               size_t width, by_predicted *report, void *user)
+{
+    uint64_t examples = by_loader_epoch_samples(p->loader);
+    for (size_t i = 0; i < batch->batch && batch->first_sample + i < examples; i++) {
+        uint64_t index = batch->first_sample + i;
+        const char *file = data->task->file == NULL ? NULL : data->task->file(data, index);
+        const by_field fields[] = {
+            {.name = "index", .number = (double)index, .is_whole = true},
+            {.name = output, .list = values + i * width, .list_count = width},
+            {.name = "file", .text = file}};
+        report(user, fields, BY_ARRAY_LENGTH(fields) - (file == NULL));
+    }
+    return BY_OK;
+}
+
+/* output: NULL: what the task predicts. */
+static by_status predict_all(const evaluation_pass *p, by_task_data *data, const char *output,
+                             by_predicted *report, bool (*stop)(void *user), void *user,
+                             by_error *error)
 {
     for (;;) {
         by_batch batch;
@@ -350,7 +370,9 @@ static by_status predict_all(const evaluation_pass *p, by_task_data *data, by_pr
             return BY_OK;
         }
         BY_TRY(by_trainer_evaluate(p->trainer, &batch, &loss, &values, &width, error));
-        BY_TRY(data->task->predict(data, &batch, loss, values, width, report, user, error));
+        BY_TRY(output != NULL
+                   ? report_output(p, data, output, &batch, values, width, report, user)
+                   : data->task->predict(data, &batch, loss, values, width, report, user, error));
     }
 }
 
@@ -358,11 +380,50 @@ by_status by_predict(const by_config *config, const by_weights *weights, by_task
                      by_predicted *report, bool (*stop)(void *user), void *user, by_error *error)
 {
     evaluation_pass p = {0};
-    by_status status = open_pass(&p, config, weights, data, error);
+    by_status status = open_pass(&p, config, data->task, weights, data, error);
     if (status == BY_OK) {
-        status = predict_all(&p, data, report, stop, user, error);
+        status = predict_all(&p, data, NULL, report, stop, user, error);
     }
     close_pass(&p);
+    return status;
+}
+
+/* The loss of a model of which only an output is wanted: none, without targets. */
+static by_status no_loss(const by_config *config, const by_model_request *request, by_graph *graph,
+                         by_model *model, by_error *error)
+{
+    BY_UNUSED(request);
+    if (model->output == BY_NONE) {
+        return by_error_set(error, BY_ECONFIG, "a model of kind %s has no outputs by name",
+                            config->model.kind);
+    }
+    model->loss = by_fill(graph, BY_F32, BY_SHAPE(1), 0.0f);
+    model->evaluated = model->output;
+    return BY_OK;
+}
+
+by_status by_predict_output(const by_config *config, const by_weights *weights, by_task_data *data,
+                            const char *output, by_predicted *report, bool (*stop)(void *user),
+                            void *user, by_error *error)
+{
+    evaluation_pass p = {0};
+    by_config *own;
+    const by_task task = {.name = output, .examples = data->task->examples, .loss = no_loss};
+    char *name = by__strdup(output);
+    by_status status = name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name")
+                                    : by_config_copy(&own, config, error);
+    if (status != BY_OK) {
+        free(name);
+        return status;
+    }
+    free(own->model.output);
+    own->model.output = name;
+    status = open_pass(&p, own, &task, weights, data, error);
+    if (status == BY_OK) {
+        status = predict_all(&p, data, output, report, stop, user, error);
+    }
+    close_pass(&p);
+    by_config_close(&own);
     return status;
 }
 

@@ -120,7 +120,7 @@ static void predict_one(const by__task_examples *d, uint64_t index, const float 
         sum += exp((double)logits[c] - (double)logits[best]);
     }
     (void)snprintf(label, sizeof label, "%zu", best);
-    const char *file = by__task_examples_file(d, index);
+    const char *file = by__task_examples_file(&d->base, index);
     const by_field fields[] = {
         {.name = "index", .number = (double)index, .is_whole = true},
         {.name = "class", .number = (double)best, .is_whole = true},

@@ -94,7 +94,7 @@ by_status by__task_examples_describe_folders(by__task_examples *d, by_error *err
 by_status by__task_examples_keep_classes(const by__task_examples *d, by_config *config,
                                          by_error *error);
 /* The file that an example to predict is; NULL: it is in an array of many. */
-const char *by__task_examples_file(const by__task_examples *d, uint64_t index);
+const char *by__task_examples_file(const by_task_data *data, uint64_t index);
 /* Makes the parts to train on and to evaluate on (examples_rows.c). valid_apart: the latter is a
  * set of its own. */
 by_status by__task_examples_split(by__task_examples *d, const by_config *config, uint64_t examples,
@@ -127,8 +127,8 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     .knows = by__task_examples_knows, .assume = by__task_examples_assume,                          \
     .complete = by__task_examples_complete, .source = by__task_examples_source,                    \
     .keep = by__task_examples_keep, .check = by__task_examples_check,                              \
-    .take = by__task_examples_set, .column = by__task_examples_column,                             \
-    .encoding = by__task_examples_encoding
+    .file = by__task_examples_file, .take = by__task_examples_set,                                 \
+    .column = by__task_examples_column, .encoding = by__task_examples_encoding
 /* by__task_examples_source for a part of a set. */
 by_status by__task_examples_source_of(by_source **out, const by__task_examples *data,
                                       const by_array_set *set, const by_part *part, bool training,

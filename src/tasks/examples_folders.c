@@ -10,8 +10,9 @@ bool by__task_examples_are_folders(const by_string_list *images)
     return images->count > 0 && by__path_is_dir(images->items[0]);
 }
 
-const char *by__task_examples_file(const by__task_examples *d, uint64_t index)
+const char *by__task_examples_file(const by_task_data *data, uint64_t index)
 {
+    const by__task_examples *d = (const by__task_examples *)data;
     return d->is_predicted && index < d->folder.count ? d->folder.files[index].path : NULL;
 }
 

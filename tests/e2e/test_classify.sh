@@ -92,6 +92,38 @@ grep -q features features.onnx && ! grep -q logits features.onnx || fail "the ou
 run 2 "$banyan" export runs/images --format onnx --yields hidden --out hidden.onnx
 holds err "model.output: the model has no output 'hidden'; it has output, features"
 
+say "another output of the model is predicted by its name: the head of it gives the logits, and these the class"
+run 0 "$banyan" predict runs/images images.idx
+cp out usual.jsonl
+run 0 "$banyan" predict runs/images images.idx --yields output
+cp out logits.jsonl
+run 0 "$banyan" predict runs/images images.idx --yields features
+cp out features.jsonl
+run 0 "$banyan" predict runs/images images.idx --yields features --csv
+python3 - "$last/model.safetensors" out <<'END' || fail "the outputs are not those of the model"
+import csv, json, math, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+head = json.loads(data[8:8 + size])
+def tensor(name):
+    begin, end = head[name]["data_offsets"]
+    return struct.unpack(f"<{(end - begin) // 4}f", data[8 + size + begin:8 + size + end])
+usual, logits, features = ([json.loads(line) for line in open(f"{n}.jsonl")] for n in ("usual", "logits", "features"))
+rows = list(csv.reader(open(sys.argv[2])))
+weight, bias = tensor("classifier.weight"), tensor("classifier.bias")
+width = len(weight) // len(bias)
+assert rows[0] == ["index"] + [f"features_{i}" for i in range(width)]
+assert len(usual) == len(logits) == len(features) == len(rows) - 1 == 110
+for a, b, c, row in zip(usual, logits, features, rows[1:]):
+    assert a["index"] == b["index"] == c["index"] == int(row[0]) and [float(x) for x in row[1:]] == c["features"]
+    out = [sum(w * x for w, x in zip(weight[i * width:], c["features"])) + bias[i] for i in range(len(bias))]
+    assert all(abs(x - y) < 1e-4 for x, y in zip(out, b["output"])), (out, b)
+    share = 1 / sum(math.exp(x - max(out)) for x in out)
+    assert b["output"].index(max(b["output"])) == a["class"] and abs(share - a["probability"]) < 1e-4
+END
+run 2 "$banyan" predict runs/images images.idx --yields hidden
+holds err "model.output: the model has no output 'hidden'; it has output, features"
+
 say "a new head, for other classes, on the weights of a run"
 python3 - <<'END' || fail "no data"
 data = open("labels.idx", "rb").read()

@@ -19,6 +19,7 @@ typedef struct predict_request {
     size_t more_count;
     const char *out; /* file for the predictions; NULL: standard output */
     const char *device;
+    const char *yields; /* output of the model; NULL: what the task predicts */
     bool best;
     bool skip; /* leaves out pictures that cannot be read */
     bool csv;
@@ -45,10 +46,27 @@ static void print_cell(const char *text)
     putchar('"');
 }
 
+/* Prints [1,2], or of CSV 1,2. */
+static void print_list(const by_field *field, bool csv)
+{
+    char text[32];
+    fputs(csv ? "" : "[", stdout);
+    for (size_t i = 0; i < field->list_count; i++) {
+        double number = (double)field->list[i];
+        fputs(i == 0 ? "" : ",", stdout);
+        if (!csv || isfinite(number)) {
+            fputs(cli_json_number(text, number, 9), stdout);
+        }
+    }
+    fputs(csv ? "" : "]", stdout);
+}
+
 static void print_value(const by_field *field, bool csv)
 {
     char text[32];
-    if (field->text != NULL) {
+    if (field->list != NULL) {
+        print_list(field, csv);
+    } else if (field->text != NULL) {
         csv ? print_cell(field->text) : cli_print_json_string(field->text);
     } else if (field->is_whole) {
         printf("%.0f", field->number);
@@ -57,11 +75,22 @@ static void print_value(const by_field *field, bool csv)
     }
 }
 
+/* The name of a field, or for a list NAME_0,NAME_1,... */
+static void print_head(const by_field *field)
+{
+    if (field->list == NULL) {
+        print_cell(field->name);
+    }
+    for (size_t i = 0; i < field->list_count; i++) {
+        printf("%s%s_%zu", i == 0 ? "" : ",", field->name, i);
+    }
+}
+
 static void print_csv(predict_request *r, const by_field *fields, size_t count)
 {
     for (size_t i = 0; i < count && !r->has_header; i++) {
         fputs(i == 0 ? "" : ",", stdout);
-        print_cell(fields[i].name);
+        print_head(&fields[i]);
         fputs(i + 1 == count ? "\n" : "", stdout);
     }
     r->has_header = true;
@@ -170,8 +199,11 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
     if (status == BY_OK) {
         r->tells = isatty(STDERR_FILENO) != 0 && strcmp(data->task->examples, "tokens") == 0;
         r->context = config->model.context;
-        status = by_predict(config, by_pretrained_weights(model), data, print_line, next_batch, r,
-                            error);
+        const by_weights *weights = by_pretrained_weights(model);
+        status = r->yields != NULL
+                     ? by_predict_output(config, weights, data, r->yields, print_line, next_batch,
+                                         r, error)
+                     : by_predict(config, weights, data, print_line, next_batch, r, error);
         end_progress(r);
         cli_tell_written(status == BY_OK ? r->out : NULL);
     }
@@ -189,6 +221,8 @@ static int run(int argc, char **argv)
         {"csv", CLI_SWITCH, &r.csv, NULL, "print CSV with a header instead of JSON lines"},
         {"out", CLI_STRING, &r.out, "FILE", "write the predictions to a file"},
         {"json", CLI_SWITCH, &json, NULL, "print JSON lines, which is the default"},
+        {"yields", CLI_STRING, &r.yields, "NAME",
+         "print the numbers of an output of a model of images or tables instead, such as features"},
         {"skip", CLI_SWITCH, &r.skip, NULL,
          "leave out pictures that cannot be read, and name them, instead of failing"},
         {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
@@ -219,7 +253,8 @@ static int run(int argc, char **argv)
 const cli_command cli_predict = {
     .name = "predict",
     .summary = "predict for each image, table row or document of a file",
-    .usage = "banyan predict RUN FILE... [--csv | --json] [--out FILE] [--skip] [--best]",
+    .usage = "banyan predict RUN FILE... [--csv | --json] [--out FILE]\n"
+             "                              [--yields NAME] [--skip] [--best]",
     .text =
         "Prints a prediction for each example of a file, one JSON line or CSV row each.\n"
         "\n"
