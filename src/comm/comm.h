@@ -404,6 +404,9 @@ typedef struct by__comm_sum {
 
 by_status by__comm_reduce(by_comm *comm, const by__comm_sum *sum, by_error *error);
 
+/* Number of this rank among those of its host; 0 without a communicator. */
+int by__comm_local_rank(const by_comm *comm);
+
 /* Offset of a rank's slice. */
 size_t by__comm_slice_first(const by__comm_sum *sum, int rank);
 

@@ -402,6 +402,15 @@ const char *by_comm_host(const by_comm *comm, int rank)
     return comm->job->ranks[comm->members[rank].world].host;
 }
 
+int by__comm_local_rank(const by_comm *comm)
+{
+    int local = 0;
+    for (int r = 0; comm != NULL && r < comm->rank; r++) {
+        local += comm->host_of[r] == comm->host_of[comm->rank];
+    }
+    return local;
+}
+
 bool by_comm_is_near(const by_comm *comm, int rank)
 {
     return comm->members[rank].near >= 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "device/staging.h"
 
 static const char *const queue_names[BY__QUEUE_COUNT] = {"compute", "copy-in", "copy-out",
                                                          "collective"};
@@ -275,6 +276,13 @@ by_status by__device_event_seconds(double *seconds, by__device_event *from, by__
 by_status by__device_find_kernel(const by__device_kernel **out, by_device *device,
                                  const by__device_call *call, by_error *error)
 {
+    /* The host exchanges copies of memory that it cannot read. */
+    const by__device_kernel *exchange =
+        device->host_memory ? NULL : by__cpu_exchange_kernel(call->op);
+    if (exchange != NULL) {
+        *out = exchange;
+        return BY_OK;
+    }
     return device->ops->kernel(out, device, call, error);
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/staging.h"
 #include "exec/exec.h"
 
 /* An i32 value that indexes a table or a cache: its entries must be in [0, limit) (targets may be
@@ -29,6 +30,7 @@ struct by_program {
     by__device_command *commands;
     by__device_command_list list;
     by__device_recording *recording;
+    by__device_staged *staged; /* NULL: the device runs the program */
     by_memory arena;
     by_memory workspace;
     size_t workspace_bytes; /* for the calls of the compute queue */
@@ -248,6 +250,7 @@ static by_status record(by_program *p, by_error *error)
     }
     free(w.done);
     p->list.commands = p->commands;
+    BY_TRY(by__device_staged_open(&p->staged, p->device, &p->list, error));
     return by__device_recording_open(&p->recording, p->device, &p->list, error);
 }
 
@@ -304,6 +307,7 @@ void by_program_close(by_program **program)
         return;
     }
     by_program *p = *program;
+    by__device_staged_close(&p->staged);
     by__device_recording_close(&p->recording);
     for (size_t n = 0; n < p->prepared; n++) {
         if (p->kernels[n] != NULL && p->kernels[n]->release != NULL) {
@@ -507,7 +511,9 @@ static by_status submit(by_program *p, by_error *error)
         BY_TRY(resolve(p, error));
     }
     BY_TRY(check_host_indices(p, error));
-    BY_TRY(by__device_recording_submit(p->recording, rebound, p->hook, p->hook_user, error));
+    BY_TRY(p->staged != NULL
+               ? by__device_staged_submit(p->staged, p->recording, p->hook, p->hook_user, error)
+               : by__device_recording_submit(p->recording, rebound, p->hook, p->hook_user, error));
     p->stale = false;
     return BY_OK;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
+#include "device/rank_device.h"
 #include "job/job.h"
 
 typedef struct rank_build {
@@ -106,7 +108,8 @@ by_status by__job_alike(const by__job *job, by_error *error)
         return BY_OK;
     }
     if (own->device == NULL) {
-        BY_TRY(by_device_open(&opened, job->config->device, -1, error));
+        BY_TRY(by__device_open_of_rank(&opened, job->config->device, -1,
+                                       by__comm_local_rank(job->comm), error));
     }
     by_status status = by_device_describe(&info, opened == NULL ? own->device : opened, error);
     by_device_close(&opened);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "rank_job.h"
 #include "runner.h"
 #include "temporary.h"
 #include "trainer/state/trainer.h"
@@ -231,6 +232,30 @@ static void test_text(void **state)
     }
 }
 
+/* Ranks that exchange by copies, two on each of two GPUs: the bits of one rank on a GPU. Also with
+ * state, gradients and parameters that ranks divide. */
+static void test_ranks(void **state)
+{
+    static const char *const settings[][5] = {
+        {"precision.compute=f32", NULL},
+        {"precision.compute=bf16", "parallel.shard=2", "parallel.zero=1", NULL},
+        {"precision.compute=f32", "parallel.shard=2", "parallel.zero=2", NULL},
+        {"precision.compute=bf16", "parallel.shard=2", "parallel.zero=3", "model.kind=llama", NULL},
+    };
+    BY_UNUSED(state);
+    assert_int_equal(setenv("BANYAN_STANDIN_DEVICES", "2", 1), 0);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        rank_job *alone = rank_job_open_on(0, settings[i], "cuda");
+        for (int ranks = 2; ranks <= 4; ranks += 2) {
+            rank_job *j = rank_job_open_on(ranks, settings[i], "cuda");
+            rank_job_check(alone, j, ranks);
+            rank_job_close(j);
+        }
+        rank_job_close(alone);
+    }
+    (void)unsetenv("BANYAN_STANDIN_DEVICES");
+}
+
 static int use_standins(void **state)
 {
     *state = temporary_make();
@@ -250,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_ranks),
     };
     return cmocka_run_group_tests(tests, use_standins, remove_cache);
 }

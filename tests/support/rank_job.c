@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "device/rank_device.h"
+#include "late_device.h"
 #include "runner.h"
 #include "sanitizer.h"
 #include "trainer/step/trainer_step.h"
@@ -133,17 +135,36 @@ static by_status take_steps(rank_job *j, int rank, by_trainer *t, const by_confi
     return read_weights(j, rank, t, error);
 }
 
+static by_status open_device(by_device **out, const rank_job *j, int rank, by_error *error)
+{
+    const late_options options = {
+        .seed = j->seed + (uint64_t)rank, .threads = 1, .alignment = j->alignment};
+    if (j->late) {
+        return late_device_open_as(out, &options, error);
+    }
+    if (j->device != NULL) {
+        return by__device_open_of_rank(out, j->device, 1, rank, error);
+    }
+    if (j->alignment != 0) {
+        BY_TRY(by_device_open(out, "cpu", 1, error));
+        (*out)->alignment = j->alignment;
+    }
+    return BY_OK;
+}
+
 by_status rank_job_run(by_comm *comm, void *user, by_error *error)
 {
     rank_job *j = user;
     int rank = comm == NULL ? 0 : by_comm_rank(comm);
+    by_device *device = NULL;
     by_config *config = rank_job_config(j->settings);
     if (comm == NULL) {
         config->parallel.shard = 1;
     }
     by_trainer *t = NULL;
-    const by_trainer_options options = {.comm = comm};
-    by_status status = by_trainer_open(&t, config, &options, error);
+    by_status status = open_device(&device, j, rank, error);
+    const by_trainer_options options = {.comm = comm, .device = device};
+    status = status == BY_OK ? by_trainer_open(&t, config, &options, error) : status;
     if (status == BY_OK) {
         j->memory[rank] = *by_trainer_memory(t);
         status = by_trainer_allocate(t, error);
@@ -159,22 +180,47 @@ by_status rank_job_run(by_comm *comm, void *user, by_error *error)
         j->errors[rank] = *error;
     }
     by_trainer_close(&t);
+    if (status == BY_OK && j->late && late_device_fault(device)[0] != '\0') {
+        status = by_error_set(error, BY_EDEVICE, "%s", late_device_fault(device));
+    }
+    by_device_close(&device);
     by_config_close(&config);
     return status;
 }
 
-rank_job *rank_job_open(int ranks, const char *const *settings)
+static rank_job *run_job(int ranks, const rank_job *like)
 {
     by_error error = {0};
     rank_job *j = calloc(1, sizeof *j);
     assert_non_null(j);
-    j->settings = settings;
+    *j = *like;
     if (ranks == 0) { /* without a communicator */
         check_ok(rank_job_run(NULL, j, &error), &error);
     } else {
         check_ok(by_comm_run_threads(ranks, NULL, rank_job_run, j, &error), &error);
     }
     return j;
+}
+
+rank_job *rank_job_open(int ranks, const char *const *settings)
+{
+    return run_job(ranks, &(rank_job){.settings = settings});
+}
+
+rank_job *rank_job_open_late(int ranks, const char *const *settings, uint64_t seed)
+{
+    return run_job(ranks,
+                   &(rank_job){.settings = settings, .late = true, .seed = seed, .alignment = 256});
+}
+
+rank_job *rank_job_open_aligned(int ranks, const char *const *settings)
+{
+    return run_job(ranks, &(rank_job){.settings = settings, .alignment = 256});
+}
+
+rank_job *rank_job_open_on(int ranks, const char *const *settings, const char *device)
+{
+    return run_job(ranks, &(rank_job){.settings = settings, .device = device});
 }
 
 void rank_job_close(rank_job *j)
@@ -185,10 +231,8 @@ void rank_job_close(rank_job *j)
     free(j);
 }
 
-/* Every rank of `ranks` ends as the process that works alone. */
-static void compare(const rank_job *alone, int ranks, const char *const *settings)
+void rank_job_check(const rank_job *alone, const rank_job *j, int ranks)
 {
-    rank_job *j = rank_job_open(ranks, settings);
     for (int r = 0; r < ranks; r++) {
         for (int step = 0; step < RANK_JOB_STEPS; step++) {
             const by_step_result *a = &alone->results[0][step];
@@ -205,7 +249,25 @@ static void compare(const rank_job *alone, int ranks, const char *const *setting
             fail_msg("rank %d of %d: other weights", r, ranks);
         }
     }
+}
+
+/* Every rank of `ranks` ends as the process that works alone. */
+static void compare(const rank_job *alone, int ranks, const char *const *settings)
+{
+    rank_job *j = rank_job_open(ranks, settings);
+    rank_job_check(alone, j, ranks);
     rank_job_close(j);
+}
+
+void rank_job_compare_late(const int *ranks, size_t count, const char *const *settings)
+{
+    rank_job *alone = rank_job_open_aligned(0, settings);
+    for (size_t i = 0; i < count; i++) {
+        rank_job *j = rank_job_open_late(ranks[i], settings, 100 * i);
+        rank_job_check(alone, j, ranks[i]);
+        rank_job_close(j);
+    }
+    rank_job_close(alone);
 }
 
 void rank_job_compare(const int *ranks, size_t count, const char *const *settings)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "device/staging.h"
 
 /* A tensor as [outer, extent, inner] around one of its axes. */
 typedef struct folded {
@@ -216,3 +217,19 @@ KERNEL(BY_OP_RING_SHIFT, ring_shift, NULL);
 KERNEL(BY_OP_REDUCE_GRADIENTS, reduce_gradients, NULL);
 KERNEL(BY_OP_GATHER_PARAMETER, gather_parameter, NULL);
 KERNEL(BY_OP_REPLICATE, replicate, NULL);
+
+const by__device_kernel *by__cpu_exchange_kernel(by_op op)
+{
+    static const by__device_kernel *const kernels[] = {
+        &by__cpu_all_reduce_reference,       &by__cpu_all_gather_reference,
+        &by__cpu_reduce_scatter_reference,   &by__cpu_all_to_all_reference,
+        &by__cpu_ring_shift_reference,       &by__cpu_reduce_gradients_reference,
+        &by__cpu_gather_parameter_reference,
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kernels); i++) {
+        if (kernels[i]->op == op) {
+            return kernels[i];
+        }
+    }
+    return NULL;
+}

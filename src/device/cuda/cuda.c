@@ -324,6 +324,7 @@ static const by__device_kernel *const own_rows[] = {
     &by__cuda_linear_distill_grad,
     &by__cuda_linear_distill_train,
     &by__cuda_reshape,
+    &by__cuda_replicate,
 };
 
 static by_status kernel(const by__device_kernel **out, by_device *device,

@@ -104,6 +104,7 @@ extern const by__device_kernel by__cuda_linear_distill;
 extern const by__device_kernel by__cuda_linear_distill_grad;
 extern const by__device_kernel by__cuda_linear_distill_train;
 extern const by__device_kernel by__cuda_reshape;
+extern const by__device_kernel by__cuda_replicate;
 
 /* ---- programs (cuda_programs.c) ---- */
 

@@ -100,8 +100,16 @@ by_status by__trainer_divided_read(const by_trainer *t, int flat, by__store_hand
     const by__store_tensor tensor = by__store_held(t->store, flat, handle);
     const by__store_part part = find(t, flat, handle, &s) ? slice.piece.part : (by__store_part){0};
     size_t size = by_dtype_size(by__store_dtype(t->store, flat, handle));
-    /* Ranks only work on devices with host memory. */
     *data = (const void *)slice.piece.memory.address;
+    if (!slice.piece.on_disk && !t->device->host_memory && slice.piece.memory.bytes > 0) {
+        BY_TRY(by__alloc_aligned(&read, slice.piece.memory.bytes, "a part of a tensor", error));
+        *data = read;
+        by_status status = by_device_read(read, slice.piece.memory, error);
+        if (status != BY_OK) {
+            free(read);
+            return status;
+        }
+    }
     if (slice.piece.on_disk) {
         BY_TRY(by__alloc_aligned(&read, (size_t)part.count * size, "a part of a tensor", error));
         *data = read;

@@ -81,6 +81,10 @@ by_status by__trainer_gathered_run(void *user, const by__device_call *call, by_e
  * and the elements of all groups. */
 by_memory by__exchange_unit_memory(const by_trainer *t, int flat, size_t i);
 size_t by__exchange_elements(const by_trainer *t);
+/* f32 memory on the host: *out has its values, and changes of them are in the memory after the end.
+ * The compute queue has been waited for. */
+by_status by__exchange_begin(by_trainer *t, by_memory memory, float **out, by_error *error);
+by_status by__exchange_end(by_trainer *t, by_memory memory, const float *values, by_error *error);
 /* Copies them from one flat buffer to another. */
 by_status by__exchange_copy(by_trainer *t, int to, int from, by_error *error);
 /* Collective: data = its sum over the replicas. */

@@ -210,10 +210,10 @@ static int64_t blocks_of(int64_t elements)
     return (elements + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
 }
 
-/* Bytes for the squares of this many elements' blocks, rounded up for alignment. */
-static size_t room_of(int64_t elements)
+/* Number of squares of this many elements' blocks, rounded up for alignment. */
+static size_t room_of(const by__trainer_gradient_norm *n, int64_t elements)
 {
-    return by__round_up((size_t)blocks_of(elements), BY_CACHE_LINE / sizeof(float));
+    return by__round_up((size_t)blocks_of(elements), n->unit / sizeof(float));
 }
 
 /* Counts per rank, and the offsets of all arrays in one allocation. */
@@ -230,16 +230,16 @@ static by_status lay_out(by__trainer_gradient_norm *n, by_error *error)
         pieces += (size_t)n->pieces[i].part.count;
     }
     for (size_t i = 0; i < n->run_count; i++) {
-        n->run_blocks[n->runs[i].owner] += room_of(n->runs[i].part.count);
-        run_blocks += room_of(n->runs[i].part.count);
+        n->run_blocks[n->runs[i].owner] += room_of(n, n->runs[i].part.count);
+        run_blocks += room_of(n, n->runs[i].part.count);
     }
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
-        blocks += room_of(n->elements[group]);
+        blocks += room_of(n, n->elements[group]);
     }
-    n->blocks_at = by__round_up(pieces * sizeof(float), BY_CACHE_LINE);
+    n->blocks_at = by__round_up(pieces * sizeof(float), n->unit);
     n->run_squares_at = n->blocks_at + n->shared_count * BY_SUM_BLOCK * sizeof(float);
     n->shared_squares_at = n->run_squares_at + run_blocks * sizeof(float);
-    n->squares_at = n->shared_squares_at + n->shared_count * BY_CACHE_LINE;
+    n->squares_at = n->shared_squares_at + n->shared_count * n->unit;
     n->bytes = n->squares_at + blocks * sizeof(float);
     return BY_OK;
 }
@@ -247,6 +247,7 @@ static by_status lay_out(by__trainer_gradient_norm *n, by_error *error)
 static by_status plan_runs(norm_planner *p, by_error *error)
 {
     const by_trainer *t = p->t;
+    p->norm->unit = by__device_unit(t->device);
     BY_TRY(by__store_open(&p->whole, t->device, error));
     BY_TRY(by__nn_declare_parameters(p->whole, t->model.whole, error));
     BY_TRY(by__alloc((void **)&p->holders, (size_t)p->holder_count, sizeof *p->holders,
@@ -370,7 +371,7 @@ static size_t group_squares(const by__trainer_gradient_norm *n, int group)
 {
     size_t at = n->squares_at;
     for (int g = 0; g < group; g++) {
-        at += room_of(n->elements[g]) * sizeof(float);
+        at += room_of(n, n->elements[g]) * sizeof(float);
     }
     return at;
 }
@@ -396,8 +397,7 @@ by_status by__trainer_norm_open(by_trainer *t, by_error *error)
         name_of(name, "squares.shared", i);
         BY_TRY(by__exec_row_bind(
             n->squares, name,
-            by_memory_at(n->memory, n->shared_squares_at + i * BY_CACHE_LINE, sizeof(float)),
-            error));
+            by_memory_at(n->memory, n->shared_squares_at + i * n->unit, sizeof(float)), error));
     }
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
         size_t bytes = (size_t)blocks_of(n->elements[group]) * sizeof(float);
@@ -412,7 +412,7 @@ by_status by__trainer_norm_open(by_trainer *t, by_error *error)
 
 static float *host_at(const by__trainer_gradient_norm *n, size_t offset)
 {
-    return (float *)(n->memory.address + offset);
+    return (float *)(void *)(n->copy + offset);
 }
 
 /* Number of elements of the ranks before `rank`. */
@@ -442,11 +442,11 @@ static by_status share_pieces(by_trainer *t, by_error *error)
     for (size_t i = 0; i < n->piece_count; i++) {
         const by__trainer_norm_run *piece = &n->pieces[i];
         if (piece->owner == n->rank) {
-            by_memory memory = run_memory(t, piece);
-            memcpy(own, (const void *)memory.address, (size_t)piece->part.count * sizeof *own);
+            BY_TRY(by__device_stage_into(&t->ranks.staging, own, run_memory(t, piece), error));
             own += piece->part.count;
         }
     }
+    BY_TRY(by__device_staging_wait(&t->ranks.staging, error));
     BY_TRY(by_comm_all_gather(n->comm, all + before(n->piece_elements, n->rank), all,
                               n->piece_elements, BY_F32, "gradients of blocks on several ranks",
                               error));
@@ -482,14 +482,14 @@ static void order_squares(const by__trainer_gradient_norm *n)
                 float *to =
                     host_at(n, group_squares(n, run->part.group)) + run->part.first / BY_SUM_BLOCK;
                 memcpy(to, from, blocks * sizeof *to);
-                from += room_of(run->part.count);
+                from += room_of(n, run->part.count);
             }
         }
     }
     for (size_t i = 0; i < n->shared_count; i++) {
         const by__trainer_norm_run *shared = &n->shared[i];
         host_at(n, group_squares(n, shared->part.group))[shared->part.first / BY_SUM_BLOCK] =
-            *host_at(n, n->shared_squares_at + i * BY_CACHE_LINE);
+            *host_at(n, n->shared_squares_at + i * n->unit);
     }
 }
 
@@ -509,26 +509,43 @@ static by_status bind_runs(by_trainer *t, by_error *error)
         BY_TRY(by__exec_row_bind(n->squares, name, run_memory(t, run), error));
         name_of(name, "squares.run", i);
         BY_TRY(by__exec_row_bind(n->squares, name, by_memory_at(n->memory, at, bytes), error));
-        at += room_of(run->part.count) * sizeof(float);
+        at += room_of(n, run->part.count) * sizeof(float);
     }
     n->bound_set = t->flats.sum_set;
     return BY_OK;
 }
 
+/* Moves bytes [begin, end) of the memory to its copy, or back. */
+static by_status move_copy(by_trainer *t, size_t begin, size_t end, bool back, by_error *error)
+{
+    by__trainer_gradient_norm *n = &t->norm;
+    by__device_staging *staging = &t->ranks.staging;
+    by_memory memory = by_memory_at(n->memory, begin, end - begin);
+    BY_TRY(back ? by__device_unstage(staging, memory, n->copy + begin, error)
+                : by__device_stage_into(staging, n->copy + begin, memory, error));
+    return by__device_staging_wait(staging, error);
+}
+
 by_status by__trainer_norm_squares(by_trainer *t, by_error *error)
 {
     by__trainer_gradient_norm *n = &t->norm;
+    void *copy;
     if (n->squares == NULL) {
         return BY_OK;
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_staging_begin(&t->ranks.staging, t->device, error));
+    BY_TRY(by__device_stage(&t->ranks.staging, n->memory, false, &copy, error));
+    n->copy = copy;
     BY_TRY(share_pieces(t, error));
+    BY_TRY(move_copy(t, n->blocks_at, n->run_squares_at, true, error));
     BY_TRY(bind_runs(t, error));
     BY_TRY(by_program_submit(n->squares->program, error));
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(move_copy(t, n->run_squares_at, n->squares_at, false, error));
     float *squares = host_at(n, n->run_squares_at);
     BY_TRY(by_comm_all_gather(n->comm, squares + before(n->run_blocks, n->rank), squares,
                               n->run_blocks, BY_F32, "squares of gradients", error));
     order_squares(n);
-    return BY_OK;
+    return move_copy(t, n->squares_at, n->bytes, true, error);
 }

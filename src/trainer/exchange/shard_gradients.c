@@ -147,29 +147,45 @@ size_t by__trainer_zero2_bytes(const by_trainer *t)
 
 /* ---- a step ---- */
 
+/* The gradient of a part of a bucket, in the device's memory. */
+static by_memory gradient_of(const by_trainer *t, const by__device_call *call, size_t i,
+                             const by__trainer_bucket_part *part)
+{
+    int64_t before = part->part.first - by__store_entry_part(t->store, part->entry).first;
+    return (by_memory){t->device, (uintptr_t)call->in[i].data + (size_t)before * sizeof(float),
+                       (size_t)part->part.count * sizeof(float)};
+}
+
 /* Copies the gradients of a bucket to contiguous memory, as they are in a gradient set. */
-static float *pack(const by_trainer *t, const by__device_call *call, size_t bucket)
+static by_status pack(by_trainer *t, const by__device_call *call, size_t bucket, float **out,
+                      by_error *error)
 {
     const by__trainer_zero2 *turns = &t->shard.zero2;
+    by__device_staging *staging = &t->ranks.staging;
     const by__trainer_bucket_part *parts = turns->parts.parts + turns->parts.first[bucket];
     size_t count = turns->parts.first[bucket + 1] - turns->parts.first[bucket];
     const by__store_part all = t->ranks.buckets[bucket].part;
-    float *packed = turns->packed;
+    void *copy = turns->packed;
     int64_t end = 0;
+    if (count == 1 && parts[0].part.count == all.count) {
+        BY_TRY(by__device_stage(staging, gradient_of(t, call, 0, &parts[0]), true, &copy, error));
+        *out = copy;
+        return by__device_staging_wait(staging, error);
+    }
+    if (!t->device->host_memory) {
+        BY_TRY(by__device_staging_take(staging, (size_t)all.count * sizeof(float), &copy, error));
+    }
+    float *packed = copy;
     for (size_t i = 0; i < count; i++) {
-        const by__store_part *part = &parts[i].part;
-        int64_t at = part->first - all.first;
-        float *gradient = (float *)call->in[i].data +
-                          (part->first - by__store_entry_part(t->store, parts[i].entry).first);
-        if (part->count == all.count) {
-            return gradient;
-        }
+        int64_t at = parts[i].part.first - all.first;
         memset(packed + end, 0, (size_t)(at - end) * sizeof *packed);
-        memcpy(packed + at, gradient, (size_t)part->count * sizeof *packed);
-        end = at + part->count;
+        BY_TRY(
+            by__device_stage_into(staging, packed + at, gradient_of(t, call, i, &parts[i]), error));
+        end = at + parts[i].part.count;
     }
     memset(packed + end, 0, (size_t)(all.count - end) * sizeof *packed);
-    return packed;
+    *out = packed;
+    return by__device_staging_wait(staging, error);
 }
 
 static by_status hand_over(void *user, const by__device_call *call, by_error *error)
@@ -178,12 +194,14 @@ static by_status hand_over(void *user, const by__device_call *call, by_error *er
     by__trainer_zero2 *turns = &t->shard.zero2;
     size_t k = (size_t)call->attrs.bucket;
     by__store_part own = by__trainer_shard_slice(t, k, t->layout.place[BY_MESH_SHARD]).part;
-    float *sums[BY__MAX_SETS] = {NULL};
+    by_memory sums[BY__MAX_SETS] = {{0}};
+    float *leaf = NULL;
     for (int i = 0; i < t->flats.sets && own.count > 0; i++) {
-        sums[i] = (float *)by__store_memory(t->store, t->flats.gradient_sets[i], own).address;
+        sums[i] = by__store_memory(t->store, t->flats.gradient_sets[i], own);
     }
-    return by__trainer_reducer_add(t->ranks.reducer, turns->round, k,
-                                   turns->contributes ? pack(t, call, k) : NULL, sums, error);
+    BY_TRY(by__device_staging_begin(&t->ranks.staging, t->device, error));
+    BY_TRY(turns->contributes ? pack(t, call, k, &leaf, error) : BY_OK);
+    return by__trainer_reducer_add(t->ranks.reducer, turns->round, k, leaf, sums, error);
 }
 
 static by_status open(by_trainer *t, by_error *error)
@@ -226,10 +244,16 @@ static bool begin(by_trainer *t, int64_t *i, int64_t *kept_as)
 static by_status gather_losses(by_trainer *t, by_error *error)
 {
     by__trainer_zero2 *turns = &t->shard.zero2;
-    float *losses = by__trainer_losses(t);
+    const by_memory memory = by__trainer_losses(t);
+    by__device_staging *staging = &t->ranks.staging;
     size_t *counts = t->ranks.counts;
     size_t mine = 0;
+    void *copy;
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_staging_begin(staging, t->device, error));
+    BY_TRY(by__device_stage(staging, memory, true, &copy, error));
+    BY_TRY(by__device_staging_wait(staging, error));
+    float *losses = copy;
     for (int r = 0; r < t->layout.replica; r++) {
         mine += counts[r];
     }
@@ -245,7 +269,8 @@ static by_status gather_losses(by_trainer *t, by_error *error)
             losses[leaves.first + i * leaves.stride] = *next++;
         }
     }
-    return BY_OK;
+    BY_TRY(by__device_unstage(staging, memory, losses, error));
+    return by__device_staging_wait(staging, error);
 }
 
 /* Gradients were handed over during the rounds, to set 0. */

@@ -17,6 +17,21 @@ size_t by__exchange_elements(const by_trainer *t)
     return (size_t)elements;
 }
 
+by_status by__exchange_begin(by_trainer *t, by_memory memory, float **out, by_error *error)
+{
+    void *copy;
+    BY_TRY(by__device_staging_begin(&t->ranks.staging, t->device, error));
+    BY_TRY(by__device_stage(&t->ranks.staging, memory, true, &copy, error));
+    *out = copy;
+    return by__device_staging_wait(&t->ranks.staging, error);
+}
+
+by_status by__exchange_end(by_trainer *t, by_memory memory, const float *values, by_error *error)
+{
+    BY_TRY(by__device_unstage(&t->ranks.staging, memory, values, error));
+    return by__device_staging_wait(&t->ranks.staging, error);
+}
+
 void by__trainer_sync_clear_gaps(const by__trainer_sync *s, float *values)
 {
     for (size_t i = 0; i < s->gap_count; i++) {
@@ -59,7 +74,8 @@ by_status by__trainer_sync_outer_step(by_trainer *t, by_error *error)
     float scale = 1.0f / (float)by_comm_size(s->peers);
     by_optimizer_hyper(hyper, &s->outer->optimizer, 0, t->config->sync.outer_lr);
     BY_TRY(by_device_write(by_memory_at(s->numbers, 0, sizeof hyper), hyper, error));
-    BY_TRY(by_device_write(by_memory_at(s->numbers, BY_CACHE_LINE, sizeof scale), &scale, error));
+    BY_TRY(by_device_write(by_memory_at(s->numbers, s->numbers.bytes / 2, sizeof scale), &scale,
+                           error));
     return by_program_submit(s->outer_update->program, error);
 }
 

@@ -57,26 +57,13 @@ int by__trainer_ranks_sets(by_trainer *t)
 
 /* ---- collective operations ---- */
 
-/* Losses are exchanged in host memory. */
-static by_status check_device(const by_trainer *t, by_error *error)
-{
-    by_device_info info;
-    BY_TRY(by_device_describe(&info, t->device, error));
-    return info.host_memory
-               ? BY_OK
-               : by_error_set(error, BY_EDEVICE,
-                              "%d ranks: the gradients of device %s are not in the host's memory, "
-                              "where ranks exchange them",
-                              t->layout.ranks, info.name);
-}
-
 static void report_failure(void *user, by_status status, const by_error *error)
 {
     (void)by_comm_fail(user, status, error);
 }
 
 /* How gradients are summed. */
-static by__trainer_reducer_spec reducer_spec(const by_trainer *t)
+static by__trainer_reducer_spec reducer_spec(by_trainer *t)
 {
     return (by__trainer_reducer_spec){.peers = t->ranks.adders,
                                       .parts = by__trainer_ranks_parts(t),
@@ -84,6 +71,7 @@ static by__trainer_reducer_spec reducer_spec(const by_trainer *t)
                                       .last_apart = t->model.last != NULL,
                                       .owners = t->layout.size[BY_MESH_SHARD],
                                       .copies = t->summation->axes != 0 ? t->shard.copies : NULL,
+                                      .staging = &t->ranks.staging,
                                       .round_robin = t->summation->in_rounds,
                                       .buckets = t->ranks.buckets,
                                       .bucket_count = t->ranks.bucket_count};
@@ -118,7 +106,6 @@ by_status by__trainer_ranks_open(by_trainer *t, by_error *error)
     if (r->all == NULL) {
         return BY_OK;
     }
-    BY_TRY(check_device(t, error));
     by__device_on_error(t->device, report_failure, r->all);
     BY_TRY(by_mesh_open(&r->mesh, r->all, t->layout.size, error));
     BY_TRY(open_split_comms(t, error));
@@ -164,6 +151,7 @@ void by__trainer_ranks_close(by_trainer *t)
     }
     by__exec_mesh_collectives_close(&r->collectives);
     by__trainer_reducer_close(&r->reducer);
+    by__device_staging_close(&r->staging);
     by_mesh_close(&r->mesh);
     free(r->buckets);
     free(r->counts);
@@ -171,17 +159,12 @@ void by__trainer_ranks_close(by_trainer *t)
     by__trainer_shard_close(t);
 }
 
-static float *set_data(const by_trainer *t, int set)
-{
-    return (float *)by__trainer_group(t, t->flats.gradient_sets[set], 0).address;
-}
-
 void by__trainer_ranks_set_held(by_trainer *t, const by__sum_tree *tree, int set)
 {
     for (int i = 0; i < tree->held_count; i++) {
-        t->ranks.held[i] = set_data(t, tree->held[i].set);
+        t->ranks.held[i] = by__trainer_set(t, tree->held[i].set);
     }
-    t->ranks.held[tree->held_count] = set_data(t, set);
+    t->ranks.held[tree->held_count] = by__trainer_set(t, set);
 }
 
 by__trainer_spent by__trainer_ranks_spent(const by_trainer *t)
@@ -228,6 +211,21 @@ static bool begin(by_trainer *t, int64_t *i, int64_t *kept_as)
     return true;
 }
 
+static by_status gather_losses(by_trainer *t, by_error *error)
+{
+    by__trainer_ranks *r = &t->ranks;
+    const by_memory memory = by__trainer_losses(t);
+    void *copy;
+    BY_TRY(by__device_staging_begin(&r->staging, t->device, error));
+    BY_TRY(by__device_stage(&r->staging, memory, true, &copy, error));
+    BY_TRY(by__device_staging_wait(&r->staging, error));
+    float *losses = copy;
+    BY_TRY(by_comm_all_gather(r->peers, losses + t->part.first_micro_batch, losses, r->counts,
+                              BY_F32, "losses", error));
+    BY_TRY(by__device_unstage(&r->staging, memory, losses, error));
+    return by__device_staging_wait(&r->staging, error);
+}
+
 static by_status sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error)
 {
     by__trainer_ranks *r = &t->ranks;
@@ -237,13 +235,12 @@ static by_status sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (int i = 0; i < tree->held_count; i++) {
-        r->held[i] = set_data(t, tree->held[i].set);
+        r->held[i] = by__trainer_set(t, tree->held[i].set);
     }
     for (size_t k = 0; k < r->bucket_count && t->model.last == NULL; k++) {
         BY_TRY(by__trainer_reducer_run(r->reducer, k, r->held, error));
     }
-    return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->part.first_micro_batch,
-                              by__trainer_losses(t), r->counts, BY_F32, "losses", error);
+    return gather_losses(t, error);
 }
 
 const by__trainer_summation by__exchange_at_the_end = {.axes = 1u << BY_MESH_DATA |

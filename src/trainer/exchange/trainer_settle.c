@@ -11,15 +11,16 @@ static by_status average(by_trainer *t, by_memory memory, by_error *error)
 {
     static const char what[] = "optimizer states";
     float share = 1.0f / (float)by_comm_size(t->sync.peers);
-    float *values = by__sync_values(memory);
+    float *values;
     size_t count = memory.bytes / sizeof(float);
+    BY_TRY(by__exchange_begin(t, memory, &values, error));
     BY_TRY(t->sync.is_coded
                ? by__comm_rounded_sum(t->sync.peers, values, count, what, error)
                : by_comm_all_reduce(t->sync.peers, values, count, BY_F32, what, error));
     for (size_t i = 0; i < count; i++) {
         values[i] *= share;
     }
-    return BY_OK;
+    return by__exchange_end(t, memory, values, error);
 }
 
 /* Averages what this rank holds of a state, tensor by tensor. */

@@ -336,17 +336,26 @@ void by__trainer_shard_close(by_trainer *t)
 }
 
 /* Gathers a bucket in a flat buffer from the slices of all ranks. */
-static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_error *error)
+static by_status gather_bucket(by_trainer *t, int flat, size_t bucket, by_error *error)
 {
     const by__trainer_bucket *b = &t->ranks.buckets[bucket];
     by_dtype dtype = by__store_group_dtype(t->store, flat, b->part.group);
-    char *all = (char *)by__store_memory(t->store, flat, b->part).address;
-    int64_t begin = by__trainer_shard_slice(t, bucket, t->layout.place[BY_MESH_SHARD]).part.first;
+    const by_memory memory = by__store_memory(t->store, flat, b->part);
+    by__store_part own = by__trainer_shard_slice(t, bucket, t->layout.place[BY_MESH_SHARD]).part;
+    by__device_staging *staging = &t->ranks.staging;
+    void *all;
     char what[48];
     (void)snprintf(what, sizeof what, "bucket %zu of the weights", bucket);
-    return by_comm_all_gather(t->shard.comm,
-                              all + (size_t)(begin - b->part.first) * by_dtype_size(dtype), all,
-                              b->slices, dtype, what, error);
+    BY_TRY(by__device_staging_begin(staging, t->device, error));
+    BY_TRY(by__device_stage(staging, memory, false, &all, error));
+    size_t at = (size_t)(own.first - b->part.first) * by_dtype_size(dtype);
+    size_t bytes = (size_t)own.count * by_dtype_size(dtype);
+    char *mine = (char *)all + at;
+    BY_TRY(by__device_stage_into(staging, mine, by_memory_at(memory, at, bytes), error));
+    BY_TRY(by__device_staging_wait(staging, error));
+    BY_TRY(by_comm_all_gather(t->shard.comm, mine, all, b->slices, dtype, what, error));
+    BY_TRY(by__device_unstage(staging, memory, all, error));
+    return by__device_staging_wait(staging, error);
 }
 
 by_status by__trainer_shard_gather(by_trainer *t, by_error *error)
@@ -439,7 +448,14 @@ by_status by__trainer_shard_collect(const by_trainer *t, int flat, by__store_han
             BY_TRY(by__store_read_part(t->store, flat, handle, first, mine.count,
                                        (float *)out + first, error));
         } else if (mine.count > 0) {
-            in = (const void *)by__store_memory(t->store, flat, mine).address;
+            /* Copies do not show from outside. */
+            by__device_staging *staging = (by__device_staging *)(uintptr_t)&t->ranks.staging;
+            void *copy;
+            BY_TRY(by__device_staging_begin(staging, t->device, error));
+            BY_TRY(by__device_stage(staging, by__store_memory(t->store, flat, mine), true, &copy,
+                                    error));
+            BY_TRY(by__device_staging_wait(staging, error));
+            in = copy;
         }
         BY_TRY(by_comm_all_gather(t->shard.comm, in, to, counts, dtype, name, error));
     }

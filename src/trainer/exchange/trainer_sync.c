@@ -265,19 +265,23 @@ static int exchanged_flat(const by_trainer *t)
     return t->sync.is_late ? t->sync.late.difference : t->flats.gradient_sets[0];
 }
 
-/* Bytes of the outer optimizer's hyper-parameters, followed by its factor. */
-#define OUTER_BYTES ((size_t)BY_CACHE_LINE * 2)
+/* Bytes for the outer optimizer's hyper-parameters, and as many for its factor. */
+static size_t outer_bytes(const by_trainer *t)
+{
+    return by__round_up(BY_HYPER_COUNT * sizeof(float), by__device_unit(t->device));
+}
 
 static by_status bind_outer(by_trainer *t, by_error *error)
 {
     by__trainer_sync *s = &t->sync;
     by__exec_program_row *difference = s->difference;
     by__exec_program_row *outer = s->outer_update;
-    BY_TRY(by_device_alloc(&s->numbers, t->device, OUTER_BYTES, "the outer optimizer", error));
+    BY_TRY(
+        by_device_alloc(&s->numbers, t->device, 2 * outer_bytes(t), "the outer optimizer", error));
     BY_TRY(by__exec_row_bind(outer, "hyper",
                              by_memory_at(s->numbers, 0, BY_HYPER_COUNT * sizeof(float)), error));
-    BY_TRY(by__exec_row_bind(outer, "scale", by_memory_at(s->numbers, BY_CACHE_LINE, sizeof(float)),
-                             error));
+    BY_TRY(by__exec_row_bind(outer, "scale",
+                             by_memory_at(s->numbers, outer_bytes(t), sizeof(float)), error));
     for (size_t i = 0; i < t->shard.own_count; i++) {
         char name[64];
         const char *unit = unit_at(t, i).name;
@@ -300,12 +304,29 @@ static by_status bind_outer(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
+/* Codes keep what they have not sent in memory that they read and write, and a late exchange has a
+ * thread of its own. */
+static by_status check_device(const by_trainer *t, by_error *error)
+{
+    by_device_info info;
+    BY_TRY(by_device_describe(&info, t->device, error));
+    if (info.host_memory || (!t->sync.is_coded && !t->sync.is_late)) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "sync.%s needs a device whose memory is the host's, and %s has its own: "
+                        "set sync.%s",
+                        t->sync.is_coded ? "compress" : "staleness", info.name,
+                        t->sync.is_coded ? "compress: none" : "staleness: 0");
+}
+
 by_status by__trainer_sync_open(by_trainer *t, by_error *error)
 {
     by__trainer_sync *s = &t->sync;
     if (!s->is_on || t->flats.sets == 0) {
         return BY_OK;
     }
+    BY_TRY(check_device(t, error));
     s->peers = t->shard.copies;
     if (s->peers == NULL) {
         const by_comm_options alone = {.backend = "self"};
@@ -351,7 +372,8 @@ static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by
     size_t losses = (size_t)t->part.micro_batches;
     int32_t bad =
         !by__trainer_all_finite(BY_F32, gradients, by__exchange_elements(t)) ||
-        !by__trainer_all_finite(BY_F32, by__trainer_losses(t) + t->part.first_micro_batch, losses);
+        !by__trainer_all_finite(
+            BY_F32, by__sync_values(by__trainer_losses(t)) + t->part.first_micro_batch, losses);
     /* All ranks: parts of a tensor on other ranks also decide whether the step is applied. */
     by_comm *all = t->ranks.all != NULL ? t->ranks.all : t->sync.peers;
     BY_TRY(by_comm_all_reduce(all, &bad, 1, BY_I32, "steps not finite", error));
@@ -428,20 +450,29 @@ static by_status add_slices(by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < t->shard.own_count; i++) {
         by_memory memory = by__exchange_unit_memory(t, exchanged_flat(t), i);
-        BY_TRY(by_comm_all_reduce(t->sync.peers, by__sync_values(memory),
-                                  memory.bytes / sizeof(float), BY_F32,
+        float *values;
+        BY_TRY(by__exchange_begin(t, memory, &values, error));
+        BY_TRY(by_comm_all_reduce(t->sync.peers, values, memory.bytes / sizeof(float), BY_F32,
                                   "weights since the last exchange", error));
+        BY_TRY(by__exchange_end(t, memory, values, error));
     }
     return BY_OK;
+}
+
+/* The same of whole buffers. */
+static by_status add_all(by_trainer *t, by_error *error)
+{
+    by_memory memory = by__trainer_flat(t, exchanged_flat(t));
+    float *values;
+    BY_TRY(by__exchange_begin(t, memory, &values, error));
+    BY_TRY(by__trainer_sync_add_up(t, values, by__trainer_sync_is_exact(t), error));
+    return by__exchange_end(t, memory, values, error);
 }
 
 by_status by__trainer_sync_exchange(by_trainer *t, by_error *error)
 {
     BY_TRY(by_program_run(t->sync.difference->program, error));
-    BY_TRY(t->shard.states != 0
-               ? add_slices(t, error)
-               : by__trainer_sync_add_up(t, by__sync_values(by__trainer_flat(t, exchanged_flat(t))),
-                                         by__trainer_sync_is_exact(t), error));
+    BY_TRY(t->shard.states != 0 ? add_slices(t, error) : add_all(t, error));
     BY_TRY(by__trainer_sync_outer_step(t, error));
     return by__trainer_sync_load_anchor(t, error);
 }

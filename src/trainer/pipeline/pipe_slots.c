@@ -116,16 +116,15 @@ static by_status list_early_gradients(by_trainer *t, by__trainer_pipe_stage *sta
     return BY_OK;
 }
 
-/* Assigns offsets to values; returns the bytes of a slot. */
+/* Assigns offsets to values, at multiples of `unit`; returns the bytes of a slot. */
 static size_t place_values(const by_graph *whole, by__trainer_pipe_value *values, size_t count,
-                           int ring)
+                           int ring, size_t unit)
 {
     size_t end = 0;
     for (size_t i = 0; i < count; i++) {
         if (values[i].ring == ring) {
             values[i].offset = end;
-            end += by__round_up(by__graph_value_bytes(&whole->values[values[i].source]),
-                                BY_CACHE_LINE);
+            end += by__round_up(by__graph_value_bytes(&whole->values[values[i].source]), unit);
         }
     }
     return end;
@@ -135,18 +134,20 @@ by_status by__pipeline_plan_slots(by_trainer *t, by__trainer_pipe_stage *stage, 
 {
     by__trainer_pipe *pipe = t->pipe;
     size_t first = pipe->bytes;
+    size_t unit = by__device_unit(t->device);
     BY_TRY(list_values(stage, &pipe->train, false, error));
     BY_TRY(pipe->apart ? list_early_gradients(t, stage, error) : BY_OK);
     BY_TRY(list_values(stage, &pipe->loss, true, error));
     for (int i = 0; i < BY__RINGS; i++) {
         by__trainer_pipe_ring *ring = &stage->rings[i];
         BY_TRY(count_slots(pipe, stage, i, error));
-        ring->slot_bytes = place_values(pipe->train.whole, stage->values, stage->value_count, i);
+        ring->slot_bytes =
+            place_values(pipe->train.whole, stage->values, stage->value_count, i, unit);
         ring->offset = pipe->bytes;
         pipe->bytes += (size_t)ring->slots * ring->slot_bytes;
     }
     size_t loss =
-        place_values(pipe->loss.whole, stage->loss_values, stage->loss_count, BY__RING_MADE);
+        place_values(pipe->loss.whole, stage->loss_values, stage->loss_count, BY__RING_MADE, unit);
     pipe->bytes = pipe->bytes - first > loss ? pipe->bytes : first + loss;
     return BY_OK;
 }

@@ -62,6 +62,29 @@ static by_memory moved(const by__trainer_pipe *pipe, const stage_transfer *x, by
     return slot_of(pipe, g, s, v, x->loss ? 0 : x->micro_batch);
 }
 
+/* Sends a value to another rank, or receives it. */
+static by_status exchange_value(by_trainer *t, const stage_transfer *x, by_memory memory,
+                                const by__graph_value *value, bool sends, const char *what,
+                                by_error *error)
+{
+    const by__trainer_pipe *pipe = t->pipe;
+    by__device_staging *staging = &t->ranks.staging;
+    size_t count = (size_t)by_shape_count(&value->shape);
+    void *copy;
+    BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
+    BY_TRY(by__device_staging_begin(staging, t->device, error));
+    BY_TRY(by__device_stage(staging, memory, sends, &copy, error));
+    BY_TRY(by__device_staging_wait(staging, error));
+    if (sends) {
+        return by_comm_send(pipe->comm, copy, count, value->dtype, by__pipe_rank_of(pipe, x->to),
+                            x->tag % TAGS, what, error);
+    }
+    BY_TRY(by_comm_receive(pipe->comm, copy, count, value->dtype, by__pipe_rank_of(pipe, x->from),
+                           x->tag % TAGS, what, error));
+    BY_TRY(by__device_unstage(staging, memory, copy, error));
+    return by__device_staging_wait(staging, error);
+}
+
 /* Sends, receives or copies all values that go from one stage to another. */
 static by_status move_values(by_trainer *t, const stage_transfer *x, by_error *error)
 {
@@ -76,23 +99,15 @@ static by_status move_values(by_trainer *t, const stage_transfer *x, by_error *e
             continue;
         }
         const by__graph_value *value = &g->whole->values[move->value];
-        size_t count = (size_t)by_shape_count(&value->shape);
         (void)snprintf(what, sizeof what, "%s of micro-batch %lld, stage %d to %d",
                        x->from < x->to ? "activations" : "gradients", (long long)x->micro_batch,
                        x->from, x->to);
         if (sends && receives) {
             BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, moved(pipe, x, move->value, x->to),
                                    moved(pipe, x, move->value, x->from), error));
-        } else if (sends) {
-            BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-            BY_TRY(by_comm_send(
-                pipe->comm, (const void *)moved(pipe, x, move->value, x->from).address, count,
-                value->dtype, by__pipe_rank_of(pipe, x->to), x->tag % TAGS, what, error));
         } else {
-            BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-            BY_TRY(by_comm_receive(pipe->comm, (void *)moved(pipe, x, move->value, x->to).address,
-                                   count, value->dtype, by__pipe_rank_of(pipe, x->from),
-                                   x->tag % TAGS, what, error));
+            BY_TRY(exchange_value(t, x, moved(pipe, x, move->value, sends ? x->from : x->to), value,
+                                  sends, what, error));
         }
     }
     return BY_OK;
@@ -234,6 +249,21 @@ static int last_rank(const by__trainer_pipe *pipe)
     return by__pipe_rank_of(pipe, pipe->ranks * pipe->chunks - 1);
 }
 
+/* Gives all ranks what the last stage has, f32. */
+static by_status broadcast_last(by_trainer *t, by_memory memory, const char *what, by_error *error)
+{
+    const by__trainer_pipe *pipe = t->pipe;
+    by__device_staging *staging = &t->ranks.staging;
+    void *copy;
+    BY_TRY(by__device_staging_begin(staging, t->device, error));
+    BY_TRY(by__device_stage(staging, memory, true, &copy, error));
+    BY_TRY(by__device_staging_wait(staging, error));
+    BY_TRY(by_comm_broadcast(pipe->comm, copy, memory.bytes / sizeof(float), BY_F32,
+                             last_rank(pipe), what, error));
+    BY_TRY(by__device_unstage(staging, memory, copy, error));
+    return by__device_staging_wait(staging, error);
+}
+
 static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error)
 {
     const by__trainer_pipe *pipe = t->pipe;
@@ -249,8 +279,8 @@ static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, 
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     /* The trees of all stages have ended with the same sets. */
     *tree = pipe->stages[0].tree;
-    return by_comm_broadcast(pipe->comm, by__trainer_losses(t), (size_t)t->part.all_micro_batches,
-                             BY_F32, last_rank(pipe), "losses", error);
+    const size_t bytes = (size_t)t->part.all_micro_batches * sizeof(float);
+    return broadcast_last(t, by_memory_at(by__trainer_losses(t), 0, bytes), "losses", error);
 }
 
 /* ---- an evaluation ---- */
@@ -293,11 +323,10 @@ static by_status evaluate(by_trainer *t, const by_batch *batch, by_error *error)
         }
     }
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    BY_TRY(by_comm_broadcast(pipe->comm, by__trainer_losses(t) + t->part.most_micro_batches, 1,
-                             BY_F32, last_rank(pipe), "loss of an evaluation", error));
-    by_memory evaluated = by__trainer_evaluated(t);
-    return by_comm_broadcast(pipe->comm, (void *)evaluated.address, evaluated.bytes / sizeof(float),
-                             BY_F32, last_rank(pipe), "evaluated values", error);
+    const size_t at = (size_t)t->part.most_micro_batches * sizeof(float);
+    BY_TRY(broadcast_last(t, by_memory_at(by__trainer_losses(t), at, sizeof(float)),
+                          "loss of an evaluation", error));
+    return broadcast_last(t, by__trainer_evaluated(t), "evaluated values", error);
 }
 
 /* ---- the strategy ---- */

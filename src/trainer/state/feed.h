@@ -81,7 +81,7 @@ typedef struct by__trainer_results {
 } by__trainer_results;
 
 /* The losses of all micro-batches, then that of an evaluation, if device memory is host memory. */
-float *by__trainer_losses(const by_trainer *t);
+by_memory by__trainer_losses(const by_trainer *t);
 /* Results of the last evaluation for the task's metrics. */
 by_memory by__trainer_evaluated(const by_trainer *t);
 

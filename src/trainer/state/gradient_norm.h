@@ -33,6 +33,8 @@ typedef struct by__trainer_gradient_norm {
     /* in this order: pieces of all ranks; shared blocks; squares of all ranks' runs; of shared
      * blocks; of all blocks in order */
     by_memory memory;
+    char *copy;       /* of `memory` on the host, during an exchange */
+    size_t unit;      /* of offsets (by__device_unit) */
     size_t blocks_at; /* byte offsets */
     size_t run_squares_at;
     size_t shared_squares_at;

@@ -3,6 +3,7 @@
 #define BY_TRAINER_STATE_RANKS_H
 
 #include "base/sum_tree.h"
+#include "device/staging.h"
 #include "exec/exec.h"
 #include "store/store.h"
 #include "trainer/state/reducer.h"
@@ -23,7 +24,8 @@ typedef struct by__trainer_ranks {
     by_comm *peers;  /* ranks that compute other micro-batches of a step; owned by the mesh */
     by_comm *adders; /* ranks whose gradients are summed; owned by the mesh */
     by__trainer_reducer *reducer;
-    float *held[BY__SUM_TREE_NODES + 1]; /* gradient sets with the partial sums of this rank */
+    by_memory held[BY__SUM_TREE_NODES + 1]; /* gradient sets with the partial sums of this rank */
+    by__device_staging staging;             /* host copies of what is exchanged */
     by__trainer_bucket *buckets;
     size_t bucket_count;
     size_t *counts;           /* micro-batches of each peer */

@@ -208,17 +208,33 @@ static size_t cut_slices(by__trainer_reducer *r, const by__trainer_bucket *b, in
     return found;
 }
 
-by_status by__trainer_reducer_run(by__trainer_reducer *reducer, size_t bucket, float *const *sets,
-                                  by_error *error)
+/* Elements of f32 memory; none of them are {0}. */
+static by_memory elements_of(by_memory memory, size_t first, size_t count)
+{
+    return count == 0 ? (by_memory){0}
+                      : (by_memory){memory.device, memory.address + first * sizeof(float),
+                                    count * sizeof(float)};
+}
+
+by_status by__trainer_reducer_run(by__trainer_reducer *reducer, size_t bucket,
+                                  const by_memory *sets, by_error *error)
 {
     by__trainer_reducer *r = reducer;
     const by__trainer_bucket *b = &r->spec.buckets[bucket];
     int rank = by_comm_rank(r->spec.peers);
+    int owner = rank / parts_of(&r->spec) % (r->spec.owners > 1 ? r->spec.owners : 1);
+    by__device_staging *staging = r->spec.staging;
     size_t begin = 0;
+    size_t offset = (size_t)b->offset;
     char what[48];
+    BY_TRY(by__device_staging_begin(staging, sets[0].device, error));
     for (int i = 0; i < r->held; i++) {
-        r->mine[i] = sets[i] + b->offset;
+        void *copy;
+        BY_TRY(by__device_stage(staging, elements_of(sets[i], offset, (size_t)b->part.count), true,
+                                &copy, error));
+        r->mine[i] = copy;
     }
+    BY_TRY(by__device_staging_wait(staging, error));
     (void)snprintf(what, sizeof what, "bucket %zu of the gradients", bucket);
     by__comm_holder_sum sum = {.plan = &r->plan,
                                .mine = r->mine,
@@ -230,14 +246,18 @@ by_status by__trainer_reducer_run(by__trainer_reducer *reducer, size_t bucket, f
     if (sum.gather) {
         by__comm_even_slices(r->slices, sum.count, by_comm_size(r->spec.peers));
     } else {
-        begin = cut_slices(r, b, rank / parts_of(&r->spec) % r->spec.owners);
+        begin = cut_slices(r, b, owner);
         sum.first = r->first;
     }
     BY_TRY(by__comm_reduce_holders(r->spec.peers, &sum, error));
-    return sum.gather || r->spec.copies == NULL
+    BY_TRY(sum.gather || r->spec.copies == NULL
                ? BY_OK
                : by_comm_all_gather(r->spec.copies, sum.out + r->first[rank], sum.out + begin,
-                                    r->parts, BY_F32, what, error);
+                                    r->parts, BY_F32, what, error));
+    const by_memory result =
+        elements_of(sets[r->held - 1], offset + begin, sum.gather ? sum.count : b->slices[owner]);
+    BY_TRY(by__device_unstage(staging, result, sum.out + begin, error));
+    return by__device_staging_wait(staging, error);
 }
 
 /* ---- micro-batches in turn ---- */
@@ -279,25 +299,33 @@ static void plan_round(by__trainer_reducer *r, int64_t round)
 }
 
 by_status by__trainer_reducer_add(by__trainer_reducer *reducer, int64_t round, size_t bucket,
-                                  float *leaf, float *const *sums, by_error *error)
+                                  float *leaf, const by_memory *sums, by_error *error)
 {
     by__trainer_reducer *r = reducer;
     const by__trainer_bucket *b = &r->spec.buckets[bucket];
     int rank = by_comm_rank(r->spec.peers);
     size_t begin = cut_slices(r, b, rank / parts_of(&r->spec) % r->spec.owners);
     size_t part = r->first[rank] - begin;
+    by__device_staging *staging = r->spec.staging;
+    float *copies[BY__SUM_TREE_NODES + 1] = {NULL};
     float *mine[BY__SUM_TREE_NODES + 1];
     float *results[BY__SUM_TREE_NODES];
     char what[48];
     if (round != r->round) {
         plan_round(r, round);
     }
+    for (int i = 0; i < r->held || i < r->kept_count; i++) {
+        void *copy;
+        BY_TRY(by__device_stage(staging, sums[i], i < r->held, &copy, error));
+        copies[i] = copy;
+    }
+    BY_TRY(by__device_staging_wait(staging, error));
     for (int i = 0; i < r->held; i++) {
-        mine[i] = sums[i] + part;
+        mine[i] = copies[i] + part;
     }
     mine[r->held] = leaf;
     for (int i = 0; i < r->kept_count; i++) {
-        results[i] = sums[i] + part;
+        results[i] = copies[i] + part;
     }
     (void)snprintf(what, sizeof what, "bucket %zu of the gradients", bucket);
     const by__comm_holder_sum sum = {.plan = &r->plan,
@@ -311,8 +339,12 @@ by_status by__trainer_reducer_add(by__trainer_reducer *reducer, int64_t round, s
                                      .what = what};
     BY_TRY(by__comm_reduce_holders(r->spec.peers, &sum, error));
     bool last = (round + 1) * by_comm_size(r->spec.peers) >= r->spec.leaves;
-    return last && r->spec.copies != NULL
-               ? by_comm_all_gather(r->spec.copies, sums[0] + part, sums[0], r->parts, BY_F32, what,
-                                    error)
-               : BY_OK;
+    BY_TRY(last && r->spec.copies != NULL
+               ? by_comm_all_gather(r->spec.copies, copies[0] + part, copies[0], r->parts, BY_F32,
+                                    what, error)
+               : BY_OK);
+    for (int i = 0; i < r->kept_count; i++) {
+        BY_TRY(by__device_unstage(staging, sums[i], copies[i], error));
+    }
+    return by__device_staging_wait(staging, error);
 }

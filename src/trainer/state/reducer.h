@@ -19,6 +19,7 @@
 
 #include "banyan/comm.h"
 #include "base/base.h"
+#include "device/staging.h"
 #include "store/store.h"
 
 /* A part of a gradient set. */
@@ -47,6 +48,7 @@ typedef struct by__trainer_reducer_spec {
      * of this rank's owner in the order of peers; NULL: just one. */
     int owners;
     by_comm *copies;
+    by__device_staging *staging; /* for host copies of sums; owned by the caller */
     bool round_robin; /* peer p of n has leaves p, n + p, 2 n + p ...: by__trainer_reducer_add */
     const by__trainer_bucket *buckets; /* owned by the caller */
     size_t bucket_count;
@@ -58,19 +60,19 @@ by_status by__trainer_reducer_open(by__trainer_reducer **out, const by__trainer_
                                    by_error *error);
 void by__trainer_reducer_close(by__trainer_reducer **reducer);
 /* Sums a bucket: sets[i] is the whole set with the i-th sum that this rank holds. The last one
- * receives the result, or an owner's slice of it. Collective. */
-by_status by__trainer_reducer_run(by__trainer_reducer *reducer, size_t bucket, float *const *sets,
-                                  by_error *error);
+ * receives the result, or an owner's slice of it. Collective; begins the staging. */
+by_status by__trainer_reducer_run(by__trainer_reducer *reducer, size_t bucket,
+                                  const by_memory *sets, by_error *error);
 
 /* ---- micro-batches in turn ---- */
 
 /* Most sums that an owner holds after a round: one leaf of each of `ranks` peers. */
 int by__trainer_reducer_sets(int64_t leaves, int ranks);
-/* Adds the leaves of a round to the sums of earlier rounds: `leaf` has this rank's bucket (NULL: it
- * has no leaf in the last round), sums[i] its owner's slice of the bucket in the i-th remaining
- * sum, ascending. After the last round sums[0] has the result. Collective, with rounds 0, 1, ... of
- * each bucket in order. */
+/* Adds the leaves of a round to the sums of earlier rounds: `leaf` has this rank's bucket, which
+ * may be staged (NULL: it has no leaf in the last round), sums[i] its owner's slice of the bucket
+ * in the i-th remaining sum, ascending. After the last round sums[0] has the result. Collective,
+ * with rounds 0, 1, ... of each bucket in order; the caller begins the staging. */
 by_status by__trainer_reducer_add(by__trainer_reducer *reducer, int64_t round, size_t bucket,
-                                  float *leaf, float *const *sums, by_error *error);
+                                  float *leaf, const by_memory *sums, by_error *error);
 
 #endif

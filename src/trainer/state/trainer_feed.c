@@ -303,9 +303,10 @@ by_memory by__trainer_evaluated(const by_trainer *t)
     return by_memory_at(t->feed.outputs, evaluated_offset(t), t->feed.evaluated_bytes);
 }
 
-float *by__trainer_losses(const by_trainer *t)
+by_memory by__trainer_losses(const by_trainer *t)
 {
-    return (float *)(t->feed.outputs.address + at(t, OUT_LOSSES));
+    return by_memory_at(t->feed.outputs, at(t, OUT_LOSSES),
+                        (size_t)(t->part.most_micro_batches + 1) * sizeof(float));
 }
 
 by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error)

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "comm/comm.h"
+#include "device/rank_device.h"
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
 #include "trainer/offload/offload.h"
@@ -67,7 +69,8 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     t->threads = by__thread_count((int)train->threads);
     t->device = o->device;
     if (t->device == NULL) {
-        BY_TRY(by_device_open(&t->device, t->config->device, (int)train->threads, error));
+        BY_TRY(by__device_open_of_rank(&t->device, t->config->device, (int)train->threads,
+                                       by__comm_local_rank(o->comm), error));
         t->owns_device = true;
     }
     t->programs.device = t->device;

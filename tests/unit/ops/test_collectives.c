@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "device/staging.h"
 #include "exec/exec.h"
 #include "late_device.h"
 #include "ops/ops.h"
@@ -315,13 +316,33 @@ static void test_memory(void **state)
 
 /* ---- running ---- */
 
-/* Ranks that all have the same data: every result follows from this rank's. */
+/* Doubles gradients where they are. */
+static by_status add_alike(by_device *device, const by__device_exchange *e, by_error *error)
+{
+    by__device_staging copies = {0};
+    BY_TRY(by__device_staging_begin(&copies, device, error));
+    for (int k = 0; k < e->call->input_count; k++) {
+        const by__device_tensor *g = &e->call->in[k];
+        size_t count = (size_t)by_shape_count(&g->shape);
+        const by_memory memory = {device, (uintptr_t)g->data, count * sizeof(float)};
+        void *copy;
+        BY_TRY(by__device_stage(&copies, memory, true, &copy, error));
+        BY_TRY(by__device_staging_wait(&copies, error));
+        for (size_t i = 0; i < count; i++) {
+            ((float *)copy)[i] *= (float)e->ranks;
+        }
+        BY_TRY(by__device_unstage(&copies, memory, copy, error));
+    }
+    by__device_staging_close(&copies);
+    return BY_OK;
+}
+
+/* Ranks that all have the same data: every result follows from this rank's. `user` is the device
+ * (NULL: the host). */
 static by_status run_alike(void *user, const by__device_exchange *e, by_error *error)
 {
     size_t size = by_dtype_size(e->dtype);
     size_t bytes = (size_t)(e->entries * e->elements) * size;
-    BY_UNUSED(user);
-    BY_UNUSED(error);
     if (e->kind == BY__EXCHANGE_ALL_REDUCE || e->kind == BY__EXCHANGE_REDUCE_SCATTER) {
         size_t count = e->kind == BY__EXCHANGE_ALL_REDUCE
                            ? bytes / size
@@ -330,12 +351,7 @@ static by_status run_alike(void *user, const by__device_exchange *e, by_error *e
             ((float *)e->out)[i] = ((const float *)e->in)[i] * (float)e->ranks;
         }
     } else if (e->kind == BY__EXCHANGE_GRADIENTS) {
-        for (int k = 0; k < e->call->input_count; k++) {
-            float *g = e->call->in[k].data;
-            for (int64_t i = 0; i < by_shape_count(&e->call->in[k].shape); i++) {
-                g[i] *= (float)e->ranks;
-            }
-        }
+        return add_alike(user, e, error);
     } else {
         for (int r = 0; r < e->ranks; r++) {
             memcpy((char *)e->out + (size_t)r * (bytes / (size_t)e->ranks), e->in,
@@ -409,6 +425,7 @@ static void late_open(late_run *r, const runner *like, uint64_t seed)
     by_error error = {0};
     *r = (late_run){.collectives = {.run = run_alike}};
     check_ok(late_device_open(&r->device, seed, 1, &error), &error);
+    r->collectives.user = r->device;
     by__device_set_collectives(r->device, &r->collectives);
     check_ok(by_program_compile(&r->program, like->graph, r->device, "late", &error), &error);
     check_ok(
