@@ -152,7 +152,7 @@ typedef struct by_comm_call {
     uint64_t bytes;
     double begin; /* when it was called */
     /* All ranks had arrived; for a send: there was room; for a receive: the data had been sent. */
-    double met;
+    double ready;
     double end; /* when it returned */
 } by_comm_call;
 

@@ -46,9 +46,9 @@ typedef struct by_draft_source {
                        uint64_t *bytes, by_error *error);
     /* Called in every step for each sequence that decodes, and when one ends. Lowers text->most to
      * the number of tokens it can propose and sets text->chance. Must be cheap. */
-    void (*look)(void *user, by_draft_text *text);
-    /* Writes text->drafts for some of the texts passed to `look` before; text->most is at least 1
-     * and at most what `look` left. */
+    void (*observe)(void *user, by_draft_text *text);
+    /* Writes text->drafts for some of the texts passed to `observe` before; text->most is at least
+     * 1 and at most what `observe` left. */
     by_status (*propose)(void *user, by_draft_text *texts, size_t count, by_error *error);
     /* Frees the source. */
     void (*close)(void *user);

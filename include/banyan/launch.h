@@ -110,7 +110,7 @@ typedef struct by_supervisor_options {
      * at once. */
     int (*stop)(void *user);
     /* Receives a line about each event; may be NULL. */
-    void (*say)(void *user, const char *line);
+    void (*report)(void *user, const char *line);
     void *user;
 } by_supervisor_options;
 

@@ -49,7 +49,7 @@ typedef struct by_predictor_input by_predictor_input;
 
 /* Copies and transforms examples. Any number of threads may call it. Returns BY_EARG if the images
  * have another size and cannot be resized (they are arrays, or the model was trained without
- * data.resize), and errors as by_task.take. */
+ * data.resize), and errors as by_task.open_examples. */
 BY_API by_status by_predictor_input_open(by_predictor_input **out, const by_predictor *predictor,
                                          const by_task_examples *examples, by_error *error);
 BY_API void by_predictor_input_close(by_predictor_input **input);

@@ -90,7 +90,7 @@ struct by_evaluation {
 typedef enum by_task_purpose {
     BY_TASK_TRAIN = 0, /* training and held-out data */
     BY_TASK_EVALUATE,  /* held-out data only, or `path` */
-    BY_TASK_PREDICT    /* `path`, without targets; or (NULL) examples passed to by_task.take */
+    BY_TASK_PREDICT    /* `path`, without targets; NULL: for by_task.open_examples */
 } by_task_purpose;
 
 /* What a task should open. */
@@ -249,9 +249,9 @@ struct by_task {
     /* Rejects resuming from a checkpoint that was trained on other data. NULL: accepts any. */
     by_status (*check)(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error);
     /* Calls `report` with the predictions of a micro-batch, example by example; `loss` is its sum.
-     * NULL: there are no predictions. If there is `take`, held-out data is also predicted during
-     * training, and "index", "class" and "probability", or "value" or the names of the data's
-     * outputs, become part of the reference for drift. */
+     * NULL: there are no predictions. If there is `open_examples`, held-out data is also predicted
+     * during training, and "index", "class" and "probability", or "value" or the names of the
+     * data's outputs, become part of the reference for drift. */
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *report, void *user,
                          by_error *error);
@@ -263,12 +263,12 @@ struct by_task {
      * BY_EFORMAT if a column is absent or of another type, or an image is malformed; BY_EARG if the
      * examples are of the wrong kind, or of a size that is not resized. NULL: the task only takes
      * files. */
-    by_status (*take)(const by_task_data *data, const by_task_examples *examples,
-                      by_array_set **set, by_source **source, by_error *error);
-    /* Gets name and type of the i-th column of the tables that `take` accepts; false past the
-     * last. */
+    by_status (*open_examples)(const by_task_data *data, const by_task_examples *examples,
+                               by_array_set **set, by_source **source, by_error *error);
+    /* Gets name and type of the i-th column of the tables that `open_examples` accepts; false past
+     * the last. */
     bool (*column)(const by_task_data *data, size_t i, by_column_type *out);
-    /* Returns the encoding that `take` applies to tables. NULL: there is none. */
+    /* Returns the encoding that `open_examples` applies to tables. NULL: there is none. */
     const by_encoding *(*encoding)(const by_task_data *data);
     /* For text tasks with data opened for training: encodes a text as ids, to be freed with free(),
      * and sets *vocab to their exclusive upper bound. NULL: the task has no text. */

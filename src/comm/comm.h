@@ -268,7 +268,7 @@ struct by_comm {
     by__comm_header called;     /* the collective in progress */
     double began;               /* when it was called; 0: none in progress */
     bool entered;               /* all ranks have arrived, */
-    double met;                 /* at this time */
+    double ready;               /* at this time */
     unsigned char *far_records; /* [size] records of far ranks */
     by__comm_record *mine;      /* this rank's record, for far ranks */
     by__sum_merge *merges;      /* merges of the plan with one holder per rank */

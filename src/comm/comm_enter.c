@@ -115,7 +115,7 @@ by_status by__comm_enter(by_comm *comm, const by__comm_header *header, const cha
 void by__comm_arrive(by_comm *comm)
 {
     comm->entered = true;
-    comm->met = by__now();
+    comm->ready = by__now();
 }
 
 void by__comm_set_background(by_comm *comm)
@@ -140,7 +140,7 @@ static void call_watcher(const by_comm *comm, double end)
                                .what = comm->called.what,
                                .bytes = comm->called.bytes,
                                .begin = comm->began,
-                               .met = comm->entered ? comm->met : end,
+                               .ready = comm->entered ? comm->ready : end,
                                .end = end};
     comm->job->watcher(comm->job->watcher_user, &call);
 }

@@ -269,7 +269,10 @@ by_status by_draft_model(by_draft_source *out, const by_config *config, const by
     m->config = config;
     m->weights = weights;
     m->options = options == NULL ? m->options : *options;
-    *out = (by_draft_source){
-        .user = m, .start = start, .look = update_place, .propose = propose, .close = close_model};
+    *out = (by_draft_source){.user = m,
+                             .start = start,
+                             .observe = update_place,
+                             .propose = propose,
+                             .close = close_model};
     return BY_OK;
 }

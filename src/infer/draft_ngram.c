@@ -112,8 +112,11 @@ by_status by_draft_ngram(by_draft_source *out, by_error *error)
 {
     ngram *g;
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "drafts", error));
-    *out = (by_draft_source){
-        .user = g, .start = start, .look = update_place, .propose = propose, .close = close_ngram};
+    *out = (by_draft_source){.user = g,
+                             .start = start,
+                             .observe = update_place,
+                             .propose = propose,
+                             .close = close_ngram};
     return BY_OK;
 }
 

@@ -82,12 +82,12 @@ static by_status share_read(double *share, const by_graph *graph, const by__grap
 {
     const by__op_row *row = by__op_row_of(node->op);
     *share = by__mask_has(row->gathers, i) ? 0.0 : 1.0;
-    if (row->met != NULL) {
+    if (row->used_share != NULL) {
         by__graph_type *in;
         BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
         by__op_node_types(graph, node, in);
         by__op_signature s = {node->op, &node->attrs, in, node->input_count};
-        *share = row->met(&s, i);
+        *share = row->used_share(&s, i);
         free(in);
     }
     return BY_OK;

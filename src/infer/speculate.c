@@ -62,7 +62,7 @@ static void collect_texts(by_engine *e, draft_plan *p)
             continue;
         }
         by_draft_text text = text_of(e, s);
-        source->look(source->user, &text);
+        source->observe(source->user, &text);
         if (text.most > 0 && (goes_on || may_begin)) {
             e->drafting[p->texts] = (by__infer_drafting){.slot = e->order[i]};
             e->texts[p->texts++] = text;
@@ -199,6 +199,6 @@ void by__infer_speculate_end(by_engine *e, const by__infer_sequence *s)
     if (source != NULL && s->state == BY__RUNNING && s->count > s->prompt) {
         by_draft_text text = text_of(e, s);
         text.most = 0;
-        source->look(source->user, &text);
+        source->observe(source->user, &text);
     }
 }

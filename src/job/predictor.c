@@ -51,7 +51,7 @@ by_status by_predictor_input_open(by_predictor_input **out, const by_predictor *
     by_task_examples taken = *examples;
     by_predictor_image(p, taken.size);
     BY_TRY(by__alloc((void **)&in, 1, sizeof *in, "examples", error));
-    by_status status = p->data->task->take(p->data, &taken, &in->set, &in->source, error);
+    by_status status = p->data->task->open_examples(p->data, &taken, &in->set, &in->source, error);
     if (status != BY_OK) {
         free(in);
         return status;
@@ -201,7 +201,7 @@ static by_status open_task(by_predictor *p, const char *learned, by_error *error
 {
     const by_task *task;
     BY_TRY(by_task_find(&task, p->config, error));
-    if (task->take == NULL) {
+    if (task->open_examples == NULL) {
         return by_error_set(error, BY_EARG,
                             "task.kind %s predicts nothing of rows or images in memory",
                             p->config->task.kind);

@@ -46,11 +46,11 @@ static void report(const supervisor *s, const char *format, ...)
 {
     char line[2048];
     va_list args;
-    if (s->o.say != NULL) {
+    if (s->o.report != NULL) {
         va_start(args, format);
         (void)vsnprintf(line, sizeof line, format, args);
         va_end(args);
-        s->o.say(s->o.user, line);
+        s->o.report(s->o.user, line);
     }
 }
 

@@ -187,7 +187,7 @@ static by_status share_in_products(double *share, const by_graph *graph, by_erro
         by__op_signature s = {node->op, &node->attrs, in, node->input_count};
         for (int i = 0; i < node->input_count; i++) {
             if (node->in[i] != BY_NONE && by__mask_has(row->factors, i)) {
-                share[node->in[i]] = row->met == NULL ? 1.0 : row->met(&s, i);
+                share[node->in[i]] = row->used_share == NULL ? 1.0 : row->used_share(&s, i);
             }
         }
         free(in);

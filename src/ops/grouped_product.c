@@ -153,7 +153,7 @@ static void cost_grouped_grad(const by__op_signature *s, const by__graph_type *o
     cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[1];
 }
 
-static double met(const by__op_signature *s, int input)
+static double used_share(const by__op_signature *s, int input)
 {
     return input == 1 ? by__op_group_share(s, s->in[1].shape.dim[0]) : 1.0;
 }
@@ -198,7 +198,7 @@ const by__op_row by__op_grouped_matmul = {
     .factors = 1u << 0 | 1u << 1,
     .pack = pack_grouped,
     .gram = gram_grouped,
-    .met = met};
+    .used_share = used_share};
 const by__op_row by__op_grouped_matmul_grad = {
     .min_inputs = 3,
     .max_inputs = 3,

@@ -109,7 +109,7 @@ by_status by__op_node_pack(by__op_packed_reader *out, bool *can, const by_graph 
     by__op_node_types(graph, node, in);
     by__op_signature s = {node->op, &node->attrs, in, node->input_count};
     *can = row->pack(&s, i, out);
-    out->share = row->met == NULL ? 1.0 : row->met(&s, i);
+    out->share = row->used_share == NULL ? 1.0 : row->used_share(&s, i);
     free(in);
     return BY_OK;
 }

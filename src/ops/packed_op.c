@@ -69,7 +69,7 @@ static by_status infer_packed_grouped(const by__op_signature *s, by__graph_type 
     return BY_OK;
 }
 
-static double met(const by__op_signature *s, int input)
+static double used_share(const by__op_signature *s, int input)
 {
     return input == 1 ? by__op_group_share(s, s->attrs->packing.stack) : 1.0;
 }
@@ -116,7 +116,7 @@ const by__op_row by__op_packed_grouped_matmul = {
     .infer = infer_packed_grouped,
     .cost = cost_packed_matmul,
     .factors = 1u << 1,
-    .met = met};
+    .used_share = used_share};
 const by__op_row by__op_packed_embedding = {.min_inputs = 2,
                                             .max_inputs = 2,
                                             .outputs = 1,

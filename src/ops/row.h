@@ -224,7 +224,7 @@ typedef struct by__op_row {
      * multiplies column i by c. */
     uint32_t gains;
     /* Returns the share of factor `input` that one example uses; NULL: all of it. */
-    double (*met)(const by__op_signature *s, int input);
+    double (*used_share)(const by__op_signature *s, int input);
 
     uint32_t overlay[BY_MAX_OUTPUTS]; /* inputs whose memory each output may use */
     bool view; /* output 0 has the elements of input 0 in order and may share its memory */

@@ -109,7 +109,7 @@ typedef struct recompute {
     const by__pass_forward_values *values;
     const bool *dropped;
     by_value *again;   /* of each value: its current copy */
-    size_t *met;       /* of each node: 1 + the last backward node that it was visited for */
+    size_t *visited;   /* of each node: 1 + the last backward node that it was visited for */
     node_list passing; /* values whose copies serve only the current block */
     node_list chain;   /* nodes to copy */
     node_list places;  /* of each copy, in order: the node that it goes before */
@@ -136,10 +136,10 @@ static bool is_made_again(const recompute *r, by_value value)
 static by_status recompute_for(recompute *r, by_value value, size_t reader, by_error *error)
 {
     size_t producer = (size_t)r->graph->values[value].producer;
-    if (r->again[value] != BY_NONE || r->met[producer] == reader + 1) {
+    if (r->again[value] != BY_NONE || r->visited[producer] == reader + 1) {
         return BY_OK;
     }
-    r->met[producer] = reader + 1;
+    r->visited[producer] = reader + 1;
     return push(&r->chain, producer, error);
 }
 
@@ -266,7 +266,8 @@ by_status by__pass_recompute_dropped(by_graph *graph, const by__pass_forward_val
         .graph = graph, .values = values, .dropped = dropped, .old_nodes = graph->node_count};
     by_status status = by__alloc((void **)&r.again, count + 1, sizeof *r.again, "recompute", error);
     if (status == BY_OK) {
-        status = by__alloc((void **)&r.met, r.old_nodes + 1, sizeof *r.met, "recompute", error);
+        status =
+            by__alloc((void **)&r.visited, r.old_nodes + 1, sizeof *r.visited, "recompute", error);
     }
     for (size_t v = 0; v < count && status == BY_OK; v++) {
         r.again[v] = BY_NONE;
@@ -281,7 +282,7 @@ by_status by__pass_recompute_dropped(by_graph *graph, const by__pass_forward_val
         status = by__pass_graph_place(graph, r.places.items, r.old_nodes, error);
     }
     free(r.again);
-    free(r.met);
+    free(r.visited);
     free(r.passing.items);
     free(r.chain.items);
     free(r.places.items);

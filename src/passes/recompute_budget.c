@@ -42,7 +42,7 @@ typedef struct chooser {
     double *seconds; /* of each node */
     size_t *of_node; /* 1 + the node's candidate; 0: none */
     bool *again;     /* of each node: it runs again in its own block */
-    size_t *met;     /* of each node: the last search that visited it */
+    size_t *visited; /* of each node: the last search that visited it */
     size_t search;
     size_t *stack;
     recompute_candidate *candidates;
@@ -147,10 +147,10 @@ static size_t push_operands(chooser *c, const by__graph_node *node, size_t *dept
         size_t producer = (size_t)c->graph->values[in].producer;
         bool there = c->values->read[in] && !(c->values->may[in] && c->dropped[in]);
         bool made_once = c->values->crosses[in] && c->dropped[in];
-        if (there || made_once || c->met[producer] == c->search) {
+        if (there || made_once || c->visited[producer] == c->search) {
             continue;
         }
-        c->met[producer] = c->search;
+        c->visited[producer] = c->search;
         if (by__op_node_has_effects(&c->graph->nodes[producer]) || c->values->pinned[in]) {
             kept += by__graph_value_bytes(&c->graph->values[in]);
         } else {
@@ -175,7 +175,7 @@ static void follow(chooser *c, recompute_candidate *k, bool take)
         }
     }
     c->search++;
-    c->met[k->node] = c->search;
+    c->visited[k->node] = c->search;
     c->stack[depth++] = k->node;
     k->seconds = 0.0;
     while (depth > 0) {
@@ -468,7 +468,7 @@ by_status by__pass_choose_budget(bool *dropped, const by_graph *graph,
         size_t size;
     } arrays[] = {
         {(void **)&c.seconds, sizeof *c.seconds}, {(void **)&c.of_node, sizeof *c.of_node},
-        {(void **)&c.again, sizeof *c.again},     {(void **)&c.met, sizeof *c.met},
+        {(void **)&c.again, sizeof *c.again},     {(void **)&c.visited, sizeof *c.visited},
         {(void **)&c.stack, sizeof *c.stack},     {(void **)&c.candidates, sizeof *c.candidates},
         {(void **)&c.order, sizeof *c.order},
     };

@@ -211,8 +211,8 @@ static void add_call(trace *t, int track, const by__plan_exchanged *call)
                    call->what);
     begin_event(t, track, name, "exchange", call->begin, call->end);
     by_string_format(&t->text, ",\"args\":{\"bytes\":%llu}}", (unsigned long long)call->bytes);
-    if (nanoseconds(t, call->met) > nanoseconds(t, call->begin)) {
-        begin_event(t, track, "wait", "wait", call->begin, call->met);
+    if (nanoseconds(t, call->ready) > nanoseconds(t, call->begin)) {
+        begin_event(t, track, "wait", "wait", call->begin, call->ready);
         by__string_append(&t->text, "}");
     }
 }

@@ -88,7 +88,7 @@ void by__plan_profile_exchanged(void *profile, const by_comm_call *call)
     by__plan_exchanged x = {.kind = call->kind,
                             .bytes = call->bytes,
                             .begin = call->begin,
-                            .met = call->met,
+                            .ready = call->ready,
                             .end = call->end};
     (void)snprintf(x.what, sizeof x.what, "%s", call->what);
     (void)pthread_mutex_lock(&p->mutex);

@@ -169,7 +169,7 @@ static by_status list_all(interval_lists *l, const by_profile *p, by_error *erro
         const by__plan_exchanged *x = &p->exchanges[i];
         status = add(&l->exchanges, x->begin, x->end, error);
         if (status == BY_OK) {
-            status = add(&l->waits, x->begin, x->met, error);
+            status = add(&l->waits, x->begin, x->ready, error);
         }
     }
     BY_TRY(status);

@@ -30,7 +30,7 @@ typedef struct by__plan_exchanged {
     char what[64];
     uint64_t bytes;
     double begin;
-    double met;
+    double ready;
     double end;
 } by__plan_exchanged;
 

@@ -121,13 +121,14 @@ by_status by__task_examples_keep(by_task_data *data, const by_config *config, by
                                  by_error *error);
 by_status by__task_examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
                                   by_error *error);
-/* The functions of a row of such a task that are the same for all; `take` needs a `predict`. */
+/* The functions of a row of such a task that are the same for all; `open_examples` needs a
+ * `predict`. */
 #define BY__TASK_EXAMPLES                                                                          \
     .open = by__task_examples_open, .close = by__task_examples_close,                              \
     .knows = by__task_examples_knows, .assume = by__task_examples_assume,                          \
     .complete = by__task_examples_complete, .source = by__task_examples_source,                    \
     .keep = by__task_examples_keep, .check = by__task_examples_check,                              \
-    .file = by__task_examples_file, .take = by__task_examples_set,                                 \
+    .file = by__task_examples_file, .open_examples = by__task_examples_set,                        \
     .column = by__task_examples_column, .encoding = by__task_examples_encoding
 /* by__task_examples_source for a part of a set. */
 by_status by__task_examples_source_of(by_source **out, const by__task_examples *data,

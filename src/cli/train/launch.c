@@ -161,7 +161,7 @@ static int supervise(launch *l, char **words, size_t count, const char *program)
                                .timeout = l->timeout,
                                .silence = l->silence,
                                .stop = stop,
-                               .say = print_event};
+                               .report = print_event};
     if (strcmp(words[0], "train") == 0) {
         read_training(&t, l, words, count);
         o.again = l->again;

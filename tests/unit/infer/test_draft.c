@@ -39,7 +39,7 @@ static int32_t ask(by_draft_source *source, int32_t place, uint64_t id, const ch
     }
     by_draft_text text = {
         .place = place, .id = id, .tokens = tokens, .count = count, .most = 5, .drafts = drafts};
-    source->look(source->user, &text);
+    source->observe(source->user, &text);
     if (text.most > 0) {
         assert_int_equal(source->propose(source->user, &text, 1, &error), BY_OK);
     }
@@ -147,10 +147,10 @@ static by_status start_slow(void *user, int64_t sequences, int64_t context, int6
     return s->source.start(s->source.user, sequences, context, vocab, bytes, error);
 }
 
-static void look_slow(void *user, by_draft_text *text)
+static void observe_slow(void *user, by_draft_text *text)
 {
     slow_source *s = user;
-    s->source.look(s->source.user, text);
+    s->source.observe(s->source.user, text);
 }
 
 static by_status propose_slow(void *user, by_draft_text *texts, size_t count, by_error *error)
@@ -213,7 +213,7 @@ static by_engine_statistics decode_all(const by_config *config, const by_config 
     by_error error = {0};
     slow_source drafts = {.cost = c};
     const by_draft_source source = {
-        .user = &drafts, .start = start_slow, .look = look_slow, .propose = propose_slow};
+        .user = &drafts, .start = start_slow, .observe = observe_slow, .propose = propose_slow};
     by_engine_options options = {.sessions = 1, .rows = 16, .no_prefix_cache = true};
     by_engine *without = small_engine_open(config, &options);
     check_ok(by_draft_model(&drafts.source, of_drafts, NULL, NULL, &error), &error);

@@ -253,7 +253,7 @@ static by_status start_large(void *user, int64_t sequences, int64_t context, int
     return status;
 }
 
-static void look_sure(void *user, by_draft_text *text)
+static void observe_sure(void *user, by_draft_text *text)
 {
     BY_UNUSED(user);
     text->chance = 0.9;
@@ -267,7 +267,7 @@ static void check_drafts(const by_config *config, const char *precision, const c
     by_error error = {0};
     by_draft_source ngrams;
     const by_draft_source known = {
-        .user = alone, .start = start_nothing, .look = look_sure, .propose = propose_known};
+        .user = alone, .start = start_nothing, .observe = observe_sure, .propose = propose_known};
     by_engine_options options = {.sessions = 7,
                                  .waiting = 200,
                                  .rows = 40,
@@ -297,7 +297,7 @@ static void check_drafts(const by_config *config, const char *precision, const c
 static void test_memory_of_drafts(void **state)
 {
     const by_draft_source large = {
-        .start = start_large, .look = look_sure, .propose = propose_known};
+        .start = start_large, .observe = observe_sure, .propose = propose_known};
     const by_engine_options options = {.sessions = 7, .draft = &large};
     by_config *config = small_engine_config("llama", "f32");
     BY_UNUSED(state);

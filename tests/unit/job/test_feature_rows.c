@@ -209,7 +209,7 @@ static void test_rows_are_the_same(void **state)
     check_ok(by_task_open(&serving, NULL, &request, &error), &error);
     by_table *table = served_table(serving);
     const by_task_examples examples = {.table = table};
-    check_ok(task->take(serving, &examples, &set, &from_store, &error), &error);
+    check_ok(task->open_examples(serving, &examples, &set, &from_store, &error), &error);
     assert_int_equal(from_table->samples, ROWS);
     assert_int_equal(from_store->samples, ROWS);
     for (uint64_t row = 0; row < ROWS; row++) {

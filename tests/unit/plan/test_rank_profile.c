@@ -61,17 +61,17 @@ static by_status ran(fixture *f, by_profile_work work, double begin, double end,
     return by__plan_profile_add(f->profile, &event, error);
 }
 
-static void exchanged(fixture *f, double begin, double met, double end)
+static void exchanged(fixture *f, double begin, double ready, double end)
 {
     const by_comm_call call = {
-        .kind = "all-reduce", .what = "x", .bytes = 8, .begin = begin, .met = met, .end = end};
+        .kind = "all-reduce", .what = "x", .bytes = 8, .begin = begin, .ready = ready, .end = end};
     by__plan_profile_exchanged(f->profile, &call);
 }
 
 /* ---- a step ---- */
 
-/* Two steps. In the first: computed 0 to 4 and 5 to 7; exchanged 3 to 5 (met at 4.5) beside a
- * second exchange from 3.5 to 4.25, and 8 to 9 (met at once). */
+/* Two steps. In the first: computed 0 to 4 and 5 to 7; exchanged 3 to 5 (ready at 4.5) beside a
+ * second exchange from 3.5 to 4.25, and 8 to 9 (ready at once). */
 static by_status times_rank(by_comm *comm, void *user, by_error *error)
 {
     fixture f;
