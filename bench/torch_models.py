@@ -187,15 +187,19 @@ def flops_per_token(model, attention):
     return 6 * n + attention * c["layers"] * c["width"] * c["context"]
 
 
-def peak_gflops(dtype):
+def peak_gflops(dtype, device=torch.device("cpu")):
     """The best rate of PyTorch's own matrix product over a few shapes."""
     best = 0.0
+    gpu = device.type == "cuda"
+    shapes = [(1024, 1024, 1024), (2048, 2048, 2048), (1024, 3072, 768), (4096, 3072, 768)]
     with torch.no_grad():
-        for m, n, k in ((1024, 1024, 1024), (2048, 2048, 2048), (1024, 3072, 768), (4096, 3072, 768)):
-            a, b = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype)
+        for m, n, k in [(8192, 8192, 8192)] if gpu else shapes:
+            a, b = torch.randn(m, k).to(device, dtype), torch.randn(n, k).to(device, dtype)
             for _ in range(10):
                 begin = time.perf_counter()
                 F.linear(a, b)
+                if gpu:
+                    torch.cuda.synchronize(device)
                 best = max(best, 2e-9 * m * n * k / (time.perf_counter() - begin))
     return best
 

@@ -5,6 +5,7 @@ tokens. Prints one JSON line.
     torch_train.py --preset gpt2_124m --batch 4 --micro-batch 4 --dtype bf16 --compile --steps 10
     torch_train.py --preset gpt2_124m --batch 4 --ranks 2 --threads 1     # DistributedDataParallel over gloo
     torch_train.py --preset gpt2_1.5b --batch 1 --optimizer adafactor --recompute     # each block checkpointed
+    torch_train.py --preset gpt2_124m --batch 16 --compile --device cuda
 """
 import argparse
 import contextlib
@@ -61,6 +62,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=2, help="steps before them")
     parser.add_argument("--optimizer", choices=("adamw", "adafactor"), default="adamw")
     parser.add_argument("--recompute", action="store_true", help="torch.utils.checkpoint around each block")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--ranks", type=int, default=1, help="data-parallel processes of --threads threads each")
     arguments = parser.parse_args()
     if arguments.batch % arguments.ranks:
@@ -77,7 +79,8 @@ def main():
 
     torch.manual_seed(1337)
     config = torch_models.model_config(arguments)
-    model = torch_models.Model(config)
+    device = torch.device(arguments.device)
+    model = torch_models.Model(config).to(device)
     model.recompute = arguments.recompute
     optimizer, fused = make_optimizer(model, arguments.optimizer)
     step_model = model
@@ -92,16 +95,18 @@ def main():
         total = 0.0
         rounds = share // micro
         for i in range(rounds):
-            tokens = torch.randint(config["vocab"], (micro, config["context"] + 1))
+            tokens = torch.randint(config["vocab"], (micro, config["context"] + 1), device=device)
             waits = arguments.ranks > 1 and i < rounds - 1  # gradients are exchanged with the last micro-batch
             with model_sync(step_model, waits):
-                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.dtype == "bf16"):
+                with torch.autocast(device.type, dtype=torch.bfloat16, enabled=arguments.dtype == "bf16"):
                     loss = step_model(tokens[:, :-1], tokens[:, 1:].contiguous()) * (micro / share)
                 loss.backward()
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         return total
 
     times, start_ms, loss = [], None, None
@@ -123,13 +128,15 @@ def main():
     median = statistics.median(times)
     rate = arguments.batch * config["context"] / median
     peak = arguments.ranks * torch_models.peak_gflops(
-        torch.bfloat16 if arguments.dtype == "bf16" else torch.float32)
+        torch.bfloat16 if arguments.dtype == "bf16" else torch.float32, device)
     print(json.dumps({
         "tokens_per_s": round(rate, 1), "step_ms": round(1e3 * median, 2),
         "step_ms_min": round(1e3 * min(times), 2), "step_ms_max": round(1e3 * max(times), 2),
         "mfu": round(rate * torch_models.flops_per_token(model, 6) / peak / 1e9, 4),
         "mfu_12": round(rate * torch_models.flops_per_token(model, 12) / peak / 1e9, 4),
-        "peak_gflops": round(peak, 1), "peak_rss_bytes": peak_rss, "start_ms": round(start_ms),
+        "peak_gflops": round(peak, 1), "peak_rss_bytes": peak_rss,
+        "device": arguments.device,
+        "device_bytes": torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None, "start_ms": round(start_ms),
         "loss": round(loss, 4), "parameters": sum(p.numel() for p in model.parameters()),
         "dtype": arguments.dtype, "compile": arguments.compile, "fused_adamw": fused, "optimizer": arguments.optimizer, "recompute": arguments.recompute,
         "threads": torch.get_num_threads(), "ranks": arguments.ranks, "torch": torch.__version__}))

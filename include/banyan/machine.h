@@ -116,15 +116,16 @@ BY_API by_status by_machine_store(const by_machine *machine, by_error *error);
 BY_API by_status by_machine_load(by_machine *out, const char *device, int threads, unsigned figures,
                                  by_error *error);
 
-/* Returns the peak for products of a dtype: bf16_gflops for bf16, otherwise f32_gflops. */
+/* Returns the peak for products of a dtype: bf16_gflops for bf16, and on a GPU for f16; otherwise
+ * f32_gflops. */
 BY_API double by_machine_gflops(const by_machine *machine, by_dtype dtype);
 /* Returns the minimum time in seconds of work by the roofline model (Williams, Waterman and
  * Patterson 2009): the larger of `flops` at the peak of `dtype` and `bytes` at the speed of main
  * memory. Work on cached data can be faster. */
 BY_API double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops,
                               double bytes);
-/* Gets by_machine_gflops for f32, bf16 or f16 (whose products are computed in f32), from the cache
- * or measured. Returns BY_EARG for another dtype. */
+/* Gets by_machine_gflops for f32, bf16 or f16, from the cache or measured. Returns BY_EARG for
+ * another dtype. */
 BY_API by_status by_machine_peak(double *gflops, by_dtype dtype, const char *device, int threads,
                                  by_error *error);
 /* Like by_machine_peak, but always measures and does not store the result. */

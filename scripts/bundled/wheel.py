@@ -13,7 +13,8 @@ info = f"banyan-{version}.dist-info/"
 data = f"banyan-{version}.data/"
 # Archives start at 1980.
 date = time.gmtime(max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))[:6]
-places = {"bin/": data + "scripts/", "lib/": data + "data/lib/", "examples/": data + "data/share/banyan/examples/",
+# What only tests a GPU is left out.
+places = {"lib/banyan/test_cuda_kernels": None, "scripts/": None, "bench/": None, "bin/": data + "scripts/", "lib/": data + "data/lib/", "examples/": data + "data/share/banyan/examples/",
           "licenses/": info + "licenses/licenses/", "LICENSE": info + "licenses/LICENSE", "README.md": None}
 
 

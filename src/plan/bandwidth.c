@@ -130,32 +130,54 @@ by_status by__plan_measure_memory(double *read_gbps, double *copy_gbps, int thre
 
 /* ---- memory of a device ---- */
 
-#define COPIED_BYTES ((size_t)256 << 20)
+/* Of each half: so many that caches keep little. A device for which copying the less takes longer
+ * than SLOW_SECONDS is not asked for more. */
+static const size_t copied_bytes[] = {(size_t)1 << 20, (size_t)512 << 20};
+#define SLOW_SECONDS 1e-3
+
+typedef struct copies {
+    by_memory from, to;
+    int times;
+} copies;
 
 static by_status copy_on_device(void *user, by_error *error)
 {
-    const by_memory *both = user;
-    BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, both[1], both[0], error));
-    return by__device_queue_finish(both[0].device, BY__QUEUE_COMPUTE, error);
+    const copies *c = user;
+    for (int i = 0; i < c->times; i++) {
+        BY_TRY(by__device_copy(BY__QUEUE_COMPUTE, c->to, c->from, error));
+    }
+    return by__device_queue_finish(c->from.device, BY__QUEUE_COMPUTE, error);
+}
+
+/* The time of one copy of `half` bytes. */
+static by_status time_copy(double *seconds, by_device *device, size_t half, by_error *error)
+{
+    by_memory all;
+    BY_TRY(by_device_alloc(&all, device, 2 * half, "the measurement", error));
+    copies c = {by_memory_at(all, 0, half), by_memory_at(all, half, half), 1};
+    by_status status = by__plan_best_seconds(seconds, BUDGET, copy_on_device, &c, error);
+    c.times = by__plan_repeats(device, *seconds);
+    if (status == BY_OK && c.times > 1) {
+        status = by__plan_best_seconds(seconds, BUDGET, copy_on_device, &c, error);
+        *seconds /= c.times;
+    }
+    by_device_free(&all);
+    return status;
 }
 
 by_status by__plan_measure_copies(double *gbps, by_device *device, by_error *error)
 {
-    by_memory all;
-    double seconds = 0.0;
     uint64_t available = by__device_memory_free(device);
-    size_t half = COPIED_BYTES / 2;
-    while (half > by__device_unit(device) && 8 * half > available) {
-        half /= 2;
-    }
-    BY_TRY(by_device_alloc(&all, device, 2 * half, "the measurement", error));
-    by_memory both[2] = {by_memory_at(all, 0, half), by_memory_at(all, half, half)};
-    by_status status = by__plan_best_seconds(&seconds, BUDGET, copy_on_device, both, error);
-    by_device_free(&all);
-    if (status == BY_OK) {
+    double seconds = 0.0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(copied_bytes) && seconds < SLOW_SECONDS; i++) {
+        size_t half = copied_bytes[i];
+        while (half > by__device_unit(device) && 8 * half > available) {
+            half /= 2;
+        }
+        BY_TRY(time_copy(&seconds, device, half, error));
         *gbps = 2e-9 * (double)half / seconds; /* read and written */
     }
-    return status;
+    return BY_OK;
 }
 
 /* ---- disk ---- */

@@ -127,7 +127,8 @@ by_status by__plan_machine_measure(by_machine *machine, by_device *device, unsig
         double before = waited();
         double began = by_clock();
         BY_TRY(measure_figure(&m, device, figure, error));
-        bool busy = waited() - before > MAX_WAIT * (double)m.threads * (by_clock() - began);
+        double threads = m.threads > 0 ? (double)m.threads : 1.0; /* one waits for a device */
+        bool busy = waited() - before > MAX_WAIT * threads * (by_clock() - began);
         m.busy = busy ? m.busy | figure : m.busy & ~figure;
     }
     *machine = m;
@@ -182,9 +183,15 @@ by_status by_machine_load(by_machine *out, const char *device, int threads, unsi
     return status;
 }
 
+/* The host converts f16 and multiplies f32; a GPU multiplies both halves at one rate. */
+static bool is_fast(by_dtype dtype, const char *device)
+{
+    return dtype == BY_BF16 || (dtype == BY_F16 && strncmp(device, "cpu", 3) != 0);
+}
+
 double by_machine_gflops(const by_machine *machine, by_dtype dtype)
 {
-    return dtype == BY_BF16 ? machine->bf16_gflops : machine->f32_gflops;
+    return is_fast(dtype, machine->device) ? machine->bf16_gflops : machine->f32_gflops;
 }
 
 double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops, double bytes)
@@ -195,14 +202,15 @@ double by_machine_roof(const by_machine *machine, by_dtype dtype, double flops, 
                   gbps > 0.0 ? 1e-9 * bytes / gbps : 0.0);
 }
 
-/* Products of f16 are computed in f32. */
-static by_status figure_of(unsigned *figure, by_dtype dtype, by_error *error)
+static by_status figure_of(unsigned *figure, by_dtype dtype, const char *device, by_error *error)
 {
+    char name[BY_DEVICE_NAME];
     if (!by_dtype_is_float(dtype)) {
         return by_error_set(error, BY_EARG, "peak: %s is not f32, bf16 or f16",
                             by_dtype_name(dtype));
     }
-    *figure = dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32;
+    BY_TRY(by_device_resolve(name, device, error));
+    *figure = is_fast(dtype, name) ? BY_MACHINE_BF16 : BY_MACHINE_F32;
     return BY_OK;
 }
 
@@ -211,7 +219,7 @@ by_status by_machine_peak(double *gflops, by_dtype dtype, const char *device, in
 {
     by_machine machine;
     unsigned figure = 0;
-    BY_TRY(figure_of(&figure, dtype, error));
+    BY_TRY(figure_of(&figure, dtype, device, error));
     BY_TRY(by_machine_load(&machine, device, threads, figure, error));
     *gflops = by_machine_gflops(&machine, dtype);
     return BY_OK;
@@ -222,7 +230,7 @@ by_status by_machine_measure_peak(double *gflops, by_dtype dtype, const char *de
 {
     by_machine machine;
     unsigned figure = 0;
-    BY_TRY(figure_of(&figure, dtype, error));
+    BY_TRY(figure_of(&figure, dtype, device, error));
     BY_TRY(by_machine_describe(&machine, device, threads, error));
     BY_TRY(by_machine_measure(&machine, figure, error));
     *gflops = by_machine_gflops(&machine, dtype);

@@ -61,6 +61,10 @@ by_status by__plan_best_seconds(double *best, double budget,
                                 by_status (*run)(void *user, by_error *error), void *user,
                                 by_error *error);
 
+/* How often work that takes so long is submitted before the host waits for it, so that launching
+ * and waiting do not count; 1 on the host. */
+int by__plan_repeats(const by_device *device, double seconds);
+
 /* Describes a device as by_machine_describe does; measures the figures that by_machine_measure
  * does. */
 by_status by__plan_machine_describe(by_machine *out, const char *name, const by_device *device,

@@ -14,9 +14,11 @@
 #include <cmocka.h>
 
 #ifdef BY_HAS_EMULATOR
+#include "base/half.h"
 #include "cuda/emulator.h"
 #include "device/cuda/launch.h"
 #include "kernel_test.h"
+#include "runner.h"
 
 #define SEEDS 8
 /* Work from which a case is large, and runs in fewer orders; and from which it runs without checks
@@ -422,11 +424,128 @@ static by_status open_device(const char *name, by_error *error)
     return status;
 }
 
+/* ---- instructions ---- */
+
+#define BLOCKS 2
+
+/* What the kernel of instructions reads and writes. */
+typedef struct instruction_data {
+    uint16_t halves[BLOCKS][24][16];
+    float numbers[BLOCKS][32];
+    uint32_t fragments[BLOCKS][32][2][4];
+    float sums[BLOCKS][32][4];
+    uint32_t results[BLOCKS][32][BY__CUDA_INSTRUCTION_RESULTS];
+} instruction_data;
+
+static by__cuda_instructions_args instructions_at(uintptr_t data)
+{
+    return (by__cuda_instructions_args){
+        .halves = (const uint16_t *)(data + offsetof(instruction_data, halves)),
+        .numbers = (const float *)(data + offsetof(instruction_data, numbers)),
+        .fragments = (uint32_t *)(data + offsetof(instruction_data, fragments)),
+        .sums = (float *)(data + offsetof(instruction_data, sums)),
+        .results = (uint32_t *)(data + offsetof(instruction_data, results))};
+}
+
+/* Small whole numbers, whose sums are exact in any order. */
+static int whole(size_t row, size_t column)
+{
+    return (int)((row * 7 + column * 5 + row * column) % 9) - 4;
+}
+
+static void fill_instructions(instruction_data *d)
+{
+    static const uint32_t special[] = {0x7f800000u, 0xff800000u, 0x7fc00001u, 0x80000000u,
+                                       0x00000001u, 0x477fefffu, 0x477ff000u, 0x33000001u,
+                                       0x3f808000u, 0x3f818000u, 0x38800000u, 0x387fe000u};
+    for (size_t block = 0; block < BLOCKS; block++) {
+        for (size_t i = 0; i < 24 * 16; i++) {
+            float value = (float)whole(i / 16, i % 16);
+            d->halves[block][i / 16][i % 16] =
+                block == 0 ? by__f32_to_bf16(value) : by__f32_to_f16(value);
+        }
+        for (size_t i = 0; i < 32; i++) {
+            uint32_t bits = special[i % BY_ARRAY_LENGTH(special)] + (uint32_t)(i / 12 * 0x2345u);
+            memcpy(&d->numbers[block][i], &bits, sizeof bits);
+        }
+    }
+}
+
+/* Fragments and sums as the instruction set describes them. */
+static void check_fragments(const instruction_data *d)
+{
+    for (size_t i = 0; i < BLOCKS * 32 * 4; i++) {
+        size_t block = i / 128;
+        size_t lane = i / 4 % 32;
+        size_t k = i % 4;
+        size_t row = lane / 4 + k % 2 * 8;
+        size_t column = lane % 4 * 2 + k / 2 * 8;
+        const uint16_t(*a)[16] = d->halves[block];
+        uint32_t own = a[row][column] | (uint32_t)a[row][column + 1] << 16;
+        size_t from = lane % 4 * 2 + k % 2 * 8;
+        size_t at = lane / 4 + k / 2 * 8;
+        uint32_t turned = a[from][at] | (uint32_t)a[from + 1][at] << 16;
+        assert_int_equal(d->fragments[block][lane][0][k], own);
+        assert_int_equal(d->fragments[block][lane][1][k], turned);
+        size_t m = lane / 4 + k / 2 * 8;
+        size_t n = lane % 4 * 2 + k % 2;
+        int sum = (int)(lane * 4 + k);
+        for (size_t j = 0; j < (n == 7 ? 12 : 16); j++) {
+            sum += whole(m, j) * whole(16 + n, j);
+        }
+        assert_true(d->sums[block][lane][k] == (float)sum);
+    }
+}
+
+static void test_instructions(void **state)
+{
+    BY_UNUSED(state);
+    emulated_queue queue = {{launch, copy, fill}, NULL};
+    const by__cuda_grid grid = {{BLOCKS, 1, 1}, 32, 0};
+    instruction_data *d = emulator_alloc(sizeof *d);
+    memset(d, 0, sizeof *d);
+    fill_instructions(d);
+    emulator_written(d, sizeof *d);
+    by__cuda_instructions_args args = instructions_at((uintptr_t)d);
+    emulator_check(true);
+    by_status status = launch(&queue.queue, BY__CUDA_KERNEL_instructions, &grid, &args);
+    emulator_check(false);
+    if (status != BY_OK) {
+        fail_msg("%s", queue.fault);
+    }
+    check_fragments(d);
+    if (gpu != NULL) {
+        by_error error = {0};
+        instruction_data *own = calloc(1, sizeof *own);
+        assert_non_null(own);
+        fill_instructions(own);
+        by_memory memory = gpu_alloc(sizeof *own, own);
+        by__cuda_queue *real = by__device_context_of(gpu)->queue;
+        args = instructions_at(memory.address);
+        assert_int_equal(real->launch(real, BY__CUDA_KERNEL_instructions, &grid, &args), BY_OK);
+        check_ok(by_device_finish(gpu, &error), &error);
+        check_ok(by_device_read(own, memory, &error), &error);
+        check_fragments(own);
+        for (size_t i = 0; i < sizeof own->results / sizeof(uint32_t); i++) {
+            uint32_t got = (&own->results[0][0][0])[i];
+            uint32_t want = (&d->results[0][0][0])[i];
+            if (got != want) {
+                fail_msg("number %zu, result %zu: %08x on the GPU, %08x in the emulator",
+                         i / BY__CUDA_INSTRUCTION_RESULTS, i % BY__CUDA_INSTRUCTION_RESULTS, got,
+                         want);
+            }
+        }
+        by_device_free(&memory);
+        free(own);
+    }
+    emulator_free(d);
+}
+
 int main(int argc, char **argv)
 {
     static by_op ops[BY_OP_COUNT];
-    static struct CMUnitTest tests[BY_OP_COUNT];
-    size_t count = 0;
+    static struct CMUnitTest tests[BY_OP_COUNT + 1] = {cmocka_unit_test(test_instructions)};
+    size_t count = 1;
     by_error error = {0};
     bool named = argc > 2 && strcmp(argv[1], "--device") == 0;
     if (open_device(named ? argv[2] : NULL, &error) != BY_OK) {
@@ -437,9 +556,9 @@ int main(int argc, char **argv)
     argv += named ? 2 : 0;
     for (int op = 0; op < BY_OP_COUNT; op++) {
         if (has_row((by_op)op)) {
-            ops[count] = (by_op)op;
+            ops[count - 1] = (by_op)op;
             tests[count] =
-                (struct CMUnitTest){by_op_name((by_op)op), test_row, NULL, NULL, &ops[count]};
+                (struct CMUnitTest){by_op_name((by_op)op), test_row, NULL, NULL, &ops[count - 1]};
             count++;
         }
     }

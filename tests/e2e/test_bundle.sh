@@ -43,6 +43,12 @@ chmod +x inside
 chroot=$(command -v chroot)
 inside() { unshare --mount ./inside "$chroot" bundle /bin/banyan "$@"; }
 run 0 inside --version
+exists bundle/scripts/test-gpu bundle/bench/torch_train.py
+if [ -x bundle/lib/banyan/test_cuda_kernels ]; then
+    run 1 unshare --mount ./inside "$chroot" bundle /lib/banyan/lib/ld-linux-x86-64.so.2 --library-path /lib/banyan/lib \
+        /lib/banyan/test_cuda_kernels --device cuda
+    holds err "cuda: "
+fi
 run 0 inside train tiny.yaml --quiet --set train.steps=3 --set train.eval_every=3 --set optimizer.warmup=1
 run 0 inside plot runs/tiny --out tiny.png
 file=$(find bundle -name fontconfig)

@@ -55,3 +55,17 @@ for device in cuda cpu; do
     grep valid_loss out | cut -c1-20 >>$device.text
 done
 cmp cuda.text cpu.text || fail "other text, or another loss"
+
+say "every part of scripts/test-gpu, and one that fails"
+run 0 env BANYAN="$banyan" "$root/scripts/test-gpu" --tiny conformance train speed ranks
+sed '1,/^== figures/d' out >figures
+for figure in "GPU .* stand-in 0, sm_90" "kernels .* 3 sets of cases passed" "gpt2-f32 losses .* from the CPU's at most" \
+    "gpt2-bf16 two runs .* equal digests" "gpt2-bf16 resumed .* equal digests" "gpt2-f32 of micro-batches .* equal digests" \
+    "copies .* GB/s" "characters tokens/s  *[1-9]" "characters memory .* planned" "characters matmul .* of copies" \
+    "two ranks, zero 1 " "== passed"; do
+    grep -q "$figure" figures || fail "no '$figure' among the figures: $(cat figures)"
+done
+run 1 env BANYAN="$banyan" BANYAN_STANDIN_FAIL=cublasLtMatmul:3=13 "$root/scripts/test-gpu" --tiny train
+sed '1,/^== figures/d' out >figures
+holds figures "train gpt2-f32-1                   FAILED: "
+holds figures "== FAILED"

@@ -47,6 +47,10 @@ typedef struct cli_timing {
     double loss;
     uint64_t resident; /* peak of this process before the machine was measured */
     uint64_t planned;
+    /* Of a device with memory of its own: what the plan needs there, and what was taken of it; else
+     * 0. */
+    uint64_t device_planned;
+    uint64_t device_measured;
     uint64_t on_disk; /* with config.offload */
     double disk_ms;   /* time in a step that this rank waited for the disk */
     by_model_size size;

@@ -84,19 +84,28 @@ static void print_product(const char *name, double best, double own)
 static void print_text(const machine_figures *f)
 {
     const by_machine *m = &f->machine;
-    printf("cpu          %s\n", m->cpu);
-    printf("kernels      %s, %d threads on %d cores\n", m->isa, m->threads, m->cores);
+    bool host = m->threads > 0;
+    printf("%-12s %s\n", host ? "cpu" : "gpu", m->cpu);
+    if (host) {
+        printf("kernels      %s, %d threads on %d cores\n", m->isa, m->threads, m->cores);
+    } else {
+        printf("kernels      %s\n", m->isa);
+    }
     printf("libraries    %s\n", f->libraries);
     print_product("f32", m->f32_gflops, m->own_f32_gflops);
     print_product("bf16", m->bf16_gflops, m->own_bf16_gflops);
     if (m->int8_gops > 0.0) {
         printf("int8         %.1f GOP/s\n", m->int8_gops);
-    } else {
+    } else if (host) {
         printf("int8         not measured: this level has no int8 kernel, and oneDNN is not "
                "installed\n");
     }
-    printf("memory       %.1f GB/s read, %.1f GB/s copy (bytes read and written)\n", m->read_gbps,
-           m->copy_gbps);
+    if (host) {
+        printf("memory       %.1f GB/s read, ", m->read_gbps);
+    } else {
+        printf("memory       ");
+    }
+    printf("%.1f GB/s copy (bytes read and written)\n", m->copy_gbps);
     if (m->disk_write_gbps > 0.0) {
         printf("disk         %.2f GB/s write with fsync, %.2f GB/s read%s\n", m->disk_write_gbps,
                m->disk_read_gbps, m->disk_direct ? "" : " (through the page cache)");
@@ -173,16 +182,17 @@ const cli_command cli_bench_machine = {
     .name = "bench machine",
     .summary = "measure the machine: matrix products, memory, disk",
     .usage = "banyan bench machine [--device NAME] [--threads N] [--json]",
-    .text = "Measures the limits that all shares of the peak refer to, and stores them for later\n"
-            "runs: matrix products in f32, bf16 and int8, memory bandwidth, and the disk of the\n"
-            "current directory.\n"
-            "\n"
-            "examples:\n"
-            "  banyan bench machine\n"
-            "  BANYAN_ISA=avx2 banyan bench machine --json\n"
-            "\n"
-            "The peak of matrix products is the larger of banyan's kernels and oneDNN, where that\n"
-            "is installed; for int8 it is the rate of the instructions on registers.\n"
-            "BANYAN_ISA=baseline, avx2 or avx512 caps the instruction set; each level is stored\n"
-            "separately.",
+    .text =
+        "Measures the limits that all shares of the peak refer to, and stores them for later\n"
+        "runs: matrix products in f32, bf16 and int8 (of a GPU f32 and bf16), memory bandwidth,\n"
+        "and the disk of the current directory.\n"
+        "\n"
+        "examples:\n"
+        "  banyan bench machine\n"
+        "  BANYAN_ISA=avx2 banyan bench machine --json\n"
+        "\n"
+        "The peak of matrix products is the larger of banyan's kernels and oneDNN, where that\n"
+        "is installed; for int8 it is the rate of the instructions on registers.\n"
+        "BANYAN_ISA=baseline, avx2 or avx512 caps the instruction set; each level is stored\n"
+        "separately.",
     .run = run};

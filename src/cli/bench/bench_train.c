@@ -61,6 +61,10 @@ static void print(const bench_train_request *r, const cli_timing *f, const usage
             print_list("ranks_planned_bytes", ranks, count, true);
             print_list("ranks_measured_bytes", ranks, count, false);
         }
+        if (f->device_planned > 0) {
+            printf(",\"device_planned_bytes\":%llu,\"device_measured_bytes\":%llu",
+                   (unsigned long long)f->device_planned, (unsigned long long)f->device_measured);
+        }
         if (f->on_disk > 0) {
             printf(",\"on_disk_bytes\":%llu,\"disk_ms\":%.6g,\"disk_alone_ms\":%.6g",
                    (unsigned long long)f->on_disk, f->disk_ms, disk_alone_ms);
@@ -84,6 +88,11 @@ static void print(const bench_train_request *r, const cli_timing *f, const usage
                        ? ": measured while other programs were running, and not to be trusted"
                        : "");
     print_memory(ranks, count);
+    if (f->device_planned > 0) {
+        printf("device      %s measured, %s planned\n",
+               by_format_bytes(text[0], f->device_measured),
+               by_format_bytes(text[1], f->device_planned));
+    }
     if (f->on_disk > 0) {
         char bytes[32];
         printf("disk        %s; a step waits for it for %.1f ms; reading and writing all of it "

@@ -76,6 +76,18 @@ static by_status measure_peak(cli_timing *out, const by_config *config, by_comm 
     return status;
 }
 
+/* Sets what the trainer's device has given, of memory of its own, since `before`. */
+static void measure_device(cli_timing *out, const by_trainer *trainer, uint64_t before)
+{
+    const by_memory_report *plan = by_trainer_memory(trainer);
+    by_device_info info;
+    if (by_trainer_device(&info, trainer, NULL) == BY_OK && !info.host_memory) {
+        out->device_planned = plan->parameters + plan->gradients + plan->optimizer +
+                              plan->activations + plan->workspace;
+        out->device_measured = before > info.memory_free ? before - info.memory_free : 0;
+    }
+}
+
 by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, by_comm *comm,
                             by_error *error)
 {
@@ -86,13 +98,18 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
     if (status != BY_OK) {
         return status;
     }
-    status = by_trainer_allocate(trainer, error);
+    by_device_info before = {0};
+    status = by_trainer_device(&before, trainer, error);
+    if (status == BY_OK) {
+        status = by_trainer_allocate(trainer, error);
+    }
     if (status == BY_OK) {
         status = by_trainer_initialize(trainer, error);
     }
     if (status == BY_OK) {
         status = time_steps(out, trainer, steps, error);
     }
+    measure_device(out, trainer, before.memory_free);
     out->resident = by_peak_resident_bytes();
     out->on_disk = by_trainer_memory(trainer)->on_disk;
     out->size = *by_trainer_size(trainer);

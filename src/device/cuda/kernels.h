@@ -641,4 +641,19 @@ typedef struct by__cuda_fake_quantize_rows_args {
 } by__cuda_fake_quantize_rows_args;
 typedef by__cuda_fake_quantize_rows_args by__cuda_fake_quantize_columns_args;
 
+/* ---- instructions.cu ---- */
+
+#define BY__CUDA_INSTRUCTION_RESULTS 12
+
+/* Instructions for matrices, asynchronous copies and conversions. A block of 32 with bf16, and one
+ * with f16: of each 24 rows of 16 halves (a, then 8 of b), fragments of a [32][2][4], sums [32][4],
+ * and for each of 32 numbers the results of conversions and arithmetic. */
+typedef struct by__cuda_instructions_args {
+    const uint16_t *halves;
+    const float *numbers;
+    uint32_t *fragments;
+    float *sums;
+    uint32_t *results;
+} by__cuda_instructions_args;
+
 #endif
