@@ -209,18 +209,13 @@ static by_status round_layer(by__compress_state *c, by__compress_calibrated *wha
 {
     by__compress_linear *l = what->linears[i];
     by__compress_codes codes;
-    BY_TRY(by__compress_codes_open(&codes, BY__CODE_INT4, l->n, l->k, by__compress_group_setting(c),
-                                   error));
+    BY_TRY(by__compress_codes_open_layer(&codes, c, l, error));
     by_status status = by__compress_awq_round(&codes, what->weights[i], what->hessian, factors,
                                               rule, c->threads, error);
-    if (status == BY_OK) {
-        by__compress_codes_read(&codes, what->weights[i], c->threads);
-        for (int64_t at = 0; at < l->n * l->k && factors != NULL; at++) {
-            what->weights[i][at] /= factors[at % l->k];
-        }
-        status = by__compress_codes_put(c, l, &codes, error);
+    status = by__compress_codes_close_layer(&codes, c, l, what->weights[i], status, error);
+    for (int64_t at = 0; at < l->n * l->k && factors != NULL && status == BY_OK; at++) {
+        what->weights[i][at] /= factors[at % l->k];
     }
-    by__compress_codes_close(&codes);
     return status;
 }
 

@@ -182,6 +182,25 @@ void by__compress_codes_read(const by__compress_codes *codes, float *out, int th
     }
 }
 
+by_status by__compress_codes_open_layer(by__compress_codes *out, const by__compress_state *c,
+                                        const by__compress_linear *linear, by_error *error)
+{
+    return by__compress_codes_open(out, BY__CODE_INT4, linear->n, linear->k,
+                                   by__compress_group_setting(c), error);
+}
+
+by_status by__compress_codes_close_layer(by__compress_codes *codes, by__compress_state *c,
+                                         by__compress_linear *linear, float *weight,
+                                         by_status status, by_error *error)
+{
+    if (status == BY_OK) {
+        by__compress_codes_read(codes, weight, c->threads);
+        status = by__compress_codes_put(c, linear, codes, error);
+    }
+    by__compress_codes_close(codes);
+    return status;
+}
+
 /* ---- in files ---- */
 
 static by_status put_named(by__compress_state *c, const char *layer, int length, const char *end,

@@ -241,6 +241,13 @@ by_status by__compress_finish(by__compress_state *c, by_compressed *out, by_erro
         .help = "bits of the matrix that makes logits; 16: it stays bf16, as others' loaders want" \
     }
 
+/* Of methods that invert H. */
+#define BY__SETTING_DAMP                                                                           \
+    {                                                                                              \
+        .name = "damp", .fallback = "0.01", .least = 0.0, .most = 10.0,                            \
+        .help = "added to the diagonal of H, of its mean"                                          \
+    }
+
 /* How the scale of 4-bit codes is chosen. */
 typedef enum by__compress_scale_rule {
     BY__SCALE_LARGEST = 0, /* so that the weight of the largest magnitude is exact, as in
@@ -276,6 +283,14 @@ void by__compress_codes_round(by__compress_codes *codes, const float *weight,
                               by__compress_scale_rule rule, int threads);
 /* Decodes all codes to [n, k]. */
 void by__compress_codes_read(const by__compress_codes *codes, float *out, int threads);
+/* Allocates zeroed codes of 4 bits for a layer, in groups of the setting "group". */
+by_status by__compress_codes_open_layer(by__compress_codes *out, const by__compress_state *c,
+                                        const by__compress_linear *linear, by_error *error);
+/* Ends the encoding of a layer, whose status it is given and returns: decodes the codes to its
+ * weight [n, k], which it replaces by them, and closes them. */
+by_status by__compress_codes_close_layer(by__compress_codes *codes, by__compress_state *c,
+                                         by__compress_linear *linear, float *weight,
+                                         by_status status, by_error *error);
 /* Replaces the layer's weight by the codes. */
 by_status by__compress_codes_put(by__compress_state *c, by__compress_linear *linear,
                                  const by__compress_codes *codes, by_error *error);
@@ -327,6 +342,12 @@ typedef struct by__compress_prune_rule {
     double sparsity; /* otherwise the share of weights to set to 0 */
 } by__compress_prune_rule;
 
+/* An element of a list to be sorted by qsort: by ascending score, then by position. */
+typedef struct by__compress_ranked {
+    double score;
+    int64_t index;
+} by__compress_ranked;
+int by__compress_by_score(const void *a, const void *b);
 /* Sets gone[i] for the given share of elements with the smallest scores; of equal scores, the first
  * elements. */
 by_status by__compress_prune_share(bool *gone, const double *scores, int64_t count, double share,

@@ -13,11 +13,7 @@
 
 static const by_compress_setting settings[] = {
     BY__SETTING_GROUP,
-    {.name = "damp",
-     .fallback = "0.01",
-     .least = 0.0,
-     .most = 10.0,
-     .help = "added to the diagonal of H, of its mean"},
+    BY__SETTING_DAMP,
     {.name = "order",
      .fallback = "activation",
      .words = "natural activation",
@@ -35,21 +31,6 @@ typedef struct gptq_sweep {
     bool natural;
     by__compress_scale_rule rule;
 } gptq_sweep;
-
-typedef struct column {
-    double size;
-    int64_t index;
-} column;
-
-static int by_size(const void *a, const void *b)
-{
-    const column *x = a;
-    const column *y = b;
-    if (x->size != y->size) {
-        return x->size > y->size ? -1 : 1;
-    }
-    return x->index < y->index ? -1 : x->index > y->index;
-}
 
 /* Chooses the scale of the group that starts at column i, from the current weights. */
 static void begin_group(const gptq_sweep *s, const double *w, int64_t row, int64_t i)
@@ -125,12 +106,12 @@ static void choose_scales(by__compress_codes *codes, const float *weight,
 by_status by__compress_gptq_order(int64_t *order, const double *hessian, int64_t k, bool natural,
                                   by_error *error)
 {
-    column *columns;
+    by__compress_ranked *columns;
     BY_TRY(by__alloc((void **)&columns, (size_t)k, sizeof *columns, "columns", error));
     for (int64_t i = 0; i < k; i++) {
-        columns[i] = (column){natural ? 0.0 : hessian[i * k + i], i};
+        columns[i] = (by__compress_ranked){natural ? 0.0 : -hessian[i * k + i], i};
     }
-    qsort(columns, (size_t)k, sizeof *columns, by_size);
+    qsort(columns, (size_t)k, sizeof *columns, by__compress_by_score);
     for (int64_t i = 0; i < k; i++) {
         order[i] = columns[i].index;
     }
@@ -205,18 +186,12 @@ static by_status round_group(by__compress_state *c, by__compress_calibrated *wha
     for (size_t i = 0; i < what->count && status == BY_OK; i++) {
         by__compress_linear *l = what->linears[i];
         by__compress_codes codes;
-        status = by__compress_codes_open(&codes, BY__CODE_INT4, l->n, l->k,
-                                         by__compress_group_setting(c), error);
-        if (status != BY_OK) {
-            break;
-        }
-        status = by__compress_gptq_round(&codes, what->weights[i], u, order, natural, rule,
-                                         c->threads, error);
+        status = by__compress_codes_open_layer(&codes, c, l, error);
         if (status == BY_OK) {
-            by__compress_codes_read(&codes, what->weights[i], c->threads);
-            status = by__compress_codes_put(c, l, &codes, error);
+            status = by__compress_gptq_round(&codes, what->weights[i], u, order, natural, rule,
+                                             c->threads, error);
+            status = by__compress_codes_close_layer(&codes, c, l, what->weights[i], status, error);
         }
-        by__compress_codes_close(&codes);
     }
     free(u);
     free(order);

@@ -20,10 +20,7 @@ static const by_compress_setting settings[] = {
      .fallback = "0",
      .most = 0.95,
      .help = "share of the heads of keys and values, with the queries that read them"},
-    {.name = "damp",
-     .fallback = "0.01",
-     .most = 10.0,
-     .help = "added to the diagonal of H, of its mean"},
+    BY__SETTING_DAMP,
     {0}};
 
 typedef enum width_unit { HEADS = 0, CHANNELS, UNITS } width_unit;

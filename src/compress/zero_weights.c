@@ -28,28 +28,14 @@
     }
 
 static const by_compress_setting plain_settings[] = {PATTERN, SPARSITY, {0}};
-static const by_compress_setting sparsegpt_settings[] = {
-    PATTERN,
-    SPARSITY,
-    {.name = "damp",
-     .fallback = "0.01",
-     .least = 0.0,
-     .most = 10.0,
-     .help = "added to the diagonal of H, of its mean"},
-    {0}};
+static const by_compress_setting sparsegpt_settings[] = {PATTERN, SPARSITY, BY__SETTING_DAMP, {0}};
 
 /* ---- choosing weights ---- */
 
-typedef struct ranked_weight {
-    double score;
-    int64_t index;
-} ranked_weight;
-
-/* Sorts by ascending score, then by position. */
-static int by_score(const void *a, const void *b)
+int by__compress_by_score(const void *a, const void *b)
 {
-    const ranked_weight *x = a;
-    const ranked_weight *y = b;
+    const by__compress_ranked *x = a;
+    const by__compress_ranked *y = b;
     if (x->score != y->score) {
         return x->score < y->score ? -1 : 1;
     }
@@ -59,14 +45,14 @@ static int by_score(const void *a, const void *b)
 by_status by__compress_prune_share(bool *gone, const double *scores, int64_t count, double share,
                                    by_error *error)
 {
-    ranked_weight *list;
+    by__compress_ranked *list;
     int64_t most = (int64_t)(share * (double)count + 0.5);
     BY_TRY(by__alloc((void **)&list, (size_t)count, sizeof *list, "scores", error));
     for (int64_t i = 0; i < count; i++) {
-        list[i] = (ranked_weight){scores[i], i};
+        list[i] = (by__compress_ranked){scores[i], i};
         gone[i] = false;
     }
-    qsort(list, (size_t)count, sizeof *list, by_score);
+    qsort(list, (size_t)count, sizeof *list, by__compress_by_score);
     for (int64_t i = 0; i < most; i++) {
         gone[list[i].index] = true;
     }
@@ -80,11 +66,11 @@ void by__compress_prune_pairs(bool *gone, const double *scores, int64_t count)
         gone[i] = false;
     }
     for (int64_t i = 0; i + 4 <= count; i += 4) {
-        ranked_weight list[4];
+        by__compress_ranked list[4];
         for (int64_t j = 0; j < 4; j++) {
-            list[j] = (ranked_weight){scores[i + j], i + j};
+            list[j] = (by__compress_ranked){scores[i + j], i + j};
         }
-        qsort(list, 4, sizeof *list, by_score);
+        qsort(list, 4, sizeof *list, by__compress_by_score);
         gone[list[0].index] = true;
         gone[list[1].index] = true;
     }
