@@ -12,7 +12,7 @@
 #include "data/image/image_folder.h"
 #include "data/loader/damage.h"
 #include "data/loader/pixel_scales.h"
-#include "formats/image_fit.h"
+#include "formats/image/image_fit.h"
 #include "tasks/tasks.h"
 
 /* Values of the keys below: the first member of the struct of a kind that has them. */

@@ -20,13 +20,18 @@ uint64_t by__task_examples_scratch_bytes(const by__task_examples *d)
 {
     const by__task_examples_keys *k = d->keys;
     const by_array *images = d->train == NULL ? NULL : by_array_set_find(d->train, "images");
-    if (images == NULL || (k->transforms.count == 0 && k->shift == 0 && k->flip == 0)) {
+    if (images == NULL) {
         return 0;
     }
     by__transform_chain chain = {.size = {.channels = (size_t)images->shape.dim[1],
                                           .height = (size_t)images->shape.dim[2],
                                           .width = (size_t)images->shape.dim[3]}};
-    (void)by__transform_add(&chain, by__task_examples_mixes(k) ? "mixup" : "flip", NULL);
+    if (k->shift > 0 || k->flip != 0) {
+        (void)by__transform_add(&chain, "flip", NULL);
+    }
+    for (size_t i = 0; i < k->transforms.count; i++) {
+        (void)by__transform_add(&chain, k->transforms.items[i], NULL);
+    }
     return by__transform_scratch(&chain);
 }
 

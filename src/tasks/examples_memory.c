@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/image_file.h"
+#include "formats/image/image_file.h"
 #include "tasks/examples.h"
 
 by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, by_error *error)

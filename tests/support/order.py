@@ -36,11 +36,12 @@ nn: config exec
 optim: nn
 checkpoint: store comm
 formats: base
+formats/image: formats
 text: base
 text/unicode: text
 text/tokenizer: text/unicode formats
 text/template: text/tokenizer
-data: config text/template
+data: config text/template formats/image
 data/transform: data
 data/loader: data/transform
 data/corpus: data/loader

@@ -11,7 +11,7 @@
 #include "data/loader/array_set.h"
 #include "formats/array_file.h"
 #include "formats/cifar.h"
-#include "formats/image_file.h"
+#include "formats/image/image_file.h"
 
 /* A set under construction, extended file by file. */
 typedef struct images {

@@ -6,7 +6,7 @@
 
 #include "base/threads.h"
 #include "formats/array_file.h"
-#include "formats/image_file.h"
+#include "formats/image/image_file.h"
 
 typedef struct picture_reader {
     const by_image_files *files;

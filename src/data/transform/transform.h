@@ -27,11 +27,20 @@ typedef struct by__transform_size {
     size_t width;
 } by__transform_size;
 
-/* Where the random bits of one transform of a chain come from. */
+/* Where the random bits of one transform of a chain come from, and its part of a thread's memory. */
 typedef struct by__transform_draw {
     const by_source_sample *sample;
     uint64_t purpose;
+    void *scratch; /* row->scratch bytes, aligned to a cache line */
 } by__transform_draw;
+
+/* A part of an image. */
+typedef struct by__transform_box {
+    int64_t top;
+    int64_t left;
+    int64_t height;
+    int64_t width;
+} by__transform_box;
 
 typedef struct by__transform_parameter {
     const char *name; /* for messages */
@@ -53,6 +62,12 @@ typedef struct by__transform_row {
      * draw is not to change the image. NULL: the row has `mix`. */
     bool (*apply)(const double *parameters, const by__transform_size *size,
                   const by__transform_draw *draw, const uint8_t *in, uint8_t *out);
+    /* Draws the part of an image of this size that `apply` resizes to the size of the chain, so that
+     * who decodes images decodes no more. NULL: the row changes all of an image. */
+    void (*crop)(const double *parameters, const by__transform_draw *draw, int64_t height,
+                 int64_t width, by__transform_box *box);
+    /* Bytes of a thread's memory that the row works in. NULL: none. */
+    size_t (*scratch)(const by__transform_size *size);
     /* Mixes an image with `other` and returns the share of `in` in the sample's label, from 0 to 1;
      * with 1, `out` is left as it is. */
     double (*mix)(const double *parameters, const by__transform_size *size,
@@ -95,6 +110,18 @@ static inline void by__transform_random(const by__transform_draw *draw, uint64_t
                                         uint32_t out[4])
 {
     by_source_random(draw->sample, draw->purpose + (block << 48), out);
+}
+
+/* A number from `low` to `high`. */
+static inline double by__transform_between(uint32_t bits, double low, double high)
+{
+    return low + (high - low) * ((double)bits * 0x1p-32);
+}
+
+/* A whole number below `count`. */
+static inline uint32_t by__transform_below(uint32_t bits, uint32_t count)
+{
+    return (uint32_t)((uint64_t)bits * count >> 32);
 }
 
 #endif

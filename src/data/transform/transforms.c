@@ -12,6 +12,13 @@
 #define TRANSFORMS(ROW)                                                                            \
     ROW(shift)                                                                                     \
     ROW(flip)                                                                                      \
+    ROW(resized_crop)                                                                              \
+    ROW(rotate)                                                                                    \
+    ROW(jitter)                                                                                    \
+    ROW(erase)                                                                                     \
+    ROW(randaugment)                                                                               \
+    ROW(autoaugment)                                                                               \
+    ROW(autoaugment_cifar)                                                                         \
     ROW(mixup)                                                                                     \
     ROW(cutmix)
 
@@ -43,7 +50,7 @@ static size_t parameters_of(const by__transform_row *row)
 
 static by_status refuse_name(const char *text, by_error *error)
 {
-    char names[256];
+    char names[512];
     size_t at = 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows) && at < sizeof names; i++) {
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
@@ -128,9 +135,23 @@ static size_t image_bytes(const by__transform_chain *chain)
     return by__round_up(size->channels * size->height * size->width, BY_CACHE_LINE);
 }
 
+/* Images of a thread: two for each that the steps change in turn. */
+static size_t image_count(const by__transform_chain *chain)
+{
+    return by__transform_mixes(chain) ? 4 : 2;
+}
+
 size_t by__transform_scratch(const by__transform_chain *chain)
 {
-    return chain->count == 0 ? 0 : (by__transform_mixes(chain) ? 4 : 2) * image_bytes(chain);
+    size_t most = 0;
+    for (size_t i = 0; i < chain->count; i++) {
+        const by__transform_row *row = chain->steps[i].row;
+        size_t own = row->scratch == NULL ? 0 : row->scratch(&chain->size);
+        most = own > most ? own : most;
+    }
+    return chain->count == 0
+               ? 0
+               : image_count(chain) * image_bytes(chain) + by__round_up(most, BY_CACHE_LINE);
 }
 
 bool by__transform_mixes(const by__transform_chain *chain)
@@ -149,19 +170,21 @@ uint64_t by__transform_partner(const by_source_sample *sample, uint64_t samples)
     return ((uint64_t)random[0] << 32 | random[1]) % samples;
 }
 
-static by__transform_draw draw_of(const by__transform_step *s, const by_source_sample *sample)
+static by__transform_draw draw_of(const by__transform_step *s, const by_source_sample *sample,
+                                  void *scratch)
 {
-    return (by__transform_draw){.sample = sample, .purpose = s->row->stream + (s->turn << 32)};
+    return (by__transform_draw){
+        .sample = sample, .purpose = s->row->stream + (s->turn << 32), .scratch = scratch};
 }
 
 /* Applies the steps from *at on up to one that mixes, in two images of scratch. */
 static const uint8_t *apply_steps(const by__transform_chain *chain, size_t *at,
                                   const by_source_sample *sample, const uint8_t *in,
-                                  uint8_t *const images[2])
+                                  uint8_t *const images[2], void *own)
 {
     for (; *at < chain->count && chain->steps[*at].row->mix == NULL; ++*at) {
         const by__transform_step *s = &chain->steps[*at];
-        const by__transform_draw draw = draw_of(s, sample);
+        const by__transform_draw draw = draw_of(s, sample, own);
         uint8_t *out = images[in == images[0]];
         if (s->row->apply(s->parameters, &chain->size, &draw, in, out)) {
             in = out;
@@ -176,23 +199,24 @@ const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_so
 {
     size_t bytes = image_bytes(chain);
     uint8_t *const images[2] = {scratch, (uint8_t *)scratch + bytes};
+    void *own = (uint8_t *)scratch + image_count(chain) * bytes;
     size_t at = 0;
     *share = 1.0;
-    in = apply_steps(chain, &at, sample, in, images);
+    in = apply_steps(chain, &at, sample, in, images, own);
     if (at == chain->count) {
         return in;
     }
     uint8_t *const others[2] = {(uint8_t *)scratch + 2 * bytes, (uint8_t *)scratch + 3 * bytes};
     const by__transform_step *mixing = &chain->steps[at];
-    const by__transform_draw draw = draw_of(mixing, sample);
+    const by__transform_draw draw = draw_of(mixing, sample, own);
     by_source_sample partner = *sample;
     size_t same = 0;
     uint32_t random[4];
     by_source_random(sample, STREAM_PARTNER, random);
     partner.seed = (uint64_t)random[2] << 32 | random[3];
-    other = apply_steps(chain, &same, &partner, other, others);
+    other = apply_steps(chain, &same, &partner, other, others, own);
     uint8_t *out = images[in == images[0]];
     *share = mixing->row->mix(mixing->parameters, &chain->size, &draw, in, other, out);
     at++;
-    return apply_steps(chain, &at, sample, *share < 1.0 ? out : in, images);
+    return apply_steps(chain, &at, sample, *share < 1.0 ? out : in, images, own);
 }

@@ -6,7 +6,7 @@
 #include "banyan/predictor.h"
 #include "base/base.h"
 #include "data/table/row_cell.h"
-#include "formats/image_file.h"
+#include "formats/image/image_file.h"
 #include "serve/base/fields.h"
 #include "serve/protocol/messages.h"
 #include "serve/protocol/predicted.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "data/loader/pixel_scales.h"
-#include "formats/image_fit.h"
+#include "formats/image/image_fit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

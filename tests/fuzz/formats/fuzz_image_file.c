@@ -2,7 +2,7 @@
  * how the image is resized. */
 #include <stdlib.h>
 
-#include "formats/image_file.h"
+#include "formats/image/image_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -74,6 +74,14 @@ static const char *const chains[][4] = {
     {"flip", "shift=3", "flip", "shift"},
     {"mixup"},
     {"cutmix=0.5:0.9"},
+    {"resized_crop"},
+    {"rotate=90"},
+    {"jitter"},
+    {"erase=1"},
+    {"randaugment"},
+    {"autoaugment"},
+    {"autoaugment_cifar"},
+    {"resized_crop=0.2", "randaugment=2:20", "cutmix", "erase"},
     {"flip", "shift", "mixup=1", "flip"},
 };
 
@@ -174,7 +182,7 @@ static void test_held_out(void **state)
 /* Applies a transform to one image, with the draws of sample `index`. */
 static const uint8_t *apply_to(const char *text, uint64_t index, const uint8_t *in)
 {
-    static uint8_t scratch[4 * BY_CACHE_LINE * IMAGE];
+    static uint8_t scratch[8 * BY_CACHE_LINE * IMAGE];
     by__transform_chain chain = {.size = {.channels = CHANNELS, .height = HEIGHT, .width = WIDTH}};
     const by_source_sample sample = {.index = index, .place = index, .seed = 11};
     assert_int_equal(by__transform_add(&chain, text, NULL), BY_OK);
@@ -370,6 +378,10 @@ static void test_refusals(void **state)
         {"flip=0.5:1", "'flip=0.5:1': flip takes 1 values"},
         {"shift=1.5", "'shift=1.5': pixels must be a whole number from 0 to 65535"},
         {"shift=nan", "pixels must be a whole number"},
+        {"resized_crop=0.5:0.4", "min_area 0.5 is more than max_area 0.4"},
+        {"resized_crop=0.5:1:2:1", "min_ratio 2 is more than max_ratio 1"},
+        {"erase=1:0.5:0.4", "min_area 0.5 is more than max_area 0.4"},
+        {"randaugment=0", "operations must be a whole number from 1 to 14"},
         {"shift=4", "a shift of 4 pixels must be from 0 to less than the 4 x 5 of an image"},
     };
     BY_UNUSED(state);

@@ -14,8 +14,8 @@
 #include <zlib.h>
 
 #include "base/base.h"
-#include "formats/image_file.h"
-#include "formats/image_fit.h"
+#include "formats/image/image_file.h"
+#include "formats/image/image_fit.h"
 #include "runner.h"
 
 #define GOLDEN BY_SOURCE_DIR "/tests/parity/golden/resize.json"

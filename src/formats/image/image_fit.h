@@ -1,7 +1,7 @@
 /* Resizes and crops images of any size to a model's input, as preprocessor_config.json of
  * transformers specifies. */
-#ifndef BY_FORMATS_IMAGE_FIT_H
-#define BY_FORMATS_IMAGE_FIT_H
+#ifndef BY_FORMATS_IMAGE_IMAGE_FIT_H
+#define BY_FORMATS_IMAGE_IMAGE_FIT_H
 
 #include "banyan/formats.h"
 #include "base/base.h"

@@ -1,9 +1,9 @@
 /* What the decoders of image_file.h share (image_file.c): an image is decoded row by row, with the
  * values that Pillow's convert("L") and convert("RGB") have, which torchvision's loader uses. */
-#ifndef BY_FORMATS_IMAGE_PARTS_H
-#define BY_FORMATS_IMAGE_PARTS_H
+#ifndef BY_FORMATS_IMAGE_IMAGE_PARTS_H
+#define BY_FORMATS_IMAGE_IMAGE_PARTS_H
 
-#include "formats/image_file.h"
+#include "formats/image/image_file.h"
 
 /* An image being decoded. */
 typedef struct by__format_image_decoding {

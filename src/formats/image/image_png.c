@@ -5,7 +5,7 @@
 
 #include <png.h>
 
-#include "formats/image_parts.h"
+#include "formats/image/image_parts.h"
 
 #define HEAD 8 /* bytes before the first chunk */
 

@@ -4,7 +4,7 @@
 
 #include <jpeglib.h>
 
-#include "formats/image_parts.h"
+#include "formats/image/image_parts.h"
 
 /* Limit on scans of a progressive JPEG: each is a pass over the whole image, however small its
  * data. Encoders write about ten; for a large image 16 are read. */

@@ -1,5 +1,5 @@
 #include "base/build.h"
-#include "formats/image_parts.h"
+#include "formats/image/image_parts.h"
 
 by_status by__format_image_decode_png(by__format_image_decoding *d, const uint8_t *data,
                                       size_t size, by_error *error)

@@ -1,8 +1,8 @@
 /* JPEG and PNG images from clients, decoded by libjpeg-turbo and libpng. */
-#ifndef BY_FORMATS_IMAGE_FILE_H
-#define BY_FORMATS_IMAGE_FILE_H
+#ifndef BY_FORMATS_IMAGE_IMAGE_FILE_H
+#define BY_FORMATS_IMAGE_IMAGE_FILE_H
 
-#include "formats/image_fit.h"
+#include "formats/image/image_fit.h"
 
 /* Most pixels of an image that is decoded to be resized: a small file can contain any number. */
 #define BY__IMAGE_PIXELS ((int64_t)1 << 24)

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/host/file_kind.h"
-#include "formats/image_parts.h"
+#include "formats/image/image_parts.h"
 
 /* ---- pixels ---- */
 

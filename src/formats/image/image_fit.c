@@ -1,0 +1,139 @@
+/* Resizing of images as a model asks for it. */
+#include "formats/image/image_fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "formats/image/image_resample.h"
+
+/* ---- checks ---- */
+
+static int64_t side_of(const json_t *o, const char *key)
+{
+    json_int_t value = json_integer_value(json_object_get(o, key));
+    return value > 0 && value <= BY__IMAGE_SIDE ? (int64_t)value : 0;
+}
+
+void by__format_image_fit_parse(by_image_fit *out, const char *text, size_t length)
+{
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *size = json_object_get(root, "size");
+    const json_t *crop = json_object_get(root, "crop_size");
+    const json_t *resample = json_object_get(root, "resample");
+    bool crops = json_is_true(json_object_get(root, "do_center_crop"));
+    int64_t edge = side_of(size, "shortest_edge");
+    by_image_fit fit = {.height = side_of(edge > 0 ? crop : size, "height"),
+                        .width = side_of(edge > 0 ? crop : size, "width"),
+                        .edge = edge};
+    json_int_t filter = resample == NULL ? 2 : json_integer_value(resample);
+    bool known = fit.height > 0 && fit.width > 0 && (filter == 2 || filter == 3) &&
+                 crops == (edge > 0) && (edge == 0 || (edge >= fit.height && edge >= fit.width));
+    if (known && json_is_true(json_object_get(root, "do_resize"))) {
+        fit.resize = edge > 0 ? BY_RESIZE_CROP : BY_RESIZE_STRETCH;
+        fit.resample = filter == 2 ? BY_RESAMPLE_BILINEAR : BY_RESAMPLE_BICUBIC;
+    }
+    *out = fit;
+    json_decref(root);
+}
+
+/* ---- resizing ---- */
+
+/* A crop of a resized image: extents of the whole, and the offset of the crop. */
+typedef struct image_crop {
+    int64_t height;
+    int64_t width;
+    int64_t top;
+    int64_t left;
+} image_crop;
+
+/* As in torchvision: the longer side is rounded down, half a pixel of margin to even. */
+static image_crop part_of(const by_image_fit *fit, int64_t height, int64_t width)
+{
+    image_crop p = {.height = fit->height, .width = fit->width};
+    if (fit->resize == BY_RESIZE_CROP) {
+        int64_t least = fit->height > fit->width ? fit->height : fit->width;
+        int64_t edge = fit->edge > 0 ? fit->edge : least;
+        p.height = height <= width ? edge : (int64_t)((double)(edge * height) / (double)width);
+        p.width = width <= height ? edge : (int64_t)((double)(edge * width) / (double)height);
+        p.top = (int64_t)rint((double)(p.height - fit->height) / 2.0);
+        p.left = (int64_t)rint((double)(p.width - fit->width) / 2.0);
+    }
+    return p;
+}
+
+static by_status make_taps(by__format_taps *out, by_image_resample filter, int64_t size,
+                           int64_t whole, int64_t begin, int64_t count, by_error *error)
+{
+    const by__format_axis axis = {.filter = filter,
+                                  .extent = (double)size,
+                                  .high = size,
+                                  .whole = whole,
+                                  .first = begin,
+                                  .count = count};
+    void *memory;
+    BY_TRY(by__alloc(&memory, by__format_taps_bytes(&axis), 1, "an image", error));
+    by__format_taps_make(out, &axis, memory);
+    return BY_OK;
+}
+
+/* The order of the axes affects the rounding of intermediate pixels. */
+static by_status resize(uint8_t *out, const by_image_fit *fit, int64_t channels,
+                        const uint8_t *pixels, int64_t height, int64_t width, by_error *error)
+{
+    image_crop p = part_of(fit, height, width);
+    by__format_taps x = {0};
+    by__format_taps y = {0};
+    uint8_t *between = NULL;
+    bool rows_first = by__format_resample_rows_first(height, width, p.height, p.width);
+    by_status status = make_taps(&x, fit->resample, width, p.width, p.left, fit->width, error);
+    if (status == BY_OK) {
+        status = make_taps(&y, fit->resample, height, p.height, p.top, fit->height, error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&between,
+                           by__format_resample_between(fit->height, fit->width, &y, &x, rows_first),
+                           1, "an image", error);
+    }
+    for (int64_t c = 0; c < channels && status == BY_OK; c++) {
+        by__format_resample_plane(out + c * fit->height * fit->width, fit->height, fit->width,
+                                  pixels + c * height * width, width, &y, &x, rows_first, between);
+    }
+    free(between);
+    free(x.first);
+    free(y.first);
+    return status;
+}
+
+by_status by__format_image_fit_check(const by_image_fit *fit, int64_t height, int64_t width,
+                                     by_error *error)
+{
+    bool resizes = fit->resize != BY_RESIZE_NONE;
+    if (resizes ? height <= BY__IMAGE_SIDE && width <= BY__IMAGE_SIDE
+                : height == fit->height && width == fit->width) {
+        return BY_OK;
+    }
+    return resizes
+               ? by_error_set(error, BY_EARG,
+                              "an image of %lld x %lld pixels; sides of up to %d are resized",
+                              (long long)width, (long long)height, BY__IMAGE_SIDE)
+               : by_error_set(error, BY_EARG,
+                              "an image of %lld x %lld pixels; the model reads %lld x %lld, and "
+                              "was trained without data.resize: resize it to that before, or train "
+                              "with data.resize",
+                              (long long)width, (long long)height, (long long)fit->width,
+                              (long long)fit->height);
+}
+
+by_status by__format_image_fit(uint8_t *out, const by_image_fit *fit, int64_t channels,
+                               const uint8_t *pixels, int64_t height, int64_t width,
+                               by_error *error)
+{
+    BY_TRY(by__format_image_fit_check(fit, height, width, error));
+    if (fit->resize != BY_RESIZE_NONE) {
+        return resize(out, fit, channels, pixels, height, width, error);
+    }
+    memcpy(out, pixels, (size_t)(channels * height * width));
+    return BY_OK;
+}
