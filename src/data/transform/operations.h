@@ -38,8 +38,8 @@ typedef struct by__transform_magnitude {
     bool is_signed; /* either direction */
 } by__transform_magnitude;
 
-/* The amount of magnitude `bin` of `bins`, as in torchvision.transforms.autoaugment; factors are not
- * added to 1 yet: by__transform_augment does. */
+/* The amount of magnitude `bin` of `bins`, as in torchvision.transforms.autoaugment; it is not a
+ * factor yet: by__transform_augment adds 1. */
 by__transform_magnitude by__transform_magnitude_of(by__transform_operation operation, int bin,
                                                    int bins, const by__transform_size *size);
 /* Applies an operation with such an amount, whose sign was drawn. */

@@ -27,7 +27,7 @@ typedef struct by__transform_size {
     size_t width;
 } by__transform_size;
 
-/* Where the random bits of one transform of a chain come from, and its part of a thread's memory. */
+/* Where the random bits of one transform come from, and its part of a thread's memory. */
 typedef struct by__transform_draw {
     const by_source_sample *sample;
     uint64_t purpose;
@@ -62,8 +62,8 @@ typedef struct by__transform_row {
      * draw is not to change the image. NULL: the row has `mix`. */
     bool (*apply)(const double *parameters, const by__transform_size *size,
                   const by__transform_draw *draw, const uint8_t *in, uint8_t *out);
-    /* Draws the part of an image of this size that `apply` resizes to the size of the chain, so that
-     * who decodes images decodes no more. NULL: the row changes all of an image. */
+    /* Draws the part of an image of this size that `apply` resizes to the size of the chain: who
+     * decodes images decodes no more. NULL: the row changes all of an image. */
     void (*crop)(const double *parameters, const by__transform_draw *draw, int64_t height,
                  int64_t width, by__transform_box *box);
     /* Bytes of a thread's memory that the row works in. NULL: none. */

@@ -7,7 +7,7 @@
 #include "banyan/formats.h"
 #include "base/base.h"
 
-/* Channels of an image whose pixels are interleaved; those that an image lacks are computed, too. */
+/* Channels of interleaved pixels; those that an image lacks are computed, too. */
 #define BY__RESAMPLE_CHANNELS 4
 
 /* Outputs [first, first + count) of `whole`, into which `extent` inputs from `begin` on are
@@ -48,8 +48,8 @@ bool by__format_resample_rows_first(int64_t height, int64_t width, int64_t to_he
 void by__format_resample_plane(uint8_t *out, int64_t height, int64_t width, const uint8_t *in,
                                int64_t stride, const by__format_taps *y, const by__format_taps *x,
                                bool rows_first, uint8_t *between);
-/* The same of interleaved pixels, out [height, width, BY__RESAMPLE_CHANNELS]; `stride` and `between`
- * are in pixels. */
+/* The same of interleaved pixels, out [height, width, BY__RESAMPLE_CHANNELS]; `stride` and
+ * `between` are in pixels. */
 void by__format_resample_pixels(uint8_t *out, int64_t height, int64_t width, const uint8_t *in,
                                 int64_t stride, const by__format_taps *y, const by__format_taps *x,
                                 bool rows_first, uint8_t *between);
