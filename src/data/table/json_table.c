@@ -242,8 +242,10 @@ static by_status scan(by_table *t, lines *in, const by_table_options *o, by_erro
             double number;
             BY_TRY(column_of(&c, t, in, name, i++, o, error));
             BY_TRY(read_cell(&one, in, c, value, error));
-            by__table_kind_count(c, class_of(&number, c, &one), one.text, one.length, part,
-                                 in->line);
+            if (!in->kinds) {
+                by__table_kind_count(c, class_of(&number, c, &one), one.text, one.length, part,
+                                     in->line);
+            }
         }
     }
 }

@@ -364,6 +364,29 @@ static void test_useless_columns(void **state)
     by_table_close(&t);
 }
 
+/* Rows need a value in each of several columns. */
+static void test_several_required(void **state)
+{
+    static const char *const texts[][2] = {
+        {"t.csv", "x,a,b\n1,10,1\n2,20,\n3,,4\n5,50,5\n"},
+        {"t.jsonl", "{\"x\":1,\"a\":10,\"b\":1}\n{\"x\":2,\"a\":20}\n"
+                    "{\"x\":3,\"a\":null,\"b\":4}\n{\"x\":5,\"a\":50,\"b\":5}\n"}};
+    static const char *const required[] = {"a", "b"};
+    const by_table_options options = {.skip = true, .required = required, .required_count = 2};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
+        size_t count;
+        by_table *t = parse_as(texts[i][0], texts[i][1], strlen(texts[i][1]), &options);
+        const by_damage *damage = by_table_damage(t, &count);
+        assert_int_equal(by_table_rows(t), 2);
+        assert_true(by_table_find(t, "x")->numbers[1] == 5.0);
+        assert_int_equal(count, 2);
+        assert_string_equal(damage[0].reason, "there is no value in 'b'");
+        assert_string_equal(damage[1].reason, "there is no value in 'a'");
+        by_table_close(&t);
+    }
+}
+
 /* Damaged rows of JSON lines: no JSON, no object, a list, a text in numbers, no target. */
 static void test_json_rows_left_out(void **state)
 {
@@ -394,6 +417,12 @@ static void test_json_rows_left_out(void **state)
         assert_int_equal(damage[i].begin, i + 1);
     }
     assert_string_equal(damage[4].reason, "there is no value in 'a'");
+    char *doubts;
+    by_error error = {0};
+    const by_encoding_options all = {.ignore = ignore, .ignore_count = 1};
+    assert_int_equal(by_table_doubts(t, &all, &doubts, &error), BY_OK);
+    assert_string_equal(doubts, ""); /* cells are counted once */
+    free(doubts);
     by_table_close(&t);
 }
 
@@ -663,12 +692,19 @@ static void test_many_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cells),           cmocka_unit_test(test_separators),
-        cmocka_unit_test(test_wide_characters), cmocka_unit_test(test_odd_cells),
-        cmocka_unit_test(test_rows_left_out),   cmocka_unit_test(test_spellings),
-        cmocka_unit_test(test_same_value),      cmocka_unit_test(test_large_numbers),
-        cmocka_unit_test(test_messages),        cmocka_unit_test(test_many_columns),
-        cmocka_unit_test(test_near_numbers),    cmocka_unit_test(test_json_rows_left_out),
+        cmocka_unit_test(test_cells),
+        cmocka_unit_test(test_separators),
+        cmocka_unit_test(test_wide_characters),
+        cmocka_unit_test(test_odd_cells),
+        cmocka_unit_test(test_rows_left_out),
+        cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_same_value),
+        cmocka_unit_test(test_large_numbers),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_many_columns),
+        cmocka_unit_test(test_near_numbers),
+        cmocka_unit_test(test_several_required),
+        cmocka_unit_test(test_json_rows_left_out),
         cmocka_unit_test(test_useless_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

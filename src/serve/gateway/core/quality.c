@@ -153,7 +153,7 @@ static prediction prediction_of(version *v, const json_t *predicted)
         p.kind = CLASS;
         p.as.text = by__hash64(json_string_value(label), json_string_length(label));
         v->classes = true;
-    } else if (json_is_number(value)) {
+    } else if (json_is_number(value) && json_object_size(predicted) == 2) { /* of one target */
         p.kind = NUMBER;
         p.as.number = json_number_value(value);
         v->numbers = true;
