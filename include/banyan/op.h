@@ -39,6 +39,21 @@
  *   LAYER_NORM_GRAD   x, w, mean, rstd, dy, add?            dx (+ add), dw [C] f32, db [C] f32
  *   RMS_NORM          x [..., C], w [C] f32                 y like x, rstd [R] f32
  *   RMS_NORM_GRAD     x, w, rstd, dy, add?                  dx (+ add), dw [C] f32
+ *   BATCH_NORM        x [..., C], w [C] f32, b [C] f32,     y like x, mean [C] f32, variance [C]
+ *                     add? like x                           f32 (divisor R)
+ *     Each column is normalized with its mean and variance over the R rows, at least 2, then
+ *     multiplied by w; b and add are added. With attrs.rectify, y is at least 0 and, if attrs.clip
+ *     is not 0, at most that.
+ *   BATCH_NORM_GRAD   x, w, b, mean, variance, dy           dx, dw [C] f32, db [C] f32
+ *     Of BATCH_NORM without add.
+ *   AFFINE            x [..., C], scale [C] f32, shift [C]  y = x scale + shift + add, with
+ *                     f32, add? like x                      attrs.rectify as above
+ *   POOL              x [B, H, W, C]                        y [B, H', W', C]: the largest entry of
+ *                                                           each window
+ *     or, with attrs.mean, the mean, in which padding counts as zeros with attrs.keep. Windows
+ *     (attrs.sliding) are not dilated, and each contains a part of x.
+ *   POOL_GRAD         x?, dy [B, H', W', C]                 dx of attrs.shape
+ *     x for the largest entry, of several equal ones the first; not for the mean.
  *   OFFSET_IDS        ids i32 (any shape)                   ids - attrs.begin, negative ids as -1
  *     Converts ids of a table of attrs.rows rows to those of the slice of it that begins at row
  *     attrs.begin. Ids outside the slice are out of its range, and EMBEDDING and EMBEDDING_GRAD
@@ -385,7 +400,12 @@ enum {
     X(PACKED_EMBEDDING, packed_embedding)                                                          \
     X(CONV, conv)                                                                                  \
     X(CONV_TRANSPOSED, conv_transposed)                                                            \
-    X(CONV_WEIGHT_GRAD, conv_weight_grad)
+    X(CONV_WEIGHT_GRAD, conv_weight_grad)                                                          \
+    X(BATCH_NORM, batch_norm)                                                                      \
+    X(BATCH_NORM_GRAD, batch_norm_grad)                                                            \
+    X(AFFINE, affine)                                                                              \
+    X(POOL, pool)                                                                                  \
+    X(POOL_GRAD, pool_grad)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
@@ -487,11 +507,13 @@ typedef struct by_attrs {
     bool trans_a;           /* MATMUL: transpose a */
     bool trans_b;           /* MATMUL, GROUPED_MATMUL, FAKE_QUANTIZE: transpose b or w */
     bool inverse;           /* ROPE: rotate backward */
-    bool keep;              /* SUM: keep axes; LINEAR_CROSS_ENTROPY_PART: output logits */
-    bool mean;              /* SUM: divide by the number of terms */
+    bool keep;              /* SUM: keep axes; LINEAR_CROSS_ENTROPY_PART: output logits; POOL:
+                             * padding counts */
+    bool mean;              /* SUM: divide by the number of terms; POOL: the mean */
     bool wide;              /* SUM: the result is f32 */
     bool logarithm;         /* SOFTMAX: the logarithm */
     bool bidirectional;     /* ATTENTION: over all keys */
+    bool rectify;           /* BATCH_NORM, AFFINE: the result is at least 0 */
     bool in_place;          /* REDUCE_GRADIENTS: updates its operands */
     by_dtype dtype;         /* of the result */
     by_function function;   /* UNARY */
@@ -507,8 +529,8 @@ typedef struct by_attrs {
     int64_t blocks;         /* GROUP: blocks of entries; 0: 1 */
     int64_t window;         /* attention: number of last keys; 0: all */
     int64_t groups;         /* convolutions: of channels */
-    by_window sliding;      /* convolutions: the window */
-    by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER */
+    by_window sliding;      /* convolutions, POOL: the window */
+    by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER, POOL_GRAD */
     by_packing packing;     /* ops with packed weights, FAKE_QUANTIZE */
     int64_t axis;           /* operated on */
     int order[BY_MAX_RANK]; /* PERMUTE */
@@ -526,7 +548,7 @@ typedef struct by_attrs {
     float high;
     float wave;
     float amplitude;
-    float clip;                /* CLIP_SCALE: bound of the norm; 0: none */
+    float clip;                /* CLIP_SCALE: bound of the norm; BATCH_NORM: upper bound; 0: none */
     float beta1;               /* ADAMW: decay rate of the first moment */
     float beta2;               /* ADAMW: decay rate of the second moment */
     float decay;               /* ADAMW: weight decay */

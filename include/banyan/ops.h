@@ -50,14 +50,31 @@ BY_API by_value by_layer_norm(by_graph *graph, by_value x, by_value weight, by_v
                               float eps);
 /* RMS norm over the last axis (Zhang and Sennrich 2019); weight is f32 [C]. */
 BY_API by_value by_rms_norm(by_graph *graph, by_value x, by_value weight, float eps);
-/* Batch norm of x [N, C] with its own mean and variance over the N rows (Ioffe and Szegedy 2015);
+/* What follows a norm of channels in the same pass over memory. */
+typedef struct by_norm_end {
+    by_value add; /* is added: like x, or BY_NONE */
+    bool rectify; /* the larger of the sum and 0 (ReLU) */
+    float limit;  /* with rectify, the smaller of that and this (ReLU6); 0: no limit */
+} by_norm_end;
+/* Nothing follows. */
+#define BY_NORM_END_NONE ((by_norm_end){BY_NONE, false, 0.0f})
+/* Batch norm of x [..., C] with its own mean and variance over all N rows (Ioffe and Szegedy 2015);
  * weight and bias are f32 [C]. *mean and *variance (divisor N - 1), f32 [C], are for running
- * statistics; they have no gradient. N must be 2 or more. */
+ * statistics; they have no gradient. N must be 2 or more. end: NULL: nothing. */
 BY_API by_value by_batch_norm(by_graph *graph, by_value x, by_value weight, by_value bias,
-                              float eps, by_value *mean, by_value *variance);
-/* The same with a given mean and variance, f32 [C], which have no gradient. */
+                              float eps, const by_norm_end *end, by_value *mean,
+                              by_value *variance);
+/* The same with a given mean and variance, f32 [C]. */
 BY_API by_value by_batch_norm_fixed(by_graph *graph, by_value x, by_value mean, by_value variance,
-                                    by_value weight, by_value bias, float eps);
+                                    by_value weight, by_value bias, float eps,
+                                    const by_norm_end *end);
+/* x [..., C] times scale plus shift, both f32 [C]. end: NULL: nothing. */
+BY_API by_value by_affine(by_graph *graph, by_value x, by_value scale, by_value shift,
+                          const by_norm_end *end);
+/* The largest entry of each window of x [B, H, W, C], as torch.nn.MaxPool2d, and the mean, in
+ * which padding counts as zeros if `padded`, as torch.nn.AvgPool2d. */
+BY_API by_value by_max_pool(by_graph *graph, by_value x, const by_window *window);
+BY_API by_value by_average_pool(by_graph *graph, by_value x, const by_window *window, bool padded);
 /* Rows `ids` i32 [...] of table [V, C]: [..., C]. */
 BY_API by_value by_embedding(by_graph *graph, by_value ids, by_value table);
 /* x [B, T, C] + table[t]: learned positions. */

@@ -90,9 +90,9 @@ static by_value build_batch_norm(by__nn_build *b, by_value x, int64_t width, con
     by_value mean = statistic(b, o, width, BY_INIT_ZERO, "running_mean");
     by_value variance = statistic(b, o, width, BY_INIT_ONE, "running_var");
     if (b->request->mode != BY_MODEL_TRAIN) {
-        return by_batch_norm_fixed(b->graph, x, mean, variance, weight, bias, eps);
+        return by_batch_norm_fixed(b->graph, x, mean, variance, weight, bias, eps, NULL);
     }
-    x = by_batch_norm(b->graph, x, weight, bias, eps, &batch_mean, &batch_variance);
+    x = by_batch_norm(b->graph, x, weight, bias, eps, NULL, &batch_mean, &batch_variance);
     follow(b, mean, batch_mean, momentum);
     follow(b, variance, batch_variance, momentum);
     return x;

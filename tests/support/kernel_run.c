@@ -269,8 +269,9 @@ static void fill_floats(problem *p, int index, pattern kind)
     bool factor = op == BY_OP_CLIP_SCALE && index == 2;
     bool positive = op == BY_OP_CLIP_SCALE || (op == BY_OP_ADAMW && index == 3) ||
                     (op == BY_OP_ADAMW8 && (index == 4 || index == 5));
-    bool rstd =
-        (op == BY_OP_LAYER_NORM_GRAD && index == 3) || (op == BY_OP_RMS_NORM_GRAD && index == 2);
+    bool rstd = (op == BY_OP_LAYER_NORM_GRAD && index == 3) ||
+                (op == BY_OP_RMS_NORM_GRAD && index == 2) ||
+                (op == BY_OP_BATCH_NORM_GRAD && index == 4);
     bool negative = index == 6 && (op == BY_OP_LINEAR_DISTILL || op == BY_OP_LINEAR_DISTILL_GRAD ||
                                    op == BY_OP_LINEAR_DISTILL_TRAIN); /* of probabilities */
     bool hyper = (op == BY_OP_ADAMW && index == 4) || (op == BY_OP_ADAMW8 && index == 6);
@@ -661,6 +662,10 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
              op == BY_OP_LINEAR_DISTILL_GRAD || op == BY_OP_LINEAR_DISTILL_TRAIN)) {
             t = (tolerance){1e-3, 1e-3};
         }
+        break;
+    case BY_OP_BATCH_NORM: /* x without its mean keeps what x kept */
+    case BY_OP_BATCH_NORM_GRAD:
+        t = (tolerance){4e-6, 4e-6};
         break;
     case BY_OP_DROPOUT:
     case BY_OP_CLIP_SCALE:

@@ -66,6 +66,13 @@
         GRADIENT(op, (0), A(2, 3, 5), WEIGHT(3, 5)), GRADIENT(op, (0), A(2, 5), SCALAR),           \
         GRADIENT(op, (0), WEIGHT(3, 5), WEIGHT(3, 5))
 
+/* The attributes of a pool, the same in both directions. */
+#define POOLING(size_, stride_, before_, after_)                                                   \
+    .sliding = {.size = {size_, size_},                                                            \
+                .stride = {stride_, stride_},                                                      \
+                .dilation = {1, 1},                                                                \
+                .before = {before_, before_},                                                      \
+                .after = {after_, after_}}
 /* The attributes of a convolution: stride and dilation, which are the same in both directions, and
  * padding before and after. */
 #define CONVOLUTION(groups_, stride_, dilation_, before_, after_)                                  \
@@ -198,6 +205,28 @@ const op_case op_cases[] = {
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(50257, 768)), A(64, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(3072, 768)), A(512, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(768, 3072)), A(512, 3072), PACKED),
+    /* ---- pools ---- */
+    GRADIENT(POOL, (POOLING(2, 2, 0, 0)), SPREAD(1, 4, 6, 2)),
+    GRADIENT(POOL, (POOLING(3, 2, 1, 1), .mean = true), A(2, 5, 4, 3)),
+    GRADIENT(POOL, (POOLING(3, 1, 1, 0), .mean = true, .keep = true), A(1, 3, 4, 2)),
+    CASE(POOL, (POOLING(3, 2, 1, 1)), A(2, 9, 12, 35)),
+    CASE(POOL, (POOLING(2, 2, 0, 0)), A(3, 6, 8, 64)),
+    CASE(POOL, (POOLING(3, 1, 2, 1)), A(1, 1, 2, 5)),
+    CASE(POOL, (POOLING(3, 2, 1, 1), .mean = true), A(2, 9, 12, 35)),
+    CASE(POOL, (POOLING(7, 7, 0, 0), .mean = true, .keep = true), A(2, 7, 7, 40)),
+    CASE(POOL_GRAD, (POOLING(3, 2, 1, 1), .shape = {4, {2, 9, 12, 35}}), A(2, 9, 12, 35),
+         A(2, 5, 6, 35)),
+    CASE(POOL_GRAD, (POOLING(2, 2, 0, 0), .shape = {4, {3, 7, 9, 64}}), A(3, 7, 9, 64),
+         A(3, 3, 4, 64)),
+    CASE(POOL_GRAD, (POOLING(18, 3, 1, 1), .shape = {4, {1, 20, 24, 5}}), A(1, 20, 24, 5),
+         A(1, 2, 3, 5)),
+    CASE(POOL_GRAD, (POOLING(3, 2, 1, 1), .mean = true, .shape = {4, {2, 9, 12, 35}}), NONE,
+         A(2, 5, 6, 35)),
+    CASE(POOL_GRAD, (POOLING(3, 1, 1, 0), .mean = true, .keep = true, .shape = {4, {1, 4, 5, 20}}),
+         NONE, A(1, 3, 4, 20)),
+    BENCH(POOL, (POOLING(3, 2, 1, 1)), A(16, 112, 112, 64)),
+    BENCH(POOL_GRAD, (POOLING(3, 2, 1, 1), .shape = {4, {16, 112, 112, 64}}), A(16, 112, 112, 64),
+          A(16, 56, 56, 64)),
     /* ---- convolutions ---- */
     GRADIENT(CONV, (CONVOLUTION(1, 1, 1, 0, 0)), A(2, 3, 4, 3), WEIGHT(5, 3, 1, 1)),
     GRADIENT(CONV, (CONVOLUTION(1, 1, 1, 1, 1)), A(2, 3, 4, 3), WEIGHT(4, 3, 3, 3), PARAMETER(4),
@@ -461,6 +490,31 @@ const op_case op_cases[] = {
     CASE(RMS_NORM_GRAD, (.eps = 1e-5f), A(1, 1), F(1), F(1), A(1, 1)),
     CASE(RMS_NORM_GRAD, (.eps = 1e-5f), A(300, 129), F(129), F(300), A(300, 129), A(300, 129)),
     CASE(RMS_NORM_GRAD, (.eps = 1e-5f), A(700, 96), F(96), F(700), A(700, 96)),
+    GRADIENT(BATCH_NORM, (.eps = 1e-5f), A(2, 3, 2, 3), PARAMETER(3), PARAMETER(3)),
+    GRADIENT(BATCH_NORM, (.eps = 1e-1f), A(9, 5), F(5), F(5), A(9, 5)),
+    GRADIENT(AFFINE, (0), A(2, 3, 5), PARAMETER(5), PARAMETER(5)),
+    GRADIENT(AFFINE, (0), A(5), F(5), F(5), A(5)),
+    CASE(BATCH_NORM, (.eps = 1e-5f), A(2, 1), F(1), F(1)),
+    CASE(BATCH_NORM, (.eps = 1e-5f, .rectify = true), A(3, 5, 7), F(7), F(7)),
+    CASE(BATCH_NORM, (.eps = 1e-5f), A(300, 129), F(129), F(129), A(300, 129)),
+    CASE(BATCH_NORM, (.eps = 1e-5f, .rectify = true, .clip = 1.0f), A(2, 37, 21, 24), F(24), F(24)),
+    CASE(BATCH_NORM, (.eps = 1e-5f, .rectify = true), A(2, 8, 9, 1030), F(1030), F(1030),
+         A(2, 8, 9, 1030)),
+    CASE(AFFINE, (.rectify = true, .clip = 1.0f), A(3, 5, 7), F(7), F(7)),
+    CASE(AFFINE, (.rectify = true), A(300, 129), F(129), F(129), A(300, 129)),
+    CASE(AFFINE, (0), A(1, 3), F(3), F(3)),
+    CASE(BATCH_NORM_GRAD, (.eps = 1e-5f), A(2, 1), F(1), F(1), F(1), F(1), A(2, 1)),
+    CASE(BATCH_NORM_GRAD, (.eps = 1e-5f, .rectify = true), A(3, 5, 7), F(7), F(7), F(7), F(7),
+         A(3, 5, 7)),
+    CASE(BATCH_NORM_GRAD, (.eps = 1e-5f), A(300, 129), F(129), F(129), F(129), F(129), A(300, 129)),
+    CASE(BATCH_NORM_GRAD, (.eps = 1e-5f, .rectify = true, .clip = 1.0f), A(2, 37, 21, 24), F(24),
+         F(24), F(24), F(24), A(2, 37, 21, 24)),
+    BENCH(BATCH_NORM, (.eps = 1e-5f, .rectify = true), A(16, 56, 56, 64), F(64), F(64)),
+    BENCH(BATCH_NORM, (.eps = 1e-5f, .rectify = true), A(16, 14, 14, 1024), F(1024), F(1024),
+          A(16, 14, 14, 1024)),
+    BENCH(BATCH_NORM_GRAD, (.eps = 1e-5f, .rectify = true), A(16, 56, 56, 64), F(64), F(64), F(64),
+          F(64), A(16, 56, 56, 64)),
+    BENCH(AFFINE, (.rectify = true), A(16, 56, 56, 64), F(64), F(64)),
     BENCH(LAYER_NORM, (.eps = 1e-5f), A(4, 1024, 768), F(768), F(768)),
     BENCH(LAYER_NORM, (.eps = 1e-5f), A(12, 64, 128), F(128), F(128)),
     BENCH(LAYER_NORM_GRAD, (.eps = 1e-5f), A(4, 1024, 768), F(768), F(4096), F(4096),

@@ -20,6 +20,8 @@
  *   SCALE, UNARY, DROPOUT, ROPE, POSITION   x
  *   UNARY_GRAD                              x, dy
  *   LAYER_NORM, RMS_NORM                    x
+ *   BATCH_NORM, AFFINE                      x, add
+ *   BATCH_NORM_GRAD                         x, dy
  *   SWIGLU                                  gate, up
  *   LAYER_NORM_GRAD, RMS_NORM_GRAD          x, dy, add
  *   EMBEDDING_GRAD                          base

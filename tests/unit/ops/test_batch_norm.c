@@ -14,8 +14,16 @@
 enum { ROWS = 37, WIDTH = 19 };
 static const float eps = 1e-3f;
 
+/* What is compared. */
+typedef struct variant {
+    bool fixed; /* with given statistics */
+    bool added; /* with a tensor that is added */
+    bool rectify;
+    float limit;
+} variant;
+
 /* y, and the loss sum(y c), of rows x with their own statistics or with given ones. */
-static by_graph *make_graph(bool fixed)
+static by_graph *make_graph(const variant *v)
 {
     static const int axes[] = {0, 1};
     by_value mean;
@@ -26,13 +34,17 @@ static by_graph *make_graph(bool fixed)
     by_value weight = by_graph_parameter(g, "weight", "", BY_SHAPE(WIDTH), (by_init){0});
     by_value bias = by_graph_parameter(g, "bias", "", BY_SHAPE(WIDTH), (by_init){0});
     by_value c = by_graph_input(g, "c", BY_F32, BY_SHAPE(ROWS, WIDTH));
+    by_norm_end end = {BY_NONE, v->rectify, v->limit};
+    if (v->added) {
+        end.add = by_graph_parameter(g, "add", "", BY_SHAPE(ROWS, WIDTH), (by_init){0});
+    }
     by_value y;
-    if (fixed) {
+    if (v->fixed) {
         mean = by_graph_input(g, "mean", BY_F32, BY_SHAPE(WIDTH));
         variance = by_graph_input(g, "variance", BY_F32, BY_SHAPE(WIDTH));
-        y = by_batch_norm_fixed(g, x, mean, variance, weight, bias, eps);
+        y = by_batch_norm_fixed(g, x, mean, variance, weight, bias, eps, &end);
     } else {
-        y = by_batch_norm(g, x, weight, bias, eps, &mean, &variance);
+        y = by_batch_norm(g, x, weight, bias, eps, &end, &mean, &variance);
         by_graph_output(g, mean, "mean");
         by_graph_output(g, variance, "variance");
     }
@@ -70,9 +82,30 @@ static void statistics_of(const runner *r, size_t column, double *mean, double *
     }
 }
 
+/* Of row i of a column: its sum before the rectifier, and what the rectifier makes of it and lets
+ * through. */
+static double sum_at(const runner *r, const variant *v, size_t i, size_t column, double normal)
+{
+    double z = at(r, "weight", 0, column) * normal + at(r, "bias", 0, column);
+    return z + (v->added ? at(r, "add", i, column) : 0.0);
+}
+
+static double rectified(const variant *v, double z)
+{
+    double y = v->rectify && z < 0.0 ? 0.0 : z;
+    return v->limit > 0.0f && y > (double)v->limit ? (double)v->limit : y;
+}
+
+static double through(const runner *r, const variant *v, size_t i, size_t column, double z)
+{
+    bool passes = !v->rectify || (z > 0.0 && rectified(v, z) == z);
+    return passes ? at(r, "c", i, column) : 0.0;
+}
+
 /* The gradients of a column (Ioffe and Szegedy 2015, section 3), without the terms of mean and
  * variance if they are given. */
-static void compare_column(const runner *r, size_t column, bool fixed, double mean, double variance)
+static void compare_column(const runner *r, size_t column, const variant *v, double mean,
+                           double variance)
 {
     double rstd = 1.0 / sqrt(variance + (double)eps);
     double w = at(r, "weight", 0, column);
@@ -80,27 +113,32 @@ static void compare_column(const runner *r, size_t column, bool fixed, double me
     double scaled = 0.0;
     for (size_t i = 0; i < ROWS; i++) {
         double normal = (at(r, "x", i, column) - mean) * rstd;
-        near(at(r, "y", i, column), w * normal + at(r, "bias", 0, column), 1e-5);
-        sum += at(r, "c", i, column);
-        scaled += at(r, "c", i, column) * normal;
+        double z = sum_at(r, v, i, column, normal);
+        near(at(r, "y", i, column), rectified(v, z), 1e-5);
+        sum += through(r, v, i, column, z);
+        scaled += through(r, v, i, column, z) * normal;
     }
     near(at(r, "grad.bias", 0, column), sum, 1e-5);
     near(at(r, "grad.weight", 0, column), scaled, 1e-5);
     for (size_t i = 0; i < ROWS; i++) {
         double normal = (at(r, "x", i, column) - mean) * rstd;
-        double through = fixed ? 0.0 : (sum + normal * scaled) / ROWS;
-        near(at(r, "grad.x", i, column), w * rstd * (at(r, "c", i, column) - through), 1e-5);
+        double g = through(r, v, i, column, sum_at(r, v, i, column, normal));
+        double moved = v->fixed ? 0.0 : (sum + normal * scaled) / ROWS;
+        near(at(r, "grad.x", i, column), w * rstd * (g - moved), 1e-5);
+        if (v->added) {
+            near(at(r, "grad.add", i, column), g, 1e-6);
+        }
     }
 }
 
-static void compare(bool fixed)
+static void compare(const variant *v)
 {
     runner r;
-    by_graph *g = make_graph(fixed);
+    by_graph *g = make_graph(v);
     runner_open(&r, g, 2);
     runner_fill(&r, 11, 0);
     *(float *)runner_data(&r, "seed") = 1.0f;
-    for (size_t k = 0; k < WIDTH && fixed; k++) {
+    for (size_t k = 0; k < WIDTH && v->fixed; k++) {
         ((float *)runner_data(&r, "variance"))[k] = 0.5f + (float)k;
     }
     for (size_t i = 0; i < ROWS; i++) { /* a column without variance, and one with a large mean */
@@ -111,7 +149,7 @@ static void compare(bool fixed)
     for (size_t k = 0; k < WIDTH; k++) {
         double mean;
         double variance;
-        if (fixed) {
+        if (v->fixed) {
             mean = at(&r, "mean", 0, k);
             variance = at(&r, "variance", 0, k);
         } else {
@@ -119,22 +157,34 @@ static void compare(bool fixed)
             near(at(&r, "mean", 0, k), mean, 1e-6);
             near(at(&r, "variance", 0, k), variance * ROWS / (ROWS - 1), 1e-5);
         }
-        compare_column(&r, k, fixed, mean, variance);
+        compare_column(&r, k, v, mean, variance);
     }
     runner_close(&r);
     by_graph_close(&g);
 }
 
+static void compare_all(bool fixed)
+{
+    static const struct {
+        bool rectify;
+        float limit;
+    } ends[] = {{false, 0.0f}, {true, 0.0f}, {true, 0.75f}};
+    for (size_t i = 0; i < 2 * BY_ARRAY_LENGTH(ends); i++) {
+        const variant v = {fixed, i % 2 != 0, ends[i / 2].rectify, ends[i / 2].limit};
+        compare(&v);
+    }
+}
+
 static void test_own_statistics(void **state)
 {
     BY_UNUSED(state);
-    compare(false);
+    compare_all(false);
 }
 
 static void test_given_statistics(void **state)
 {
     BY_UNUSED(state);
-    compare(true);
+    compare_all(true);
 }
 
 /* What can be declared and published, and what is refused by name. */
