@@ -13,6 +13,7 @@
     ROW(llama)                                                                                     \
     ROW(mixtral)                                                                                   \
     ROW(vit)                                                                                       \
+    ROW(resnet)                                                                                    \
     ROW(mlp)
 
 #define DECLARE(name) extern const by__nn_family by__nn_family_##name;

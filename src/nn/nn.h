@@ -284,6 +284,58 @@ by_status by__nn_parameter_init_part(float *data, const by_graph *graph, by_valu
 by_status by__nn_initialize_parameters(by__store *store, int flat, const by_graph *graph,
                                        uint64_t seed, int threads, by_error *error);
 
+/* ---- layers and config.json of models of images (image_layers.c) ---- */
+
+/* The input "images", channels last: [B, H, W, C]. */
+by_value by__nn_images(by__nn_build *b);
+/* A convolution with a square window. */
+typedef struct by__nn_conv {
+    int64_t in, out; /* channels */
+    int64_t size;
+    int64_t stride;
+    int64_t padding;
+    int64_t groups;
+    float std; /* of the initial weights; 0: the square root of 2 / (size^2 out / groups) */
+} by__nn_conv;
+/* Convolves x with PREFIX.weight, and adds PREFIX.bias if `bias`. */
+by_value by__nn_convolve(by__nn_build *b, by_value x, const by__nn_conv *conv, bool bias,
+                         const char *prefix);
+/* A batch norm with running statistics, PREFIX.weight and so on. */
+typedef struct by__nn_batch_norm {
+    const char *prefix;
+    const char *axes;
+    int64_t width;
+    float eps;
+    float momentum;
+    by_norm_end end;
+} by__nn_batch_norm;
+/* Normalizes x with its own statistics in training, with the running ones otherwise
+ * (torch.nn.BatchNorm2d). The running statistics of a step average those of its micro-batches, so
+ * they do not depend on which ranks had them. */
+by_value by__nn_batch_normalize(by__nn_build *b, by_value x, const by__nn_batch_norm *norm);
+/* The mean over the image: [B, C]. */
+by_value by__nn_global_average(by__nn_build *b, by_value x);
+/* The linear classifier of the config's classes. */
+by_value by__nn_classifier(by__nn_build *b, by_value features, int64_t width, float std,
+                           const char *prefix);
+/* "id2label" and "label2id" of config.json, and the number of classes that it has. */
+void by__nn_json_write_labels(json_t *out, int64_t count);
+int64_t by__nn_json_labels(const json_t *in);
+/* "image_size": a number, or a list of height and width; 224 if it is missing. */
+void by__nn_json_write_image_size(json_t *out, const by_model_config *config);
+by_status by__nn_json_image_size(by_model_config *config, const char *name, const json_t *in,
+                                 by_error *error);
+
+/* ---- lists of sizes (size_lists.c) ---- */
+
+/* Entry i; 0: it is no whole number from 1 to 2^24. */
+int64_t by__nn_size_at(const by_string_list *list, int64_t i);
+by_status by__nn_sizes_check(const by_config *config, const char *key, const by_string_list *list,
+                             by_error *error);
+json_t *by__nn_sizes_json(const by_string_list *list);
+by_status by__nn_json_sizes(by_string_list *list, const char *name, const json_t *in,
+                            const char *key, by_error *error);
+
 /* ---- config.json readers (json_keys.c) ---- */
 by_status by__nn_json_integer(int64_t *out, const char *name, const json_t *in, const char *key,
                               int64_t fallback, by_error *error);

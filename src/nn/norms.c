@@ -59,43 +59,16 @@ static const by__config_key batch_key_rows[] = {
 };
 static const by__config_key_list batch_key_list = BY__KEY_LIST(batch_key_rows);
 
-/* momentum (batch - running): what a micro-batch adds to a running statistic. */
-static void follow(by__nn_build *b, by_value running, by_value batch, float momentum)
-{
-    by_value way = by_sub(b->graph, batch, running);
-    by_value share = by_fill(b->graph, BY_F32, BY_SHAPE(1), momentum);
-    by_graph_increment(b->graph, running, by_scale(b->graph, way, share));
-}
-
-static by_value statistic(by__nn_build *b, const norm_place *o, int64_t width, by_init_kind init,
-                          const char *name)
-{
-    char text[160];
-    (void)snprintf(text, sizeof text, "%s.%s", o->prefix, name);
-    return by_graph_statistic(b->graph, text, o->axes, BY_SHAPE(width), (by_init){.kind = init});
-}
-
-/* Batch norm over the rows of a micro-batch in training, with the running statistics otherwise
- * (torch.nn.BatchNorm1d). The running statistics of a step average those of its micro-batches, so
- * they do not depend on which ranks had them. */
 static by_value build_batch_norm(by__nn_build *b, by_value x, int64_t width, const norm_place *o,
                                  const void *own)
 {
-    float momentum = (float)((const batch_keys *)own)->momentum;
-    float eps = epsilon(b);
-    by_value batch_mean;
-    by_value batch_variance;
-    by_value weight = parameter(b, o, width, BY_INIT_ONE, "weight");
-    by_value bias = parameter(b, o, width, BY_INIT_ZERO, "bias");
-    by_value mean = statistic(b, o, width, BY_INIT_ZERO, "running_mean");
-    by_value variance = statistic(b, o, width, BY_INIT_ONE, "running_var");
-    if (b->request->mode != BY_MODEL_TRAIN) {
-        return by_batch_norm_fixed(b->graph, x, mean, variance, weight, bias, eps, NULL);
-    }
-    x = by_batch_norm(b->graph, x, weight, bias, eps, NULL, &batch_mean, &batch_variance);
-    follow(b, mean, batch_mean, momentum);
-    follow(b, variance, batch_variance, momentum);
-    return x;
+    const by__nn_batch_norm norm = {.prefix = o->prefix,
+                                    .axes = o->axes,
+                                    .width = width,
+                                    .eps = epsilon(b),
+                                    .momentum = (float)((const batch_keys *)own)->momentum,
+                                    .end = BY_NORM_END_NONE};
+    return by__nn_batch_normalize(b, x, &norm);
 }
 
 /* ---- the table ---- */

@@ -13,7 +13,8 @@ Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 with
     inputs of the model     tokens i32 [B, T]; or images [B, C, H, W]; or numbers [B, F] and
                             categories i32 [B, K]
     and what it is to say   targets i32 [B, T], -1 is ignored; or labels i32 [B]; or targets [B]
-    logits                  of these inputs with the initial weights: [B, T, V], [B, classes] or [B, 1]
+    logits                  of these inputs with the initial weights: [B, T, V], [B, classes] or [B, 1];
+                            batch norm uses its running statistics here, those of the batch elsewhere
     loss                    [] mean cross-entropy over the valid targets, or mean squared error
     grad.NAME               gradient of `loss`, for mixtral with the routers' loss added; not clipped
     steps.INPUT             [S, ...]: the batch of each of S = 20 optimizer steps
@@ -23,7 +24,8 @@ Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 with
 A step: gradient of the mean loss; clipped by min(1, 1 / (norm + 1e-6)); AdamW, lr 1e-3 constant,
 betas 0.9 and 0.99, eps 1e-8, decay 0.1 on tensors of two or more dimensions only. gpt2_sgd is gpt2
 with SGD instead, lr 0.05 constant, Nesterov's momentum 0.9, and the same decoupled decay, before the
-step; it holds weights, steps, losses, norms and final only.
+step; it holds weights, steps, losses, norms and final only. So are the steps of resnet_bottleneck: AdamW
+would make full steps of gradients that are zero but for rounding.
 
 Metadata (all strings): the sizes of the case, batch, steps, torch; and error.NAME, the relative distance
 |f32 - f64| / |f64| (Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst
@@ -63,6 +65,10 @@ CASES = {
                     aux_coef=0.5, seed=107),
     "vit": dict(kind="vit", layers=2, heads=4, width=32, mlp_width=64, channels=3, image_size=12,
                 patch_size=4, classes=7, norm_eps=1e-12, seed=104),
+    "resnet_basic": dict(kind="resnet", block="basic", depths=[1, 2], widths=[8, 12], width=8, channels=1,
+                         image_size=32, classes=7, convolutional=1, seed=109),
+    "resnet_bottleneck": dict(kind="resnet", block="bottleneck", depths=[2, 1], widths=[16, 24], width=8,
+                              channels=1, image_size=32, classes=7, convolutional=1, optimizer="sgd", seed=110),
     "mlp_classes": dict(kind="mlp", numbers=5, categories=[4, 6], embedding=3, hidden=[24, 16],
                         activation="gelu", norm=1, classes=3, norm_eps=1e-5, seed=105),
     "mlp_value": dict(kind="mlp", numbers=5, categories=[], embedding=1, hidden=[24, 16],
@@ -261,6 +267,64 @@ def vit_forward(c, w, images):
     return linear(norm(x, "vit.layernorm")[:, 0], "classifier")
 
 
+def batch_norm_shapes(shapes, name, width):
+    for part in ("weight", "bias", "running_mean", "running_var"):
+        shapes[f"{name}.{part}"] = (width,)
+
+
+def batch_norm(c, w, x, name):
+    """With the statistics of the batch, which move the running ones, or with the running ones."""
+    return F.batch_norm(x, w[name + ".running_mean"], w[name + ".running_var"], w[name + ".weight"],
+                        w[name + ".bias"], c["training"], 0.1, 1e-5)
+
+
+def resnet_layers(c):
+    """For each residual block: its name, the channels in and out, its stride, and its convolutions."""
+    width = c["width"]
+    for s, (depth, out) in enumerate(zip(c["depths"], c["widths"])):
+        for i in range(depth):
+            stride = 2 if i == 0 and s > 0 else 1
+            inner = out // 4
+            convolutions = ([(width, out, 3, stride), (out, out, 3, 1)] if c["block"] == "basic" else
+                            [(width, inner, 1, 1), (inner, inner, 3, stride), (inner, out, 1, 1)])
+            yield f"resnet.encoder.stages.{s}.layers.{i}", width, out, stride, convolutions
+            width = out
+
+
+def resnet_shapes(c):
+    shapes = {}
+
+    def layer(name, width, out, size):
+        shapes[name + ".convolution.weight"] = (out, width, size, size)
+        batch_norm_shapes(shapes, name + ".normalization", out)
+
+    layer("resnet.embedder.embedder", c["channels"], c["width"], 7)
+    for name, width, out, stride, convolutions in resnet_layers(c):
+        if width != out or stride != 1:
+            layer(name + ".shortcut", width, out, 1)
+        for i, (a, b, size, _) in enumerate(convolutions):
+            layer(f"{name}.layer.{i}", a, b, size)
+    shapes["classifier.1.weight"], shapes["classifier.1.bias"] = (c["classes"], c["widths"][-1]), (c["classes"],)
+    return shapes
+
+
+def resnet_forward(c, w, images):
+    def layer(x, name, size, stride):
+        x = F.conv2d(x, w[name + ".convolution.weight"], stride=stride, padding=size // 2)
+        return batch_norm(c, w, x, name + ".normalization")
+
+    x = images.to(w["classifier.1.weight"].dtype)
+    x = F.max_pool2d(F.relu(layer(x, "resnet.embedder.embedder", 7, 2)), 3, 2, 1)
+    for name, width, out, stride, convolutions in resnet_layers(c):
+        y = x
+        for i, (_, _, size, step) in enumerate(convolutions):
+            y = layer(y if i == 0 else F.relu(y), f"{name}.layer.{i}", size, step)
+        if width != out or stride != 1:
+            x = layer(x, name + ".shortcut", 1, stride)
+        x = F.relu(y + x)
+    return F.linear(x.mean((2, 3)), w["classifier.1.weight"], w["classifier.1.bias"])
+
+
 def mlp_shapes(c):
     shapes = {f"embeddings.{i}.weight": (n, c["embedding"]) for i, n in enumerate(c["categories"])}
     width = c["numbers"] + c["embedding"] * len(c["categories"])
@@ -311,7 +375,8 @@ def targets_loss(values, targets):
 
 
 MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward),
-          "mixtral": (mixtral_shapes, mixtral_forward), "vit": (vit_shapes, vit_forward), "mlp": (mlp_shapes, mlp_forward)}
+          "mixtral": (mixtral_shapes, mixtral_forward), "vit": (vit_shapes, vit_forward),
+          "resnet": (resnet_shapes, resnet_forward), "mlp": (mlp_shapes, mlp_forward)}
 
 
 def loss_of(c, logits, wanted):
@@ -332,11 +397,15 @@ def make_inputs(c):
 
     weights = {}
     for name, shape in MODELS[c["kind"]][0](c).items():
-        if len(shape) > 1:
+        if len(shape) > 2 and "convolutional" in c:
+            # Uniform with the variance of He et al., so that what is normalized by given statistics stays small.
+            most = round(64 * math.sqrt(6 / math.prod(shape[1:]))) / 64
+            weights[name] = uniform(shape, -most, most)
+        elif len(shape) > 1:
             # Standard deviation 0.25, about 1.4 / sqrt(width): attention, gates and GELU leave their
             # linear range, and no gradient is tiny.
             weights[name] = uniform(shape, -0.4375, 0.4375)
-        elif name.endswith(".weight"):
+        elif name.endswith((".weight", ".running_var")):
             weights[name] = uniform(shape, 0.5, 1.5)
         else:
             weights[name] = uniform(shape, -0.25, 0.25)
@@ -376,16 +445,18 @@ def run_case(c, dtype):
     """The outputs of the head comment, as a dictionary."""
     forward = MODELS[c["kind"]][1]
     initial, first, steps = make_inputs(c)
-    weights = {n: t.to(dtype).requires_grad_() for n, t in initial.items()}
+    weights = {n: t.to(dtype).requires_grad_() for n, t in initial.items() if ".running_" not in n}
+    statistics = {n: t.to(dtype) for n, t in initial.items() if ".running_" in n}
 
-    def run(batch):
+    def run(batch, statistics, training=True):
         *inputs, wanted = batch.values()
-        logits = forward(c, weights, *inputs)
+        logits = forward(dict(c, training=training), {**weights, **statistics}, *inputs)
         logits, auxiliary = logits if isinstance(logits, tuple) else (logits, 0)
         loss = loss_of(c, logits, wanted)
         return logits, loss, loss + auxiliary
 
-    logits, loss, objective = run(first)
+    logits = run(first, statistics, False)[0]
+    _, loss, objective = run(first, {n: t.clone() for n, t in statistics.items()})
     objective.backward()
     out = {"logits": logits.detach(), "loss": loss.detach()}
     out.update({"grad." + n: t.grad.clone() for n, t in weights.items()})
@@ -401,7 +472,7 @@ def run_case(c, dtype):
     losses, norms = [], []
     for batch in steps:
         optimizer.zero_grad()
-        _, loss, objective = run(batch)
+        _, loss, objective = run(batch, statistics)
         objective.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0))
         if "optimizer" in c:  # whose own decay is not decoupled
@@ -411,7 +482,7 @@ def run_case(c, dtype):
         optimizer.step()
         losses.append(loss.detach())
     out["losses"], out["norms"] = torch.stack(losses), torch.stack(norms).to(dtype)
-    out.update({"final." + n: t.detach() for n, t in weights.items()})
+    out.update({"final." + n: t.detach() for n, t in {**weights, **statistics}.items()})
     return out
 
 
@@ -442,7 +513,7 @@ def make_case(c):
     tensors.update(first)
     tensors.update({"steps." + n: torch.stack([s[n] for s in steps]) for n in first})
     tensors.update(single)
-    if "optimizer" in c:
+    if c["kind"] == "gpt2" and "optimizer" in c:
         kept = ("weights", "steps", "losses", "norms", "final")
         tensors = {n: t for n, t in tensors.items() if n.split(".")[0] in kept}
     metadata = {k: str(v) for k, v in c.items() if k != "seed"}

@@ -2,7 +2,6 @@
  * of each category column (Guo & Berkhahn 2016), concatenated, then linear layers with an
  * activation. Weights are [out, in], as in torch.nn.Linear; their initial standard deviation is
  * that of He et al. (2015). */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,44 +37,21 @@ static mlp_keys *own_keys(const by_model_config *c)
     return by__config_kind_own(c->own, &by__nn_family_mlp.kind);
 }
 
-/* Parses a positive number of at most 2^24; 0: malformed. */
-static int64_t read_size(const char *text)
-{
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    bool good = errno == 0 && end != text && *end == '\0' && value >= 1 && value <= BY__MI24;
-    return good ? value : 0;
-}
-
-static by_status check_sizes(const by_config *config, const char *key, const by_string_list *list,
-                             by_error *error)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (read_size(list->items[i]) == 0) {
-            return by_error_set(error, BY_ECONFIG,
-                                "%s: %s: '%s' is not a whole number from 1 to %d",
-                                by__config_where(config, key, key), key, list->items[i], BY__MI24);
-        }
-    }
-    return BY_OK;
-}
-
 /* Sets layers and width from a list of widths, which are the same after config.json was read. */
 static void set_widths(by_model_config *c, const by_string_list *hidden)
 {
     if (hidden->count > 0) {
         c->layers = (int64_t)hidden->count;
-        c->width = read_size(hidden->items[0]);
+        c->width = by__nn_size_at(hidden, 0);
     }
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const mlp_keys *m = own;
-    BY_TRY(check_sizes(config, "model.hidden", &m->hidden, error));
+    BY_TRY(by__nn_sizes_check(config, "model.hidden", &m->hidden, error));
     set_widths(&config->model, &m->hidden);
-    return check_sizes(config, "model.categories", &config->model.categories, error);
+    return by__nn_sizes_check(config, "model.categories", &config->model.categories, error);
 }
 
 static int64_t hidden_layers(const by_model_config *c)
@@ -87,7 +63,7 @@ static int64_t hidden_layers(const by_model_config *c)
 static int64_t hidden_width(const by_model_config *c, int64_t layer)
 {
     const by_string_list *hidden = &own_keys(c)->hidden;
-    return hidden->count > 0 ? read_size(hidden->items[layer]) : c->width;
+    return hidden->count > 0 ? by__nn_size_at(hidden, layer) : c->width;
 }
 
 /* Makes the input row [B, total width]: the numbers, then the embeddings of all columns. */
@@ -107,7 +83,7 @@ static by_value read_row(by__nn_build *b, int64_t *width)
         ids = by__nn_input(b, "categories", BY_I32, BY_SHAPE(batch, columns));
     }
     for (int64_t k = 0; k < columns; k++) {
-        int64_t size = read_size(c->categories.items[k]);
+        int64_t size = by__nn_size_at(&c->categories, k);
         int64_t wanted = own_keys(c)->embedding;
         int64_t derived = (size + 1) / 2 < 50 ? (size + 1) / 2 : 50;
         int64_t vector = wanted == -1 ? derived : wanted;
@@ -165,15 +141,6 @@ static void body(by__nn_build *b)
     b->model.output = x;
 }
 
-static json_t *size_list(const by_string_list *list)
-{
-    json_t *sizes = json_array();
-    for (size_t i = 0; i < list->count; i++) {
-        (void)json_array_append_new(sizes, json_integer(read_size(list->items[i])));
-    }
-    return sizes;
-}
-
 static void write_config(json_t *out, const by_model_config *c)
 {
     const mlp_keys *m = own_keys(c);
@@ -190,35 +157,11 @@ static void write_config(json_t *out, const by_model_config *c)
     }
     (void)json_object_set_new(out, "layer_norm_eps", json_real(c->norm_eps));
     (void)json_object_set_new(out, "num_numbers", json_integer(c->numbers));
-    (void)json_object_set_new(out, "category_sizes", size_list(&c->categories));
+    (void)json_object_set_new(out, "category_sizes", by__nn_sizes_json(&c->categories));
     (void)json_object_set_new(out, "embedding_size",
                               m->embedding == -1 ? json_null() : json_integer(m->embedding));
     (void)json_object_set_new(out, "num_outputs", json_integer(c->outputs));
     (void)json_object_set_new(out, "hidden_dropout_prob", json_real(c->dropout));
-}
-
-static by_status read_sizes(by_string_list *list, const char *name, const json_t *in,
-                            const char *key, by_error *error)
-{
-    const json_t *sizes = json_object_get(in, key);
-    char **items;
-    BY_TRY(by__alloc((void **)&items, json_array_size(sizes), sizeof *items, "config.json", error));
-    for (size_t i = 0; i < list->count; i++) {
-        free(list->items[i]);
-    }
-    free(list->items);
-    *list = (by_string_list){items, json_array_size(sizes)};
-    for (size_t i = 0; i < list->count; i++) {
-        json_int_t size = json_integer_value(json_array_get(sizes, i));
-        char text[32];
-        if (size < 1 || size > BY__MI24) {
-            return by_error_set(error, BY_EFORMAT, "%s: \"%s\" holds something other than sizes",
-                                name, key);
-        }
-        (void)snprintf(text, sizeof text, "%lld", (long long)size);
-        BY_TRY(by__nn_set_string(&items[i], text, error));
-    }
-    return BY_OK;
 }
 
 static by_status read_norm(by_model_config *c, const char *name, const json_t *in, by_error *error)
@@ -240,9 +183,9 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     mlp_keys *m = own_keys(c);
     const json_t *act = json_object_get(in, "hidden_act");
     const json_t *numbers = json_object_get(in, "num_numbers");
-    BY_TRY(read_sizes(&m->hidden, name, in, "hidden_sizes", error));
+    BY_TRY(by__nn_json_sizes(&m->hidden, name, in, "hidden_sizes", error));
     set_widths(c, &m->hidden);
-    BY_TRY(read_sizes(&c->categories, name, in, "category_sizes", error));
+    BY_TRY(by__nn_json_sizes(&c->categories, name, in, "category_sizes", error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "num_outputs", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&m->embedding, name, in, "embedding_size", -1, error));
     BY_TRY(by__nn_json_number(&c->norm_eps, name, in, "layer_norm_eps", 1e-5, error));

@@ -175,27 +175,12 @@ static void body(by__nn_build *b)
 
 static void write_config(json_t *out, const by_model_config *c)
 {
-    json_t *names = json_object();
-    json_t *ids = json_object();
-    for (int64_t i = 0; i < c->outputs; i++) {
-        char id[32];
-        char name[48];
-        (void)snprintf(id, sizeof id, "%lld", (long long)i);
-        (void)snprintf(name, sizeof name, "LABEL_%lld", (long long)i);
-        (void)json_object_set_new(names, id, json_string(name));
-        (void)json_object_set_new(ids, name, json_integer(i));
-    }
-    (void)json_object_set_new(out, "id2label", names);
-    (void)json_object_set_new(out, "label2id", ids);
+    by__nn_json_write_labels(out, c->outputs);
     (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
     (void)json_object_set_new(out, "num_hidden_layers", json_integer(c->layers));
     (void)json_object_set_new(out, "num_attention_heads", json_integer(c->heads));
     (void)json_object_set_new(out, "intermediate_size", json_integer(c->mlp_width));
-    (void)json_object_set_new(
-        out, "image_size",
-        c->image_height == c->image_width
-            ? json_integer(c->image_height)
-            : json_pack("[II]", (json_int_t)c->image_height, (json_int_t)c->image_width));
+    by__nn_json_write_image_size(out, c);
     (void)json_object_set_new(out, "patch_size", json_integer(own_keys(c)->patch));
     (void)json_object_set_new(out, "num_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "qkv_bias", json_boolean(own_keys(c)->qkv_bias));
@@ -205,39 +190,11 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "attention_probs_dropout_prob", json_real(0.0));
 }
 
-/* "image_size" is a number, or a list of height and width. */
-static by_status read_image_size(by_model_config *c, const char *name, const json_t *in,
-                                 by_error *error)
-{
-    const json_t *size = json_object_get(in, "image_size");
-    if (!json_is_array(size)) {
-        BY_TRY(by__nn_json_integer(&c->image_height, name, in, "image_size", 224, error));
-        c->image_width = c->image_height;
-        return BY_OK;
-    }
-    json_t *sides = json_array_size(size) != 2
-                        ? NULL
-                        : json_pack("{s:O, s:O}", "height", json_array_get(size, 0), "width",
-                                    json_array_get(size, 1));
-    if (sides == NULL) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: \"image_size\" is neither a number nor a list of two", name);
-    }
-    by_status status =
-        by__nn_json_integer(&c->image_height, name, sides, "height", BY__REQUIRED, error);
-    if (status == BY_OK) {
-        status = by__nn_json_integer(&c->image_width, name, sides, "width", BY__REQUIRED, error);
-    }
-    json_decref(sides);
-    return status;
-}
-
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
                              by_error *error)
 {
     vit_keys *v = own_keys(c);
     const json_t *bias = json_object_get(in, "qkv_bias");
-    const json_t *labels = json_object_get(in, "id2label");
     BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_size", 768, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", 12, error));
     BY_TRY(by__nn_json_integer(&c->heads, name, in, "num_attention_heads", 12, error));
@@ -246,13 +203,13 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&v->patch, name, in, "patch_size", 16, error));
     BY_TRY(by__nn_json_number(&v->norm_eps, name, in, "layer_norm_eps", 1e-12, error));
     BY_TRY(by__nn_json_expect(name, in, "hidden_act", "gelu", error));
-    BY_TRY(read_image_size(c, name, in, error));
+    BY_TRY(by__nn_json_image_size(c, name, in, error));
     if (bias != NULL && !json_is_boolean(bias)) {
         return by_error_set(error, BY_EFORMAT, "%s: \"qkv_bias\" is not true or false", name);
     }
     v->qkv_bias = !json_is_false(bias);
     c->kv_heads = c->heads;
-    c->outputs = json_object_size(labels) > 0 ? (int64_t)json_object_size(labels) : 2;
+    c->outputs = by__nn_json_labels(in);
     return BY_OK;
 }
 
