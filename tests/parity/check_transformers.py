@@ -19,6 +19,7 @@ From transformers to banyan: make, then evaluate DIR/NAME with banyan and compar
 DIR/NAME.logits.safetensors (or hand what it wrote to `check`). scripts/python-env makes the environment.
 """
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -32,7 +33,8 @@ from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel,
                           LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
                           MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
-                          SmolLM3Config, SmolLM3ForCausalLM, ViTConfig, ViTForImageClassification)
+                          ResNetConfig, ResNetForImageClassification, SmolLM3Config, SmolLM3ForCausalLM, ViTConfig,
+                          ViTForImageClassification)
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -271,6 +273,37 @@ def golden_vit(directory):
         layer_norm_eps=float(said["norm_eps"])), ViTForImageClassification, run)
 
 
+def golden_resnet(directory, name):
+    """Logits with the running statistics; the gradient with those of the batch."""
+    path = os.path.join(directory, name + ".safetensors")
+    said = said_of(path)
+    with safe_open(path, "pt") as f:
+        tensors = {key: f.get_tensor(key) for key in f.keys()}
+    config = ResNetConfig(
+        num_channels=int(said["channels"]), embedding_size=int(said["width"]),
+        hidden_sizes=json.loads(said["widths"]), depths=json.loads(said["depths"]), layer_type=said["block"],
+        num_labels=int(said["classes"]))
+    config.architectures = ["ResNetForImageClassification"]
+    with tempfile.TemporaryDirectory() as place:
+        config.save_pretrained(place)
+        save_file({key[len("weights."):]: tensor for key, tensor in tensors.items() if key.startswith("weights.")},
+                  os.path.join(place, "model.safetensors"), {"format": "pt"})
+        model, info = ResNetForImageClassification.from_pretrained(place, local_files_only=True,
+                                                                   output_loading_info=True)
+    for kind, names in info.items():
+        if any(not key.endswith(".num_batches_tracked") for key in names):  # which counts, and computes nothing
+            fail(f"{path}: {kind}: {names}")
+    model.eval()
+    compare(path, tensors["logits"], model(tensors["images"]).logits.detach())
+    model.train()
+    model(tensors["images"], labels=tensors["labels"].long()).loss.backward()
+    for key, parameter in model.named_parameters():
+        expected = tensors["grad." + key]
+        distance = (parameter.grad - expected).norm() / expected.norm()
+        if not distance <= TOLERANCE:
+            fail(f"{path}: gradient of {key} differs by {distance:.2e}")
+
+
 def golden_mixtral(directory):
     """With the loss of the routers."""
     path = os.path.join(directory, "mixtral.safetensors")
@@ -311,6 +344,8 @@ def main():
     else:
         golden(arguments.directory)
         golden_vit(arguments.directory)
+        golden_resnet(arguments.directory, "resnet_basic")
+        golden_resnet(arguments.directory, "resnet_bottleneck")
         golden_mixtral(arguments.directory)
 
 

@@ -386,7 +386,7 @@ static by_status load_boxes(by__store *store, int flat, by__store_handle handle,
 bool by__weights_is_buffer(const char *name)
 {
     return by__ends_with(name, ".rotary_emb.inv_freq") || by__ends_with(name, ".attn.bias") ||
-           by__ends_with(name, ".attn.masked_bias");
+           by__ends_with(name, ".attn.masked_bias") || by__ends_with(name, ".num_batches_tracked");
 }
 
 /* Tensors of files that no model reads: a head that is shared with the embedding, buffers,
