@@ -30,7 +30,7 @@ holds out denoise
 say "every example config is valid"
 for config in "$root"/examples/*.yaml; do
     case $config in
-    *vit*) sizes="model.channels=1 model.image_height=28 model.image_width=28 model.outputs=10" ;;
+    *vit* | *resnet*) sizes="model.channels=1 model.image_height=28 model.image_width=28 model.outputs=10" ;;
     *mlp*) sizes="model.numbers=8 model.outputs=1" ;;
     *) sizes=model.vocab=1000 ;;
     esac
