@@ -314,8 +314,8 @@ BY__INLINE by__vf passed(const grad_operands *o, int64_t place, by__vf mean, by_
 }
 
 /* The sums of g, and of g times x without its mean. */
-BY__INLINE void sums(const by__device_call *call, int64_t begin, int64_t end, bool rectified,
-                     by_dtype type)
+BY__INLINE void grad_sums(const by__device_call *call, int64_t begin, int64_t end, bool rectified,
+                          by_dtype type)
 {
     grad_operands o = bind(call);
     int64_t range = begin / range_rows(by__tensor_rows(&call->in[0]));
@@ -359,8 +359,8 @@ BY__INLINE void sums(const by__device_call *call, int64_t begin, int64_t end, bo
 #undef GET
 }
 
-BY__ACT_RANGES_OF(sums_plain, sums, false)
-BY__ACT_RANGES_OF(sums_rectified, sums, true)
+BY__ACT_RANGES_OF(sums_plain, grad_sums, false)
+BY__ACT_RANGES_OF(sums_rectified, grad_sums, true)
 
 /* w / sqrt(variance + eps), which both passes read. */
 static void make_scale(const by__device_call *call)

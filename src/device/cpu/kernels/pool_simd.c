@@ -6,30 +6,30 @@
 #include "device/cpu/kernels/simd.h"
 
 /* A run of entries of one axis. */
-typedef struct run {
+typedef struct pool_run {
     int64_t first;
     int64_t end;
-} run;
+} pool_run;
 
 /* The entries of x, of `extent`, in the window of entry o of y. */
-static run window_of(const by_window *w, int axis, int64_t o, int64_t extent)
+static pool_run window_of(const by_window *w, int axis, int64_t o, int64_t extent)
 {
     int64_t first = o * w->stride[axis] - w->before[axis];
     int64_t end = first + w->size[axis];
-    return (run){first < 0 ? 0 : first, end < extent ? end : extent};
+    return (pool_run){first < 0 ? 0 : first, end < extent ? end : extent};
 }
 
 /* The entries of y, of `extent`, whose windows contain entry i of x. */
-static run windows_with(const by_window *w, int axis, int64_t i, int64_t extent)
+static pool_run windows_with(const by_window *w, int axis, int64_t i, int64_t extent)
 {
     int64_t after = i + w->before[axis] - w->size[axis] + 1; /* the first window begins here */
     int64_t first = after <= 0 ? 0 : by__ceil_div(after, w->stride[axis]);
     int64_t end = (i + w->before[axis]) / w->stride[axis] + 1;
-    return (run){first, end < extent ? end : extent};
+    return (pool_run){first, end < extent ? end : extent};
 }
 
 /* One through the number of entries that the mean of a window counts. */
-static float share_of(const by_attrs *a, run rows, run columns)
+static float share_of(const by_attrs *a, pool_run rows, pool_run columns)
 {
     int64_t count = a->keep ? a->sliding.size[0] * a->sliding.size[1]
                             : (rows.end - rows.first) * (columns.end - columns.first);
@@ -43,8 +43,9 @@ static int64_t grain_of(int64_t elements_of_row)
 }
 
 /* The mean, or the largest entry, of a window, for the channels from i on. */
-BY__INLINE by__vf pool_at(const void *x, int64_t image, int64_t width, int64_t channels, run rows,
-                          run columns, int64_t i, int n, bool mean, float share, by_dtype type)
+BY__INLINE by__vf pool_at(const void *x, int64_t image, int64_t width, int64_t channels,
+                          pool_run rows, pool_run columns, int64_t i, int n, bool mean, float share,
+                          by_dtype type)
 {
     by__vf v = mean ? by__zero() : by__splat(-INFINITY);
     for (int64_t h = rows.first; h < rows.end; h++) {
@@ -67,10 +68,10 @@ BY__INLINE void pool(const by__device_call *call, int64_t begin, int64_t end, bo
     int64_t channels = x->dim[3];
     for (int64_t row = begin; row < end; row++) {
         int64_t image = row / y->dim[1] * x->dim[1] * x->dim[2] * channels;
-        run rows = window_of(&a->sliding, 0, row % y->dim[1], x->dim[1]);
+        pool_run rows = window_of(&a->sliding, 0, row % y->dim[1], x->dim[1]);
         for (int64_t o = 0; o < y->dim[2]; o++) {
             int64_t to = (row * y->dim[2] + o) * channels;
-            run columns = window_of(&a->sliding, 1, o, x->dim[2]);
+            pool_run columns = window_of(&a->sliding, 1, o, x->dim[2]);
             float share = share_of(a, rows, columns);
 #define STEP(i, n)                                                                                 \
     by__store_n(call->out[0].data, to + (i),                                                       \
@@ -117,8 +118,8 @@ BY__INLINE by__vf largest_at(const by__device_call *call, int64_t image, int64_t
 {
     const by_window *window = &call->attrs.sliding;
     const by_shape *x = &call->in[0].shape;
-    run rows = window_of(window, 0, row, x->dim[1]);
-    run columns = window_of(window, 1, o, x->dim[2]);
+    pool_run rows = window_of(window, 0, row, x->dim[1]);
+    pool_run columns = window_of(window, 1, o, x->dim[2]);
     int64_t top = row * window->stride[0] - window->before[0];
     int64_t left = o * window->stride[1] - window->before[1];
     by__vf most = by__splat(-INFINITY);
@@ -164,7 +165,8 @@ BY__ACT_RANGES(find_largest)
 
 /* The gradient that the windows give entry (row, column) of x, for the channels from i on. */
 BY__INLINE by__vf gather_at(const by__device_call *call, int64_t image, int64_t row, int64_t column,
-                            run rows, run columns, int64_t i, int n, bool mean, by_dtype type)
+                            pool_run rows, pool_run columns, int64_t i, int n, bool mean,
+                            by_dtype type)
 {
     const by_attrs *a = &call->attrs;
     const by_shape *x = &call->out[0].shape;
@@ -172,7 +174,7 @@ BY__INLINE by__vf gather_at(const by__device_call *call, int64_t image, int64_t 
     by_dtype stored = index_type(call);
     by__vf sum = by__zero();
     for (int64_t h = rows.first; h < rows.end; h++) {
-        run high = window_of(&a->sliding, 0, h, x->dim[1]);
+        pool_run high = window_of(&a->sliding, 0, h, x->dim[1]);
         int64_t down = row - (h * a->sliding.stride[0] - a->sliding.before[0]);
         for (int64_t w = columns.first; w < columns.end; w++) {
             int64_t at = image + (h * y->dim[2] + w) * y->dim[3] + i;
@@ -199,10 +201,10 @@ BY__INLINE void gather(const by__device_call *call, int64_t begin, int64_t end, 
     const by_shape *y = &call->in[1].shape;
     for (int64_t row = begin; row < end; row++) {
         int64_t image = row / x->dim[1] * y->dim[1] * y->dim[2] * y->dim[3];
-        run rows = windows_with(window, 0, row % x->dim[1], y->dim[1]);
+        pool_run rows = windows_with(window, 0, row % x->dim[1], y->dim[1]);
         for (int64_t column = 0; column < x->dim[2]; column++) {
             int64_t to = (row * x->dim[2] + column) * x->dim[3];
-            run columns = windows_with(window, 1, column, y->dim[2]);
+            pool_run columns = windows_with(window, 1, column, y->dim[2]);
 #define STEP(i, n)                                                                                 \
     by__store_n(call->out[0].data, to + (i),                                                       \
                 gather_at(call, image, row % x->dim[1], column, rows, columns, i, n, mean, type),  \
