@@ -7,9 +7,10 @@
 #include "emulator.h"
 #include "standin_work.h"
 
-#define PAGE            ((size_t)4096)
-#define INVALID_VALUE   1
-#define INVALID_CONTEXT 201
+#define PAGE                ((size_t)4096)
+#define INVALID_VALUE       1
+#define INVALID_CONTEXT     201
+#define CAPTURE_UNSUPPORTED 900
 
 static _Thread_local bool has_context;
 static int the_context;
@@ -23,6 +24,14 @@ static int the_context;
         }                                                                                          \
         if ((needs_context) && !has_context) {                                                     \
             return INVALID_CONTEXT;                                                                \
+        }                                                                                          \
+    } while (0)
+
+/* What a thread must not call while it captures. */
+#define NOT_WHILE_CAPTURING                                                                        \
+    do {                                                                                           \
+        if (standin_spoils_capture()) {                                                            \
+            return CAPTURE_UNSUPPORTED;                                                            \
         }                                                                                          \
     } while (0)
 
@@ -69,6 +78,7 @@ int cuMemcpyHtoDAsync_v2(by__cuda_address to, const void *from, size_t bytes,
                          by__cuda_stream stream_)
 {
     BEGIN(cuMemcpyHtoDAsync_v2, true);
+    NOT_WHILE_CAPTURING;
     void *address = (void *)(uintptr_t)to;
     standin_lock();
     bool pinned = standin_is_pinned(from, bytes);
@@ -97,6 +107,7 @@ int cuMemcpyHtoDAsync_v2(by__cuda_address to, const void *from, size_t bytes,
 int cuMemcpyDtoHAsync_v2(void *to, by__cuda_address from, size_t bytes, by__cuda_stream stream_)
 {
     BEGIN(cuMemcpyDtoHAsync_v2, true);
+    NOT_WHILE_CAPTURING;
     const void *address = (const void *)(uintptr_t)from;
     standin_lock();
     bool pinned = standin_is_pinned(to, bytes);
@@ -210,6 +221,7 @@ static int unmap_block(void *data, bool pinned)
 int cuMemAlloc_v2(by__cuda_address *address, size_t bytes)
 {
     BEGIN(cuMemAlloc_v2, true);
+    NOT_WHILE_CAPTURING;
     void *data = NULL;
     int result = map_block(&data, bytes, false);
     *address = (uintptr_t)data;
@@ -220,12 +232,14 @@ int cuMemAlloc_v2(by__cuda_address *address, size_t bytes)
 int cuMemFree_v2(by__cuda_address address)
 {
     BEGIN(cuMemFree_v2, true);
+    NOT_WHILE_CAPTURING;
     return unmap_block((void *)(uintptr_t)address, false);
 }
 
 int cuMemHostAlloc(void **data, size_t bytes, unsigned flags)
 {
     BEGIN(cuMemHostAlloc, true);
+    NOT_WHILE_CAPTURING;
     (void)flags;
     return map_block(data, bytes, true);
 }
@@ -233,6 +247,7 @@ int cuMemHostAlloc(void **data, size_t bytes, unsigned flags)
 int cuMemFreeHost(void *data)
 {
     BEGIN(cuMemFreeHost, true);
+    NOT_WHILE_CAPTURING;
     return unmap_block(data, true);
 }
 
@@ -277,6 +292,7 @@ int cuStreamDestroy_v2(by__cuda_stream stream_)
 int cuStreamSynchronize(by__cuda_stream stream_)
 {
     BEGIN(cuStreamSynchronize, true);
+    NOT_WHILE_CAPTURING;
     clock_vector target = {{0}};
     const stream *s = stream_;
     standin_lock();
@@ -289,6 +305,10 @@ int cuStreamWaitEvent(by__cuda_stream stream_, by__cuda_event event_, unsigned f
 {
     BEGIN(cuStreamWaitEvent, true);
     (void)flags;
+    int result;
+    if (standin_capture_wait(&result, stream_, event_)) {
+        return result;
+    }
     standin_lock();
     standin_join(&((stream *)stream_)->next, &((event *)event_)->clock);
     standin_unlock();
@@ -326,6 +346,9 @@ int cuEventRecord(by__cuda_event event_, by__cuda_stream stream_)
 {
     BEGIN(cuEventRecord, true);
     event *e = event_;
+    if (standin_capture_event(e, stream_)) {
+        return BY__CUDA_SUCCESS;
+    }
     standin_lock();
     e->clock = ((const stream *)stream_)->next;
     e->reached = standin_covers(&standin_state.done, &e->clock);
@@ -337,6 +360,7 @@ int cuEventRecord(by__cuda_event event_, by__cuda_stream stream_)
 int cuEventSynchronize(by__cuda_event event_)
 {
     BEGIN(cuEventSynchronize, true);
+    NOT_WHILE_CAPTURING;
     return standin_run_until(((const event *)event_)->clock);
 }
 
@@ -344,6 +368,7 @@ int cuEventSynchronize(by__cuda_event event_)
 int cuEventQuery(by__cuda_event event_)
 {
     BEGIN(cuEventQuery, true);
+    NOT_WHILE_CAPTURING;
     clock_vector target = ((const event *)event_)->clock;
     if (standin_covers(&standin_state.done, &target)) {
         return standin_run_until(target);
@@ -374,6 +399,7 @@ int cuEventElapsedTime(float *milliseconds, by__cuda_event from, by__cuda_event 
 int cuModuleLoadData(by__cuda_module *out, const void *image)
 {
     BEGIN(cuModuleLoadData, true);
+    NOT_WHILE_CAPTURING;
     *out = (void *)(uintptr_t)image;
     return image == NULL ? INVALID_VALUE : BY__CUDA_SUCCESS;
 }

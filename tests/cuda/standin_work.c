@@ -291,6 +291,10 @@ work *standin_make_work(stream *s, const char *name, const standin_range *ranges
 
 void standin_enqueue(stream *s, work *w)
 {
+    if (s->capture != NULL) {
+        standin_capture(s, w);
+        return;
+    }
     w->index = standin_state.submitted.at[s->index]++;
     standin_join(&s->next, &standin_state.host);
     w->after = s->next;

@@ -18,9 +18,13 @@ typedef struct clock_vector {
     size_t at[MAX_STREAMS];
 } clock_vector;
 
+typedef struct graph graph;
+
 typedef struct stream {
     int index;
     clock_vector next; /* what its next work comes after */
+    graph *capture;    /* work is captured instead of submitted; NULL: it is not */
+    int slot;          /* of the capture's streams */
 } stream;
 
 typedef struct event {
@@ -29,6 +33,7 @@ typedef struct event {
     bool timed;
     bool reached;
     double time;
+    const graph *captured; /* it was recorded there last, at `clock` of its streams */
 } event;
 
 typedef struct function {
@@ -109,7 +114,17 @@ void standin_forget(void);
 int standin_run_until(clock_vector target);
 work *standin_make_work(stream *s, const char *name, const standin_range *ranges, size_t count,
                         bool (*run)(void *), void *data);
-/* Puts work on its stream. */
+/* Puts work on its stream, or into the graph that is captured there. */
 void standin_enqueue(stream *s, work *w);
+
+/* ---- graphs (standin_graph.c) ---- */
+
+void standin_capture(stream *s, work *w);
+/* An event that is recorded on a stream that captures, and a wait of a stream where it or the
+ * stream is captured: false if neither is. */
+bool standin_capture_event(event *e, const stream *s);
+bool standin_capture_wait(int *result, stream *s, const event *e);
+/* Whether this thread captures: what must not be called then spoils the capture. */
+bool standin_spoils_capture(void);
 
 #endif

@@ -11,7 +11,8 @@ if(emulator_kind STREQUAL "STATIC_LIBRARY")
     set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${standins}/${folder} PREFIX "" OUTPUT_NAME ${file}
                                              SUFFIX "" NO_SONAME ON BUILD_RPATH "\$ORIGIN")
   endfunction()
-  standin(standin_driver all libcuda.so.1 cuda/standin_driver.c cuda/standin_work.c)
+  standin(standin_driver all libcuda.so.1 cuda/standin_driver.c cuda/standin_work.c
+          cuda/standin_graph.c)
   target_link_libraries(standin_driver PRIVATE by_cuda_emulator Threads::Threads -Wl,-soname,libcuda.so.1)
   standin(standin_products all libcublasLt.so.12 cuda/standin_products.c)
   target_link_libraries(standin_products PRIVATE standin_driver)

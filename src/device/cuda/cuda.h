@@ -6,6 +6,9 @@
  * by copies alone. A row (rows.inc, cuda_products.c) maps a call to launches on the by__cuda_queue
  * that its context names.
  *
+ * A program that is submitted again with the same addresses is replayed as a graph of the driver
+ * (cuda_programs.c): the same launches, with less work for the host.
+ *
  * Errors of work surface where the host waits. The driver does not say which work failed, and
  * nothing runs after it; with CUDA_LAUNCH_BLOCKING=1 programs run call by call, and the error names
  * the node.

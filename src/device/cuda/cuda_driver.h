@@ -49,7 +49,8 @@ enum {
     BY__CUDA_FUNCTION_SHARED_BYTES = 8,
     BY__CUDA_STREAM_NON_BLOCKING = 1,
     BY__CUDA_EVENT_UNTIMED = 2,
-    BY__CUDA_HOST_PORTABLE = 1
+    BY__CUDA_HOST_PORTABLE = 1,
+    BY__CUDA_CAPTURE_THREAD = 1 /* calls of other threads may do anything meanwhile */
 };
 
 typedef void *by__cuda_context; /* and of a stream, an event, a module, a kernel */
@@ -57,6 +58,8 @@ typedef void *by__cuda_stream;
 typedef void *by__cuda_event;
 typedef void *by__cuda_module;
 typedef void *by__cuda_function;
+typedef void *by__cuda_graph;
+typedef void *by__cuda_graph_exec;
 typedef uint64_t by__cuda_address;
 
 /* X(member, symbol, parameters): all return a result. */
@@ -90,6 +93,13 @@ typedef uint64_t by__cuda_address;
     X(stream_finish, cuStreamSynchronize, (by__cuda_stream stream))                                \
     X(stream_order, cuStreamWaitEvent,                                                             \
       (by__cuda_stream stream, by__cuda_event event, unsigned flags))                              \
+    X(capture_begin, cuStreamBeginCapture_v2, (by__cuda_stream stream, int mode))                  \
+    X(capture_end, cuStreamEndCapture, (by__cuda_stream stream, by__cuda_graph * graph))           \
+    X(graph_close, cuGraphDestroy, (by__cuda_graph graph))                                         \
+    X(exec_open, cuGraphInstantiateWithFlags,                                                      \
+      (by__cuda_graph_exec * exec, by__cuda_graph graph, unsigned long long flags))                \
+    X(exec_close, cuGraphExecDestroy, (by__cuda_graph_exec exec))                                  \
+    X(exec_launch, cuGraphLaunch, (by__cuda_graph_exec exec, by__cuda_stream stream))              \
     X(event_open, cuEventCreate, (by__cuda_event * event, unsigned flags))                         \
     X(event_close, cuEventDestroy_v2, (by__cuda_event event))                                      \
     X(event_record, cuEventRecord, (by__cuda_event event, by__cuda_stream stream))                 \

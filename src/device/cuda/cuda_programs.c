@@ -1,4 +1,7 @@
-/* Programs of a GPU: calls launched on the streams of their queues, ordered by events. */
+/* Programs of a GPU: calls launched on the streams of their queues, ordered by events. One that is
+ * submitted again with the same addresses becomes a graph of the driver, the same launches in one:
+ * it is captured at its second submit, when libraries have loaded what they need, and replayed
+ * until its buffers change. Collectives are the host's as well, and have none. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +13,8 @@ typedef struct cuda_recording {
     size_t event_count;
     by__cuda_event *times; /* before and after each call, once a hook has asked for them */
     size_t time_count;
+    by__cuda_graph_exec graph; /* NULL: none */
+    bool plain;                /* it cannot be one */
 } cuda_recording;
 
 static by__cuda_device *device_of(const by__device_recording *recording)
@@ -56,8 +61,19 @@ by_status by__cuda_recording_open(by__device_recording **out, by_device *device,
         free(r);
         return status;
     }
+    for (size_t i = 0; i < list->command_count; i++) {
+        r->plain = r->plain || list->commands[i].queue == BY__QUEUE_COLLECTIVE;
+    }
     *out = &r->base;
     return BY_OK;
+}
+
+static void drop_graph(cuda_recording *r)
+{
+    if (r->graph != NULL) {
+        (void)device_of(&r->base)->driver.exec_close(r->graph);
+        r->graph = NULL;
+    }
 }
 
 void by__cuda_recording_close(by__device_recording *recording)
@@ -65,6 +81,7 @@ void by__cuda_recording_close(by__device_recording *recording)
     cuda_recording *r = (cuda_recording *)recording;
     const by__cuda_device *d = device_of(recording);
     if (by__cuda_use(d, NULL) == BY_OK) {
+        drop_graph(r);
         close_events(d, r->events, r->event_count);
         close_events(d, r->times, r->time_count);
     }
@@ -165,21 +182,14 @@ static by_status report_times(cuda_recording *r, by__device_call_hook *hook, voi
     return BY_OK;
 }
 
-by_status by__cuda_submit(by__device_recording *recording, bool rebound, by__device_call_hook *hook,
-                          void *user, by_error *error)
+/* Launches all of it, which reads the addresses of the calls. Other queues begin after what the
+ * compute queue holds; it goes on after all of them. */
+static by_status launch_all(cuda_recording *r, bool timed, by_error *error)
 {
-    cuda_recording *r = (cuda_recording *)recording;
-    by__cuda_device *d = device_of(recording);
-    const by__device_command_list *list = recording->list;
+    by__cuda_device *d = device_of(&r->base);
+    const by__device_command_list *list = r->base.list;
     by__cuda_stream compute = d->queues[BY__QUEUE_COMPUTE].stream;
     bool used[BY__QUEUE_COUNT] = {[BY__QUEUE_COMPUTE] = true};
-    BY_UNUSED(rebound); /* launches read addresses anew */
-    BY_TRY(by__cuda_use(d, error));
-    if (hook != NULL && r->times == NULL) {
-        BY_TRY(open_events(&r->times, &r->time_count, d, 2 * list->call_count, 0, error));
-    }
-    note(d, list->name);
-    /* Other queues begin after what the compute queue holds; it goes on after all of them. */
     for (size_t i = 0; i < list->command_count; i++) {
         const by__device_command *command = &list->commands[i];
         if (!used[command->queue]) {
@@ -187,7 +197,7 @@ by_status by__cuda_submit(by__device_recording *recording, bool rebound, by__dev
             BY_TRY(order(d, r->events[list->event_count + BY__QUEUE_COMPUTE], compute,
                          d->queues[command->queue].stream, error));
         }
-        BY_TRY(run_command(r, command, hook != NULL, error));
+        BY_TRY(run_command(r, command, timed, error));
     }
     for (int q = 0; q < BY__QUEUE_COUNT; q++) {
         if (used[q] && q != BY__QUEUE_COMPUTE) {
@@ -195,5 +205,53 @@ by_status by__cuda_submit(by__device_recording *recording, bool rebound, by__dev
                          error));
         }
     }
+    return BY_OK;
+}
+
+/* Makes a graph of what launch_all would launch, and launches none of it. A program that the driver
+ * makes no graph of stays plain, with the same results. */
+static void capture(cuda_recording *r)
+{
+    by__cuda_device *d = device_of(&r->base);
+    by__cuda_stream compute = d->queues[BY__QUEUE_COMPUTE].stream;
+    by__cuda_graph graph = NULL;
+    int result = d->driver.capture_begin(compute, BY__CUDA_CAPTURE_THREAD);
+    if (result == BY__CUDA_SUCCESS) {
+        by_status status = launch_all(r, false, NULL);
+        result = d->driver.capture_end(compute, &graph); /* also ends one that has failed */
+        if (result == BY__CUDA_SUCCESS && status == BY_OK) {
+            result = d->driver.exec_open(&r->graph, graph, 0);
+        }
+    }
+    if (graph != NULL) {
+        (void)d->driver.graph_close(graph);
+    }
+    if (result != BY__CUDA_SUCCESS) {
+        r->graph = NULL;
+    }
+    r->plain = r->graph == NULL;
+}
+
+by_status by__cuda_submit(by__device_recording *recording, bool rebound, by__device_call_hook *hook,
+                          void *user, by_error *error)
+{
+    cuda_recording *r = (cuda_recording *)recording;
+    by__cuda_device *d = device_of(recording);
+    const by__device_command_list *list = recording->list;
+    BY_TRY(by__cuda_use(d, error));
+    note(d, list->name);
+    if (rebound) {
+        drop_graph(r);
+    } else if (hook == NULL && r->graph == NULL && !r->plain) {
+        capture(r);
+    }
+    if (hook == NULL && r->graph != NULL) {
+        by__cuda_stream compute = d->queues[BY__QUEUE_COMPUTE].stream;
+        return by__cuda_work_failed(d, d->driver.exec_launch(r->graph, compute), error);
+    }
+    if (hook != NULL && r->times == NULL) {
+        BY_TRY(open_events(&r->times, &r->time_count, d, 2 * list->call_count, 0, error));
+    }
+    BY_TRY(launch_all(r, hook != NULL, error));
     return hook == NULL ? BY_OK : report_times(r, hook, user, error);
 }
