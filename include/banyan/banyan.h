@@ -21,6 +21,7 @@
 /* Graphs, and what runs them */
 #include "banyan/comm.h"
 #include "banyan/device.h"
+#include "banyan/device_meter.h"
 #include "banyan/graph.h"
 #include "banyan/map.h"
 #include "banyan/op.h"

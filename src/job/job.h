@@ -14,6 +14,7 @@
 #ifndef BY_JOB_JOB_H
 #define BY_JOB_JOB_H
 
+#include "banyan/device_meter.h"
 #include "banyan/train.h"
 #include "base/threads.h"
 #include "checkpoint/storage.h"
@@ -137,6 +138,7 @@ typedef struct by__job {
     by_loader *loader;
     by_loader *valid_loader;    /* NULL if nothing is held out */
     by__track_tracker *tracker; /* on rank 0 only; else NULL */
+    by_device_meter *meter;     /* of the device, where it has one, for the event system */
     by__job_dir dir;
     by__job_position at;
     by__job_skipped skipped;

@@ -290,6 +290,27 @@ static bool system_is_due(const by__job *job, int64_t step)
     return divides(job->config->track.system_every, step);
 }
 
+/* What the GPU of rank 0 tells. */
+static void record_gpu(const by__job *job)
+{
+    by_device_usage usage;
+    if (job->meter == NULL || by_device_meter_read(&usage, job->meter, NULL) != BY_OK) {
+        return;
+    }
+    const struct {
+        const char *key;
+        double value;
+    } values[] = {{"gpu_busy_share", usage.busy},
+                  {"gpu_memory_bytes", (double)usage.memory_used},
+                  {"gpu_temperature_celsius", usage.celsius},
+                  {"gpu_watts", usage.watts}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(values); i++) {
+        if (values[i].value >= 0.0) {
+            by__track_number(job->tracker, values[i].key, values[i].value);
+        }
+    }
+}
+
 /* Statistics of rank 0's machine; unavailable ones are omitted. */
 static by_status run_system(by__job *job, const by_step_result *result, by_error *error)
 {
@@ -317,6 +338,7 @@ static by_status run_system(by__job *job, const by_step_result *result, by_error
             by__track_number(job->tracker, values[i].key, values[i].value);
         }
     }
+    record_gpu(job);
     by__track_end(job->tracker);
     job->log.system_step = result->step;
     job->log.data_seconds = 0.0;

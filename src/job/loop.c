@@ -210,6 +210,9 @@ static by_status open_job(by__job *job, by_error *error)
         BY_TRY(by__job_run_dir_start(job, error));
         track_start(job);
     }
+    if (leads && job->config->track.system_every > 0) {
+        (void)by_device_meter_open(&job->meter, job->config->device, NULL);
+    }
     return BY_OK;
 }
 
@@ -217,6 +220,7 @@ void by__job_release(by__job *job)
 {
     by__job_saving_close(job);
     by__track_tracker_close(&job->tracker);
+    by_device_meter_close(&job->meter);
     by__job_times_close(&job->timing.times);
     by__job_layers_close(&job->layers);
     by__job_activations_close(&job->activations);

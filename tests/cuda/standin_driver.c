@@ -547,6 +547,13 @@ int cuDeviceGetName(char *name, int bytes, int device)
     return BY__CUDA_SUCCESS;
 }
 
+int cuDeviceGetPCIBusId(char *pci, int bytes, int device)
+{
+    BEGIN(cuDeviceGetPCIBusId, false);
+    (void)snprintf(pci, (size_t)bytes, "0000:%d:00.0", 41 + device);
+    return BY__CUDA_SUCCESS;
+}
+
 int cuDeviceGetAttribute(int *value, int property, int device)
 {
     BEGIN(cuDeviceGetAttribute, false);

@@ -18,6 +18,8 @@ if(emulator_kind STREQUAL "STATIC_LIBRARY")
   target_link_libraries(standin_products PRIVATE standin_driver)
   standin(standin_compiler all libnvrtc.so.12 cuda/standin_compiler.c)
   target_link_libraries(standin_compiler PRIVATE standin_driver)
+  standin(standin_meter all libnvidia-ml.so.1 cuda/standin_meter.c)
+  target_link_libraries(standin_meter PRIVATE standin_driver)
   standin(standin_old old libcuda.so.1 cuda/standin_old.c)
   standin(standin_old_products old_products libcublasLt.so.12 cuda/standin_old.c)
   # Machines without the compiler, without the library of products, and with one that is too new or too old.
@@ -29,7 +31,8 @@ if(emulator_kind STREQUAL "STATIC_LIBRARY")
                      COMMAND ln -sf ../all/libcuda.so.1 ../all/libnvrtc.so.12 ${standins}/old_products
                      COMMAND ln -sf ../all/libcublasLt.so.12 ${standins}/new/libcublasLt.so.13)
   add_library(standins INTERFACE)
-  add_dependencies(standins standin_driver standin_products standin_compiler standin_old standin_old_products)
+  add_dependencies(standins standin_driver standin_products standin_compiler standin_meter standin_old
+                   standin_old_products)
   target_compile_definitions(standins INTERFACE BY_STANDINS="${standins}")
 else()
   add_library(standins INTERFACE)

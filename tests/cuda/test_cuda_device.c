@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "banyan/device_meter.h"
 #include "device/device.h"
 #include "runner.h"
 #include "temporary.h"
@@ -233,6 +234,39 @@ static void test_read_early(void **state)
     by_device_close(&device);
 }
 
+/* What NVML tells, and machines on which it tells nothing. */
+static void test_meter(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_device_meter *meter = NULL;
+    by_device_usage usage;
+    check_ok(by_device_meter_open(&meter, "cuda", &error), &error);
+    check_ok(by_device_meter_read(&usage, meter, &error), &error);
+    assert_true(usage.busy == 0.37 && usage.celsius == 45.0 && usage.watts == 120.5);
+    assert_true(usage.memory_used == 3ull << 30 && usage.memory_total == 8ull << 30);
+    assert_true(usage.most_watts < 0.0); /* which this GPU does not tell */
+    by_device_meter_close(&meter);
+    assert_null(meter);
+    check_error(by_device_meter_open(&meter, "cpu", &error), BY_EDEVICE, &error,
+                "device cpu has no meter");
+    static const struct {
+        const char *failure;
+        const char *message;
+    } cases[] = {{"nvmlInit_v2:1=9", "NVML does not find the GPU at 0000:41:00.0: 9"},
+                 {"cuDeviceGetPCIBusId:1=101", "cuda: place: "}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        assert_int_equal(setenv("BANYAN_STANDIN_FAIL", cases[i].failure, 1), 0);
+        check_error(by_device_meter_open(&meter, "cuda:0", &error), BY_EDEVICE, &error,
+                    cases[i].message);
+        (void)unsetenv("BANYAN_STANDIN_FAIL");
+    }
+    assert_int_equal(setenv("BANYAN_CUDA_PATH", BY_STANDINS "/bare", 1), 0);
+    check_error(by_device_meter_open(&meter, "cuda", &error), BY_EDEVICE, &error,
+                "libnvidia-ml.so.1, which comes with the driver, was not found");
+    assert_int_equal(setenv("BANYAN_CUDA_PATH", BY_STANDINS "/all", 1), 0);
+}
+
 static int use_standins(void **state)
 {
     *state = temporary_make();
@@ -251,7 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_describe),   cmocka_unit_test(test_copies),
         cmocka_unit_test(test_events),     cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_read_early),
+        cmocka_unit_test(test_read_early), cmocka_unit_test(test_meter),
     };
     return cmocka_run_group_tests(tests, use_standins, remove_cache);
 }

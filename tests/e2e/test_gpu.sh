@@ -39,13 +39,15 @@ BANYAN_CUDA_PATH=$standins
 say "doctor on a GPU"
 run 0 "$banyan" doctor
 holds out "GPU          stand-in 0, sm_90, "
+holds out "GPU use      3.0 GiB of 8.0 GiB in use, 37 % busy, 45 C, 120 W"
 
 say "a run goes from the GPU to the CPU and back, and its text is that of the CPU"
 small="--set model.layers=1 --set model.width=32 --set model.context=16 --set train.batch=4 --set train.eval_batches=1"
 small="$small --set train.eval_every=4 --set optimizer.warmup=1 --set checkpoint.every=4"
 # shellcheck disable=SC2086
-run 0 "$banyan" train c.yaml $small --set device=auto --set train.steps=4
+run 0 "$banyan" train c.yaml $small --set device=auto --set train.steps=4 --set track.system_every=2
 holds out "device     cuda: stand-in 0, sm_90"
+holds runs/tiny/events.jsonl '"gpu_busy_share":0.37,"gpu_memory_bytes":3221225472'
 run 0 "$banyan" train --resume runs/tiny --set train.steps=8 --set device=cpu
 run 0 "$banyan" train --resume runs/tiny --set train.steps=12 --set device=cuda
 for device in cuda cpu; do

@@ -11,6 +11,7 @@
 
 #include "banyan/build.h"
 #include "banyan/device.h"
+#include "banyan/device_meter.h"
 #include "banyan/text.h"
 #include "banyan/track.h"
 #include "bench/doctor.h"
@@ -197,6 +198,33 @@ static void describe_gpu(char out[GPU_TEXT])
     by_device_close(&device);
 }
 
+/* What the GPU is doing: "3.0 GiB of 8.0 GiB in use, 37 % busy, 45 C, 120 W". */
+static void print_gpu_usage(void)
+{
+    by_device_meter *meter = NULL;
+    by_device_usage usage;
+    char text[2][32];
+    if (by_device_meter_open(&meter, "cuda", NULL) == BY_OK &&
+        by_device_meter_read(&usage, meter, NULL) == BY_OK) {
+        printf("GPU use      %s of %s in use", by_format_bytes(text[0], usage.memory_used),
+               by_format_bytes(text[1], usage.memory_total));
+        if (usage.busy >= 0.0) {
+            printf(", %.0f %% busy", 100.0 * usage.busy);
+        }
+        if (usage.celsius >= 0.0) {
+            printf(", %.0f C", usage.celsius);
+        }
+        if (usage.watts >= 0.0) {
+            printf(", %.0f W", usage.watts);
+        }
+        if (usage.most_watts >= 0.0) {
+            printf(" of %.0f W", usage.most_watts);
+        }
+        putchar('\n');
+    }
+    by_device_meter_close(&meter);
+}
+
 static void print_text(const doctor_report *r)
 {
     char gpu[GPU_TEXT];
@@ -211,6 +239,7 @@ static void print_text(const doctor_report *r)
            h->quota ? " (the control group's quota)" : "", h->cpus);
     describe_gpu(gpu);
     printf("GPU          %s\n", gpu);
+    print_gpu_usage();
     printf("interfaces   %s\n", h->interfaces);
     printf("MPI          %s\n", h->mpi[0] == '\0'
                                     ? "none in this build: for several ranks, install "

@@ -71,6 +71,7 @@ typedef uint64_t by__cuda_address;
     X(count, cuDeviceGetCount, (int *count))                                                       \
     X(get, cuDeviceGet, (int *device, int ordinal))                                                \
     X(name, cuDeviceGetName, (char *name, int bytes, int device))                                  \
+    X(place, cuDeviceGetPCIBusId, (char *pci, int bytes, int device))                              \
     X(property, cuDeviceGetAttribute, (int *value, int property, int device))                      \
     X(retain, cuDevicePrimaryCtxRetain, (by__cuda_context * context, int device))                  \
     X(release, cuDevicePrimaryCtxRelease_v2, (int device))                                         \
