@@ -3,7 +3,7 @@
 #include "ops/ops.h"
 
 /* Number of windows along axis `i` (0: height) of an image of this extent; 0 or less: none fits. */
-static int64_t windows(const by_window *window, int i, int64_t extent, int64_t size)
+static int64_t count_windows(const by_window *window, int i, int64_t extent, int64_t size)
 {
     int64_t room =
         extent + window->before[i] + window->after[i] - window->dilation[i] * (size - 1) - 1;
@@ -74,7 +74,7 @@ static by_status infer_conv(const by__op_signature *s, by__graph_type *out, by_e
     }
     out[0] = (by__graph_type){.dtype = s->attrs->dtype, .shape = *x};
     for (int i = 0; i < 2; i++) {
-        out[0].shape.dim[1 + i] = windows(window, i, x->dim[1 + i], w->dim[2 + i]);
+        out[0].shape.dim[1 + i] = count_windows(window, i, x->dim[1 + i], w->dim[2 + i]);
         if (out[0].shape.dim[1 + i] < 1) {
             return by__op_refuse(s, error, "the window does not fit into the image");
         }
@@ -131,8 +131,8 @@ static by_status infer_weight_grad(const by__op_signature *s, by__graph_type *ou
         return by__op_refuse(s, error, "the window is empty or too large");
     }
     if (x->dim[0] != dy->dim[0] || x->dim[3] % groups != 0 || dy->dim[3] % groups != 0 ||
-        windows(window, 0, x->dim[1], window->size[0]) != dy->dim[1] ||
-        windows(window, 1, x->dim[2], window->size[1]) != dy->dim[2]) {
+        count_windows(window, 0, x->dim[1], window->size[0]) != dy->dim[1] ||
+        count_windows(window, 1, x->dim[2], window->size[1]) != dy->dim[2]) {
         return by__op_refuse(s, error, "the operands do not belong to one convolution");
     }
     out[0] = (by__graph_type){

@@ -29,7 +29,7 @@ static int64_t pixel_of(const by__device_call *call, const conv_sizes *c, int64_
 }
 
 /* The number of pixels of an image. */
-static int64_t pixels(const by__device_tensor *image)
+static int64_t count_pixels(const by__device_tensor *image)
 {
     return image->shape.dim[0] * image->shape.dim[1] * image->shape.dim[2];
 }
@@ -138,7 +138,7 @@ static by_status run_weight_grad(const by__device_call *call, const by__device_c
         int64_t k = i / c.size[1] / c.size[0] % c.channels;
         int64_t o = i / c.size[1] / c.size[0] / c.channels;
         double sum = 0.0;
-        for (int64_t p = 0; p < pixels(c.small); p++) {
+        for (int64_t p = 0; p < count_pixels(c.small); p++) {
             int64_t at =
                 pixel_of(call, &c, p / dim[2] / dim[1], p / dim[2] % dim[1], p % dim[2], r, s);
             int64_t x = at * c.large->shape.dim[3] + o / c.outputs * c.channels + k;
