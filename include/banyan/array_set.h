@@ -41,6 +41,13 @@ BY_API const char *by_array_set_hash(const by_array_set *set);
  * number. `place` and `begin` are both the index of the record in its file. */
 BY_API const by_damage *by_array_set_damage(const by_array_set *set, size_t *count);
 
+/* Where a picture lies in its file. */
+typedef struct by_image_range {
+    uint64_t begin;      /* bytes before it */
+    uint64_t size;       /* 0: all of the file is the picture */
+    const char *problem; /* why it cannot be read, known before; NULL: it may be read */
+} by_image_range;
+
 /* Image files to read: array files (optionally gzip-compressed), or one JPEG or PNG per image. */
 typedef struct by_image_files {
     /* "auto": array files in IDX (MNIST) or npy format, or JPEG or PNG, recognized by their first
@@ -51,11 +58,13 @@ typedef struct by_image_files {
     size_t image_count;
     const char *const *labels; /* "auto" only: one file per image file; NULL: no labels */
     size_t label_count;
-    const int32_t *classes;  /* labels of the images, each a JPEG or PNG; NULL: none */
-    bool skip;               /* leave out CIFAR records that are truncated or have an invalid
+    const int32_t *classes;       /* labels of the images, each a JPEG or PNG; NULL: none */
+    const by_image_range *ranges; /* [image_count] of JPEG or PNG files that hold several; NULL:
+                                     each file is one image */
+    bool skip;                    /* leave out CIFAR records that are truncated or have an invalid
                                 label, and JPEG or PNG files that cannot be read */
-    const by_image_fit *fit; /* applied to every image; NULL: images keep their size */
-    int64_t channels;        /* of a JPEG or PNG: 1 (grayscale) or 3 (RGB); 0: 3 */
+    const by_image_fit *fit;      /* applied to every image; NULL: images keep their size */
+    int64_t channels;             /* of a JPEG or PNG: 1 (grayscale) or 3 (RGB); 0: 3 */
 } by_image_files;
 
 /* Reads images u8 [N, C, H, W] and, if there are any, labels i32 [N]. Array files of shape

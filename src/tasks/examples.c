@@ -28,7 +28,8 @@ static by_status open_path(by__task_examples *d, const by_task_request *r, bool 
 {
     bool with_targets = r->purpose != BY_TASK_PREDICT;
     size_t numbers = classes ? 0 : by__task_examples_numbers(d);
-    bool folder = by__path_is_dir(r->path) || r->more_count > 0;
+    const by_string_list first = {(char **)(uintptr_t)&r->path, 1};
+    bool folder = by__task_examples_are_folders(&first) || r->more_count > 0;
     if (d->encoding == NULL) {
         BY_TRY(folder && !with_targets
                    ? by__task_examples_image_paths(&d->valid, d, r, error)

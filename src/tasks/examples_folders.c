@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/image/image_shard.h"
 #include "tasks/examples.h"
 
 bool by__task_examples_are_folders(const by_string_list *images)
 {
-    return images->count > 0 && by__path_is_dir(images->items[0]);
+    return images->count > 0 &&
+           (by__path_is_dir(images->items[0]) || by__image_is_shard(images->items[0]));
 }
 
 const char *by__task_examples_file(const by_task_data *data, uint64_t index)
@@ -33,15 +35,17 @@ static by_status list_images(by__image_folder *f, const by_string_list *images, 
     for (size_t i = 0; i < images->count; i++) {
         const char *path = images->items[i];
         bool is_folder = by__path_is_dir(path);
-        if (classes && !is_folder) {
+        bool is_shard = by__image_is_shard(path);
+        if (classes && !is_folder && !is_shard) {
             return by_error_set(error, BY_ECONFIG,
-                                "%s is no folder: folders of classes, such as %s, and files are "
-                                "not mixed",
+                                "%s is no folder and no shard: folders of classes or shards, such "
+                                "as %s, and files are not mixed",
                                 path, images->items[0]);
         }
-        BY_TRY(!is_folder ? add_file(f, path, error)
-               : classes  ? by__image_folder_add_classes(f, path, error)
-                          : by__image_folder_add(f, path, error));
+        BY_TRY(is_shard     ? by__image_shard_add(f, path, classes, error)
+               : !is_folder ? add_file(f, path, error)
+               : classes    ? by__image_folder_add_classes(f, path, error)
+                            : by__image_folder_add(f, path, error));
     }
     if (classes) {
         by__image_folder_mix(f);
@@ -67,23 +71,32 @@ static by_status open_files(by_array_set **out, const by__task_examples *d,
 {
     const char **paths;
     int32_t *labels = NULL;
+    by_image_range *ranges = NULL;
+    bool in_shards = false;
     by_status status = by__alloc((void **)&paths, f->count, sizeof *paths, "paths", error);
     if (status == BY_OK) {
         status = by__alloc((void **)&labels, f->count, sizeof *labels, "labels", error);
     }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&ranges, f->count, sizeof *ranges, "ranges", error);
+    }
     for (size_t i = 0; i < f->count && status == BY_OK; i++) {
         paths[i] = f->files[i].path;
+        ranges[i] = f->files[i].range;
+        in_shards = in_shards || ranges[i].size > 0 || ranges[i].problem != NULL;
         labels[i] = f->files[i].label;
     }
     const by_image_files files = {.images = paths,
                                   .image_count = f->count,
                                   .classes = classes ? labels : NULL,
+                                  .ranges = in_shards ? ranges : NULL,
                                   .skip = d->skip_files,
                                   .fit = d->fit.height > 0 ? &d->fit : NULL,
                                   .channels = d->channels};
     if (status == BY_OK) {
         status = by_image_set_open(out, &files, error);
     }
+    free(ranges);
     free(labels);
     free(paths);
     return status;
@@ -97,7 +110,8 @@ static void remove_damaged(by__image_folder *f, const by_array_set *set)
     size_t kept = 0;
     const by_damage *damage = by_array_set_damage(set, &count);
     for (size_t i = 0; i < f->count; i++) {
-        if (next < count && strcmp(damage[next].path, f->files[i].path) == 0) {
+        if (next < count && strcmp(damage[next].path, f->files[i].path) == 0 &&
+            damage[next].place == f->files[i].range.begin) {
             free(f->files[i].path);
             next++;
         } else {

@@ -249,6 +249,62 @@ run 1 "$banyan" train images.yaml "$@" --set data.corrupt=skip --set data.corrup
 holds err "small.png has 4 x 4 pixels, and " # nothing of it is damaged
 rm lines/low/small.png
 
+say "shards: the same pictures in a tar archive, a TFRecord and an MDS shard"
+python3 - <<'END' || fail "no shards"
+import glob, io, json, struct, tarfile
+def crc(data):
+    c = 0xFFFFFFFF
+    for x in data:
+        c ^= x
+        for _ in range(8):
+            c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
+    c ^= 0xFFFFFFFF
+    return struct.pack("<I", ((c >> 15 | c << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+def part(number, data):
+    size = len(data)
+    return bytes([number << 3 | 2]) + (bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])) + data
+def feature(name, data):
+    return part(1, part(1, name) + part(2, data))
+classes = ["high", "low", "middle"]
+files = [(open(f, "rb").read(), classes.index(f.split("/")[1])) for f in sorted(glob.glob("lines/**/*.[pP][nN][gG]", recursive=True))]
+with tarfile.open("lines.tar", "w") as t:
+    for i, (data, label) in enumerate(files):
+        for name, content in ((f"{i:04d}.png", data), (f"{i:04d}.cls", str(label).encode())):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            t.addfile(info, io.BytesIO(content))
+with open("lines.tfrecord", "wb") as out:
+    for data, label in files:
+        record = part(1, feature(b"image/encoded", part(1, part(1, data))) + feature(b"image/class/label", part(3, part(1, bytes([label])))))
+        size = struct.pack("<Q", len(record))
+        out.write(size + crc(size) + record + crc(record))
+config = json.dumps({"column_names": ["image", "label"], "column_encodings": ["png", "int"], "column_sizes": [None, 8]}).encode()
+samples = [struct.pack("<I", len(data)) + data + struct.pack("<q", label) for data, label in files]
+offsets = [8 + 4 * len(samples) + len(config)]
+for sample in samples:
+    offsets.append(offsets[-1] + len(sample))
+open("lines.mds", "wb").write(struct.pack(f"<{len(offsets) + 1}I", len(samples), *offsets) + config + b"".join(samples))
+# One byte of a record is wrong.
+damaged = bytearray(open("lines.tfrecord", "rb").read())
+damaged[60] ^= 1
+open("damaged.tfrecord", "wb").write(damaged)
+END
+for shard in lines.tar lines.tfrecord lines.mds; do
+    run 0 "$banyan" eval runs/lines --data $shard --json
+    [ "$(field samples <out) $(field accuracy <out)" = "110 $right" ] || fail "$shard: $(cat out)"
+    run 0 "$banyan" train images.yaml "$@" --set data.images=$shard --set 'data.label_names=[high, low, middle]' --set name=shard --set train.steps=1
+    rm -r runs/shard
+done
+run 0 "$banyan" predict runs/lines lines.tar
+[ "$(wc -l <out)" = 110 ] || fail "$(cat out)"
+run 1 "$banyan" train images.yaml "$@" --set data.images=damaged.tfrecord --set train.steps=1
+holds err "damaged.tfrecord, byte 12: the record does not fit its checksum"
+run 0 "$banyan" train images.yaml "$@" --set data.images=damaged.tfrecord --set train.steps=1 --set data.corrupt=skip
+holds err "left out: damaged.tfrecord"
+head -c 20000 lines.tar >cut.tar
+run 1 "$banyan" train images.yaml "$@" --set data.images=cut.tar
+holds err "cut.tar: the tar archive is damaged at byte "
+
 say "a broken picture of few is left out, more than one is not"
 cp bad/b.png lines/low
 run 0 "$banyan" train images.yaml "$@" --set train.steps=1 --set data.corrupt=skip

@@ -37,11 +37,12 @@ optim: nn
 checkpoint: store comm
 formats: base
 formats/image: formats
+formats/shards: formats
 text: base
 text/unicode: text
 text/tokenizer: text/unicode formats
 text/template: text/tokenizer
-data: config text/template formats/image
+data: config text/template formats/image formats/shards
 data/transform: data
 data/loader: data/transform
 data/corpus: data/loader

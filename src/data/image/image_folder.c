@@ -207,8 +207,10 @@ static int compare_files(const void *a, const void *b)
 {
     const by__image_picture_file *x = a;
     const by__image_picture_file *y = b;
+    int names = x->order != y->order ? 0 : strcmp(x->path, y->path);
     return x->order != y->order ? (x->order > y->order) - (x->order < y->order)
-                                : strcmp(x->path, y->path);
+           : names != 0         ? names
+                        : (x->range.begin > y->range.begin) - (x->range.begin < y->range.begin);
 }
 
 void by__image_folder_mix(by__image_folder *folder)

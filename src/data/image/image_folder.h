@@ -2,12 +2,14 @@
 #ifndef BY_DATA_IMAGE_IMAGE_FOLDER_H
 #define BY_DATA_IMAGE_IMAGE_FOLDER_H
 
+#include "banyan/array_set.h"
 #include "base/base.h"
 
 typedef struct by__image_picture_file {
     char *path;
     int32_t label; /* index of its class; -1: none */
     uint64_t order;
+    by_image_range range; /* in the file */
 } by__image_picture_file;
 
 /* Files of pictures, from one or more folders. {0} is empty. */

@@ -375,7 +375,7 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
         return by_error_set(error, BY_EARG, "no image files were given");
     }
     bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0;
-    if (pictures && files->classes == NULL) {
+    if (pictures && files->classes == NULL && files->ranges == NULL) {
         BY_TRY(has_picture(&pictures, files, error));
     }
     if (pictures) {

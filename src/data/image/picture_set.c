@@ -3,7 +3,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/paths.h"
 #include "base/threads.h"
 #include "formats/array_file.h"
 #include "formats/image/image_file.h"
@@ -20,6 +22,36 @@ typedef struct picture_reader {
         first; /* the first bad one, behind which nothing matters unless they are skipped */
 } picture_reader;
 
+/* The range of a picture in its file; NULL: it is the file. */
+static const by_image_range *range_of(const picture_reader *r, size_t i)
+{
+    const by_image_range *range = r->files->ranges == NULL ? NULL : &r->files->ranges[i];
+    return range == NULL || (range->size == 0 && range->problem == NULL) ? NULL : range;
+}
+
+static by_status read_range(uint8_t **data, size_t *size, const char *path,
+                            const by_image_range *range, by_error *error)
+{
+    int file;
+    if (range->problem != NULL || range->size > BY__ARRAY_FILE_LIMIT) {
+        return by_error_set(error, BY_EFORMAT, "%s, byte %llu: %s", path,
+                            (unsigned long long)range->begin,
+                            range->problem != NULL ? range->problem : "the picture is too large");
+    }
+    BY_TRY(by__alloc((void **)data, (size_t)range->size, 1, "a picture", error));
+    by_status status = by__open_regular(&file, NULL, path, error);
+    if (status == BY_OK) {
+        status = by__read_at(file, path, range->begin, *data, (size_t)range->size, error);
+        (void)close(file);
+    }
+    if (status != BY_OK) {
+        free(*data);
+        return status;
+    }
+    *size = (size_t)range->size;
+    return BY_OK;
+}
+
 /* Reads a file; *height and *width are those of the fit, if it has any. */
 static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
                            const picture_reader *r, size_t i, by_error *error)
@@ -28,11 +60,21 @@ static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
     size_t size;
     by_error why = {0};
     const char *path = r->files->images[i];
-    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    const by_image_range *range = range_of(r, i);
+    if (range == NULL) {
+        BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    } else {
+        BY_TRY(read_range(&data, &size, path, range, error));
+    }
     by_status status =
         by__format_image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
     free(data);
-    return status == BY_OK ? BY_OK : by_error_set(error, status, "%s: %s", path, why.message);
+    if (status == BY_OK) {
+        return BY_OK;
+    }
+    return range == NULL ? by_error_set(error, status, "%s: %s", path, why.message)
+                         : by_error_set(error, status, "%s, byte %llu: %s", path,
+                                        (unsigned long long)range->begin, why.message);
 }
 
 /* Takes files until there are no more. */
@@ -139,7 +181,11 @@ static by_status remove_skipped(size_t *kept, picture_reader *r, int32_t *labels
             if (!r->files->skip || whole || status == BY_EMEMORY) {
                 return refuse_one(r, &why, whole, error);
             }
-            const by_damage item = {.path = r->files->images[i], .count = 1, .reason = why.message};
+            const by_image_range *range = range_of(r, i);
+            const by_damage item = {.path = r->files->images[i],
+                                    .place = range == NULL ? 0 : range->begin,
+                                    .count = 1,
+                                    .reason = why.message};
             BY_TRY(by__loader_damage_add(damage, &item, error));
             continue;
         }

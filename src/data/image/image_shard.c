@@ -1,0 +1,113 @@
+#include "data/image/image_shard.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+#include "formats/shards/shard_file.h"
+
+typedef struct shard_listing {
+    by__image_folder *out;
+    const char *path;
+    const char *name; /* the last part of the path */
+    bool labelled;
+} shard_listing;
+
+bool by__image_is_shard(const char *path)
+{
+    uint8_t head[BY__SHARD_HEAD];
+    int file;
+    if (by__path_is_dir(path) || by__open_regular(&file, NULL, path, NULL) != BY_OK) {
+        return false;
+    }
+    ssize_t n = pread(file, head, sizeof head, 0);
+    (void)close(file);
+    return n > 0 && by__format_shard_find(path, head, (size_t)n) != NULL;
+}
+
+static by_status refuse_sample(const shard_listing *l, const by__format_shard_sample *s,
+                               const char *what, by_error *error)
+{
+    return by_error_set(error, BY_EFORMAT, "%s, sample %.*s: %s", l->path,
+                        (int)(s->key_size < 200 ? s->key_size : 200), s->key, what);
+}
+
+/* The class of a sample's label. */
+static by_status label_of(int32_t *out, const shard_listing *l, const by__format_shard_sample *s,
+                          by_error *error)
+{
+    const by__image_folder *f = l->out;
+    *out = -1;
+    if (!l->labelled || s->problem != NULL) {
+        return BY_OK;
+    }
+    if (s->has_number && s->number >= 0 && s->number < INT32_MAX) {
+        *out = (int32_t)s->number;
+        return BY_OK;
+    }
+    if (s->has_number || s->label == NULL) {
+        return refuse_sample(l, s,
+                             s->has_number ? "its label is negative or too large"
+                                           : "it has no label: cls or json in a tar archive, label "
+                                             "or class in a TFRecord or MDS",
+                             error);
+    }
+    for (size_t i = 0; i < f->class_count; i++) {
+        if (strlen(f->classes[i]) == s->label_size &&
+            memcmp(f->classes[i], s->label, s->label_size) == 0) {
+            *out = (int32_t)i;
+            return BY_OK;
+        }
+    }
+    return refuse_sample(l, s,
+                         f->class_count > 0 ? "its label is none of the classes"
+                                            : "its label is a text: set data.label_names to the "
+                                              "names of the classes",
+                         error);
+}
+
+static by_status take(void *user, const by__format_shard_sample *s, by_error *error)
+{
+    const shard_listing *l = user;
+    by__image_folder *f = l->out;
+    int32_t label;
+    BY_TRY(label_of(&label, l, s, error));
+    BY_TRY(by__reserve((void **)&f->files, &f->capacity, f->count + 1, sizeof *f->files, error));
+    char *path = by__strdup(l->path);
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    f->files[f->count++] = (by__image_picture_file){
+        .path = path,
+        .label = label,
+        .order = by__hash64(l->name, strlen(l->name)) ^ by__hash64(s->key, s->key_size),
+        .range = {.begin = s->begin, .size = s->size, .problem = s->problem}};
+    return BY_OK;
+}
+
+by_status by__image_shard_add(by__image_folder *out, const char *path, bool labelled,
+                              by_error *error)
+{
+    const char *name = strrchr(path, '/');
+    shard_listing l = {
+        .out = out, .path = path, .name = name == NULL ? path : name + 1, .labelled = labelled};
+    by__map map;
+    BY_TRY(by__map_open(&map, path, error));
+    const by__format_shard shard = {.path = path,
+                                    .data = map.data,
+                                    .size = map.size,
+                                    .image_field = "",
+                                    .label_field = "",
+                                    .take = take,
+                                    .user = &l};
+    const by__format_shard_row *row = by__format_shard_find(path, map.data, map.size);
+    size_t before = out->count;
+    by_status status = row == NULL
+                           ? by_error_set(error, BY_EFORMAT, "%s is no shard of pictures", path)
+                           : row->read(&shard, error);
+    if (status == BY_OK && out->count == before) {
+        status = by_error_set(error, BY_EFORMAT, "%s: %s without samples", path, row->name);
+    }
+    by__map_close(&map);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* Pictures in shards, files that hold many of them: which there are, and in which class
+ * (image_shard.c). */
+#ifndef BY_DATA_IMAGE_IMAGE_SHARD_H
+#define BY_DATA_IMAGE_IMAGE_SHARD_H
+
+#include "data/image/image_folder.h"
+
+/* Whether a file is a shard, by how it begins. */
+bool by__image_is_shard(const char *path);
+/* Adds the pictures of a shard, in its order. labelled: each must have a label, a number or the
+ * name of a class that is fixed. BY_EFORMAT names the sample. */
+by_status by__image_shard_add(by__image_folder *out, const char *path, bool labelled,
+                              by_error *error);
+
+#endif

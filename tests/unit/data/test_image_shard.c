@@ -1,0 +1,325 @@
+/* Shards of pictures: which samples tar archives, TFRecords and MDS have, and damage in them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "data/image/image_shard.h"
+#include "formats/shards/shard_file.h"
+
+enum { LIMIT = 1 << 16 };
+
+/* A file that is put together. */
+typedef struct bytes {
+    uint8_t data[LIMIT];
+    size_t size;
+} bytes;
+
+static bytes file;
+static char path[512];
+
+static void put(const void *data, size_t size)
+{
+    assert_true(file.size + size <= LIMIT);
+    memcpy(file.data + file.size, data, size);
+    file.size += size;
+}
+
+static void put_number(uint64_t value, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        const uint8_t byte = (uint8_t)(value >> (8 * i));
+        put(&byte, 1);
+    }
+}
+
+static void write_file(const char *name)
+{
+    const char *folder = getenv("TMPDIR");
+    (void)snprintf(path, sizeof path, "%s/%d-%s", folder == NULL ? "/tmp" : folder, (int)getpid(),
+                   name);
+    assert_int_equal(by__file_write(path, file.data, file.size, NULL), BY_OK);
+}
+
+/* Lists the file under this name; the message of the error, or "". */
+static const char *list(by__image_folder *out, const char *name)
+{
+    static by_error error;
+    error = (by_error){0};
+    *out = (by__image_folder){0};
+    write_file(name);
+    assert_true(by__image_is_shard(path));
+    by_status status = by__image_shard_add(out, path, true, &error);
+    assert_int_equal(unlink(path), 0);
+    assert_true(status == BY_OK || status == BY_EFORMAT);
+    return status == BY_OK ? "" : error.message;
+}
+
+static void check(const by__image_folder *f, size_t i, const char *picture, int label)
+{
+    assert_true(i < f->count);
+    assert_null(f->files[i].range.problem);
+    assert_int_equal(f->files[i].range.size, strlen(picture));
+    assert_memory_equal(file.data + f->files[i].range.begin, picture, strlen(picture));
+    assert_int_equal(f->files[i].label, label);
+}
+
+/* ---- tar ---- */
+
+static void put_header(const char *name, const char *prefix, char type, size_t size)
+{
+    char header[512] = {0};
+    unsigned sum = 0;
+    memcpy(header, name, strlen(name) < 100 ? strlen(name) : 100);
+    (void)snprintf(header + 124, 12, "%011o", (unsigned)size);
+    memset(header + 148, ' ', 8);
+    header[156] = type;
+    memcpy(header + 257,
+           "ustar\0"
+           "00",
+           8);
+    memcpy(header + 345, prefix, strlen(prefix));
+    for (size_t i = 0; i < sizeof header; i++) {
+        sum += (uint8_t)header[i];
+    }
+    (void)snprintf(header + 148, 8, "%06o", sum);
+    put(header, sizeof header);
+}
+
+static void put_member(const char *name, const char *prefix, char type, const char *text)
+{
+    static const uint8_t zeros[512];
+    put_header(name, prefix, type, strlen(text));
+    put(text, strlen(text));
+    put(zeros, (512 - strlen(text) % 512) % 512);
+}
+
+static void make_tar(void)
+{
+    static const uint8_t zeros[1024];
+    char name[200];
+    char record[300];
+    file.size = 0;
+    put_member("d/", "", '5', "");
+    put_member("__meta.json", "", '0', "{}");
+    put_member("d/a.1.JPG", "", '0', "first"); /* field 1.jpg: no picture */
+    put_member("d/b.cls", "", '0', " 7\n");
+    put_member("d/b.jpg", "", '0', "second");
+    put_member("c.png", "deep/er", '0', "third");
+    put_member("c.json", "deep/er", '0', "{\"label\": 3, \"other\": [1]}");
+    memset(name, 'n', sizeof name);
+    (void)snprintf(name + 150, 20, ".jpeg");
+    put_member("././@LongLink", "", 'L', name);
+    put_member("nnn", "", '0', "fourth");
+    (void)snprintf(name + 150, 20, ".cls");
+    (void)snprintf(record, sizeof record, "168 path=%s\n", name);
+    assert_int_equal(strlen(record), 164);
+    (void)snprintf(record, sizeof record, "164 path=%s\n", name);
+    put_member("pax", "", 'x', record);
+    put_member("nnn", "", '0', "11");
+    put(zeros, sizeof zeros);
+}
+
+static void test_tar(void **state)
+{
+    by__image_folder f;
+    BY_UNUSED(state);
+    make_tar();
+    assert_string_equal(list(&f, "x.tar"), "");
+    assert_int_equal(f.count, 4);
+    assert_string_equal(f.files[0].range.problem, "the sample has no picture");
+    check(&f, 1, "second", 7);
+    check(&f, 2, "third", 3);
+    check(&f, 3, "fourth", 11);
+    by__image_folder_free(&f);
+    /* Every archive that is cut off is refused: nothing of it is lost without a word. */
+    size_t whole = file.size;
+    for (file.size = 512; file.size <= whole - 1024; file.size += 100) {
+        assert_true(list(&f, "x.tar")[0] != '\0');
+        by__image_folder_free(&f);
+    }
+    file.size = whole;
+    file.data[512 * 5 + 3] ^= 1;
+    assert_non_null(strstr(list(&f, "x.tar"), "the checksum of a header is wrong"));
+    by__image_folder_free(&f);
+}
+
+static void test_labels(void **state)
+{
+    static const uint8_t zeros[1024];
+    by__image_folder f;
+    BY_UNUSED(state);
+    file.size = 0;
+    put_member("a.jpg", "", '0', "picture");
+    put(zeros, sizeof zeros);
+    assert_non_null(strstr(list(&f, "x.tar"), "sample a: it has no label"));
+    by__image_folder_free(&f);
+    file.size = 0;
+    put_member("a.jpg", "", '0', "picture");
+    put_member("a.cls", "", '0', "cat\n");
+    put(zeros, sizeof zeros);
+    assert_non_null(strstr(list(&f, "x.tar"), "set data.label_names"));
+    by__image_folder_free(&f);
+    char *names[] = {(char[]){"dog"}, (char[]){"cat"}};
+    write_file("x.tar");
+    f = (by__image_folder){0};
+    assert_int_equal(by__image_folder_fix(&f, names, 2, NULL), BY_OK);
+    assert_int_equal(by__image_shard_add(&f, path, true, NULL), BY_OK);
+    check(&f, 0, "picture", 1);
+    by__image_folder_free(&f);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* ---- TFRecord ---- */
+
+static uint32_t masked(const uint8_t *data, size_t size)
+{
+    uint32_t crc = UINT32_MAX;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= data[i];
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82f63b78u : 0);
+        }
+    }
+    crc = ~crc;
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+static void put_record(const char *data, size_t size)
+{
+    size_t at = file.size;
+    put_number(size, 8);
+    put_number(masked(file.data + at, 8), 4);
+    put(data, size);
+    put_number(masked((const uint8_t *)data, size), 4);
+}
+
+/* Example{features{feature{key: "image" value{bytes_list{"PIX"}}} feature{key: "label"
+ * value{int64_list{5}}}}}; the number packed, and in `loose` not. */
+static const char packed[] = "\x0a\x22"
+                             "\x0a\x10\x0a\x05image\x12\x07\x0a\x05\x0a\x03PIX"
+                             "\x0a\x0e\x0a\x05label\x12\x05\x1a\x03\x0a\x01\x05";
+static const char loose[] = "\x0a\x21"
+                            "\x0a\x10\x0a\x05image\x12\x07\x0a\x05\x0a\x03PIX"
+                            "\x0a\x0d\x0a\x05label\x12\x04\x1a\x02\x08\x05";
+
+static void make_tfrecord(void)
+{
+    file.size = 0;
+    put_record(packed, sizeof packed - 1);
+    put_record(loose, sizeof loose - 1);
+}
+
+static void test_tfrecord(void **state)
+{
+    by__image_folder f;
+    BY_UNUSED(state);
+    make_tfrecord();
+    assert_string_equal(list(&f, "x.tfrecord"), "");
+    assert_int_equal(f.count, 2);
+    check(&f, 0, "PIX", 5);
+    check(&f, 1, "PIX", 5);
+    by__image_folder_free(&f);
+    /* A bit in a record's content costs that record, one in its length all that follows. */
+    for (size_t i = 0; i < sizeof packed - 1 + 16; i++) {
+        make_tfrecord();
+        file.data[i] ^= 0x10;
+        if (i < 12) {
+            write_file("x.tfrecord");
+            assert_false(by__image_is_shard(path));
+            assert_int_equal(unlink(path), 0);
+            continue;
+        }
+        assert_string_equal(list(&f, "x.tfrecord"), "");
+        assert_string_equal(f.files[0].range.problem, "the record does not fit its checksum");
+        assert_int_equal(f.files[0].label, -1);
+        check(&f, 1, "PIX", 5);
+        by__image_folder_free(&f);
+    }
+    size_t second = sizeof packed - 1 + 16;
+    make_tfrecord();
+    file.data[second] ^= 1;
+    assert_non_null(strstr(list(&f, "x.tfrecord"), "what follows cannot be read"));
+    by__image_folder_free(&f);
+    for (size_t cut = 1; cut < sizeof loose - 1 + 16; cut++) {
+        make_tfrecord();
+        file.size -= cut;
+        assert_non_null(strstr(list(&f, "x.tfrecord"), "it is truncated"));
+        by__image_folder_free(&f);
+    }
+}
+
+/* The record of the format's own documentation. */
+static void test_record_of_abc(void **state)
+{
+    static const uint8_t record[] = {3,    0,    0,   0,   0,   0,    0,    0,    0xb0, 0x99,
+                                     0x49, 0x0e, 'a', 'b', 'c', 0x6e, 0x57, 0xf1, 0x21};
+    by__image_folder f;
+    BY_UNUSED(state);
+    file.size = 0;
+    put(record, sizeof record);
+    assert_string_equal(list(&f, "x.tfrecord"), "");
+    assert_string_equal(f.files[0].range.problem, "the record is no tf.train.Example");
+    by__image_folder_free(&f);
+}
+
+/* ---- MDS ---- */
+
+static void make_mds(void)
+{
+    static const char config[] =
+        "{\"column_names\": [\"id\", \"image\", \"label\"], \"column_encodings\": [\"str\", "
+        "\"jpeg\", \"int\"], \"column_sizes\": [null, null, 8]}";
+    static const char *const pictures[] = {"one", "three"};
+    uint64_t begin = 4 + 4 * 3 + sizeof config - 1;
+    file.size = 0;
+    put_number(2, 4);
+    put_number(begin, 4);
+    put_number(begin + 8 + 2 + 3 + 8, 4);
+    put_number(begin + 2 * (8 + 2 + 8) + 3 + 5, 4);
+    put(config, sizeof config - 1);
+    for (size_t i = 0; i < 2; i++) {
+        put_number(2, 4);
+        put_number(strlen(pictures[i]), 4);
+        put("id", 2);
+        put(pictures[i], strlen(pictures[i]));
+        put_number(i + 40, 8);
+    }
+}
+
+static void test_mds(void **state)
+{
+    by__image_folder f;
+    BY_UNUSED(state);
+    make_mds();
+    assert_string_equal(list(&f, "shard.00000.mds"), "");
+    assert_int_equal(f.count, 2);
+    check(&f, 0, "one", 40);
+    check(&f, 1, "three", 41);
+    by__image_folder_free(&f);
+    size_t whole = file.size;
+    for (file.size = 8; file.size < whole; file.size++) {
+        assert_non_null(strstr(list(&f, "shard.00000.mds"), "the MDS shard is damaged"));
+        by__image_folder_free(&f);
+    }
+    make_mds();
+    file.data[whole - 8 - 5 - 2 - 4] = 6; /* the size of a picture */
+    assert_string_equal(list(&f, "shard.00000.mds"), "");
+    assert_non_null(f.files[1].range.problem);
+    by__image_folder_free(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tar),      cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_tfrecord), cmocka_unit_test(test_record_of_abc),
+        cmocka_unit_test(test_mds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
