@@ -295,6 +295,10 @@ for shard in lines.tar lines.tfrecord lines.mds; do
     run 0 "$banyan" train images.yaml "$@" --set data.images=$shard --set 'data.label_names=[high, low, middle]' --set name=shard --set train.steps=1
     rm -r runs/shard
 done
+mkdir shards
+cp lines.tar lines.mds shards
+run 0 "$banyan" eval runs/lines --data shards --json
+[ "$(field samples <out) $(field accuracy <out)" = "220 $right" ] || fail "$(cat out)"
 run 0 "$banyan" predict runs/lines lines.tar
 [ "$(wc -l <out)" = 110 ] || fail "$(cat out)"
 run 1 "$banyan" train images.yaml "$@" --set data.images=damaged.tfrecord --set train.steps=1

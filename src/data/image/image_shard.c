@@ -1,6 +1,8 @@
 #include "data/image/image_shard.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/paths.h"
@@ -13,11 +15,43 @@ typedef struct shard_listing {
     bool labelled;
 } shard_listing;
 
+/* Whether a name is that of a shard: "a.tar", "a.mds", "a.tfrecord", "a.tfrecord-0-of-9". */
+static bool is_shard_name(const char *name)
+{
+    static const char *const ends[] = {".tar", ".mds", ".tfrecord", ".tfrecords"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
+        size_t k = strlen(ends[i]);
+        if (n > k && strcasecmp(name + n - k, ends[i]) == 0) {
+            return name[0] != '.';
+        }
+    }
+    return name[0] != '.' && strstr(name, ".tfrecord-") != NULL;
+}
+
+static bool has_shard_name(const char *folder)
+{
+    char **names;
+    size_t count;
+    bool found = false;
+    if (by__list_dir(&names, &count, folder, NULL) != BY_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < count && !found; i++) {
+        found = is_shard_name(names[i]);
+    }
+    by__names_free(names, count);
+    return found;
+}
+
 bool by__image_is_shard(const char *path)
 {
     uint8_t head[BY__SHARD_HEAD];
     int file;
-    if (by__path_is_dir(path) || by__open_regular(&file, NULL, path, NULL) != BY_OK) {
+    if (by__path_is_dir(path)) {
+        return has_shard_name(path);
+    }
+    if (by__open_regular(&file, NULL, path, NULL) != BY_OK) {
         return false;
     }
     ssize_t n = pread(file, head, sizeof head, 0);
@@ -85,8 +119,7 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
     return BY_OK;
 }
 
-by_status by__image_shard_add(by__image_folder *out, const char *path, bool labelled,
-                              by_error *error)
+static by_status add_file(by__image_folder *out, const char *path, bool labelled, by_error *error)
 {
     const char *name = strrchr(path, '/');
     shard_listing l = {
@@ -109,5 +142,36 @@ by_status by__image_shard_add(by__image_folder *out, const char *path, bool labe
         status = by_error_set(error, BY_EFORMAT, "%s: %s without samples", path, row->name);
     }
     by__map_close(&map);
+    return status;
+}
+
+static by_status add_folder(by__image_folder *out, const char *folder, char **names, size_t count,
+                            bool labelled, by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        char *path;
+        if (!is_shard_name(names[i])) {
+            out->ignored++;
+            continue;
+        }
+        BY_TRY(by__path_make(&path, folder, names[i], error));
+        by_status status = add_file(out, path, labelled, error);
+        free(path);
+        BY_TRY(status);
+    }
+    return BY_OK;
+}
+
+by_status by__image_shard_add(by__image_folder *out, const char *path, bool labelled,
+                              by_error *error)
+{
+    char **names;
+    size_t count;
+    if (!by__path_is_dir(path)) {
+        return add_file(out, path, labelled, error);
+    }
+    BY_TRY(by__list_dir(&names, &count, path, error));
+    by_status status = add_folder(out, path, names, count, labelled, error);
+    by__names_free(names, count);
     return status;
 }

@@ -5,10 +5,11 @@
 
 #include "data/image/image_folder.h"
 
-/* Whether a file is a shard, by how it begins. */
+/* Whether a file is a shard, by how it begins, or a folder has one, as its names say. */
 bool by__image_is_shard(const char *path);
-/* Adds the pictures of a shard, in its order. labelled: each must have a label, a number or the
- * name of a class that is fixed. BY_EFORMAT names the sample. */
+/* Adds the pictures of a shard, in its order, or of all shards in a folder by their names.
+ * labelled: each must have a label, a number or the name of a class that is fixed. BY_EFORMAT names
+ * the sample. */
 by_status by__image_shard_add(by__image_folder *out, const char *path, bool labelled,
                               by_error *error);
 

@@ -175,6 +175,38 @@ static void test_labels(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* A folder stands for its shards, in the order of their names; other files are ignored. */
+static void test_folder(void **state)
+{
+    static const uint8_t zeros[1024];
+    static const char *const names[] = {"b.tar", "a.tar", "index.json"};
+    const char *tmp = getenv("TMPDIR");
+    char folder[256];
+    by__image_folder f = {0};
+    BY_UNUSED(state);
+    (void)snprintf(folder, sizeof folder, "%s/shards-%d", tmp == NULL ? "/tmp" : tmp,
+                   (int)getpid());
+    assert_int_equal(by__make_dirs(folder, NULL), BY_OK);
+    assert_false(by__image_is_shard(folder));
+    for (size_t i = 0; i < 3; i++) {
+        const char label[2] = {(char)('0' + i), '\0'};
+        file.size = 0;
+        put_member("x.jpg", "", '0', "picture");
+        put_member("x.cls", "", '0', label);
+        put(zeros, sizeof zeros);
+        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(by__file_write(path, file.data, file.size, NULL), BY_OK);
+    }
+    assert_true(by__image_is_shard(folder));
+    assert_int_equal(by__image_shard_add(&f, folder, true, NULL), BY_OK);
+    assert_int_equal(f.count, 2);
+    assert_int_equal(f.ignored, 1);
+    assert_int_equal(f.files[0].label, 1);
+    assert_int_equal(f.files[1].label, 0);
+    by__image_folder_free(&f);
+    assert_int_equal(by__remove_tree(folder, NULL), BY_OK);
+}
+
 /* ---- TFRecord ---- */
 
 static uint32_t masked(const uint8_t *data, size_t size)
@@ -317,9 +349,9 @@ static void test_mds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tar),      cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_tfrecord), cmocka_unit_test(test_record_of_abc),
-        cmocka_unit_test(test_mds),
+        cmocka_unit_test(test_folder),        cmocka_unit_test(test_tar),
+        cmocka_unit_test(test_labels),        cmocka_unit_test(test_tfrecord),
+        cmocka_unit_test(test_record_of_abc), cmocka_unit_test(test_mds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
