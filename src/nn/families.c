@@ -14,6 +14,8 @@
     ROW(mixtral)                                                                                   \
     ROW(vit)                                                                                       \
     ROW(resnet)                                                                                    \
+    ROW(convnext)                                                                                  \
+    ROW(mobilenet_v2)                                                                              \
     ROW(mlp)
 
 #define DECLARE(name) extern const by__nn_family by__nn_family_##name;

@@ -21,10 +21,26 @@ static by_init fan_out(const by__nn_conv *conv)
     return (by_init){BY_INIT_NORMAL, (float)sqrt(2.0 / fan)};
 }
 
+/* TensorFlow's padding: what the last window lacks, half of it before the image, rounded down. */
+static void pad_same(const by__nn_build *b, by_value x, by_window *window)
+{
+    for (int i = 0; i < 2 && by__graph_has(b->graph, x); i++) {
+        int64_t rest = b->graph->values[x].shape.dim[1 + i] % window->stride[i];
+        int64_t lacks = window->size[i] - (rest == 0 ? window->stride[i] : rest);
+        lacks = lacks < 0 ? 0 : lacks;
+        window->before[i] = lacks / 2 * window->dilation[i];
+        window->after[i] = (lacks - lacks / 2) * window->dilation[i];
+    }
+}
+
 by_value by__nn_convolve(by__nn_build *b, by_value x, const by__nn_conv *conv, bool bias,
                          const char *prefix)
 {
     by_window window = by_window_square(conv->size, conv->stride, conv->padding);
+    window.dilation[0] = window.dilation[1] = conv->dilation == 0 ? 1 : conv->dilation;
+    if (conv->same) {
+        pad_same(b, x, &window);
+    }
     by_init init = conv->std > 0.0f ? (by_init){BY_INIT_NORMAL, conv->std} : fan_out(conv);
     by_value w = by__nn_weight(b, "embed channel pixel pixel",
                                BY_SHAPE(conv->out, conv->in / conv->groups, conv->size, conv->size),

@@ -294,8 +294,11 @@ typedef struct by__nn_conv {
     int64_t size;
     int64_t stride;
     int64_t padding;
+    bool
+        same; /* instead pads as TensorFlow does, so that the result has sides / stride, rounded up */
     int64_t groups;
-    float std; /* of the initial weights; 0: the square root of 2 / (size^2 out / groups) */
+    int64_t dilation; /* 0: 1 */
+    float std;        /* of the initial weights; 0: the square root of 2 / (size^2 out / groups) */
 } by__nn_conv;
 /* Convolves x with PREFIX.weight, and adds PREFIX.bias if `bias`. */
 by_value by__nn_convolve(by__nn_build *b, by_value x, const by__nn_conv *conv, bool bias,
@@ -332,6 +335,11 @@ by_status by__nn_json_image_size(by_model_config *config, const char *name, cons
 int64_t by__nn_size_at(const by_string_list *list, int64_t i);
 by_status by__nn_sizes_check(const by_config *config, const char *key, const by_string_list *list,
                              by_error *error);
+int64_t by__nn_sizes_sum(const by_string_list *list);
+/* Refuses stages whose depths and widths do not belong together: one to eight, and no widths or as
+ * many. */
+by_status by__nn_stages_check(const by_config *config, const by_string_list *depths,
+                              const by_string_list *widths, by_error *error);
 json_t *by__nn_sizes_json(const by_string_list *list);
 by_status by__nn_json_sizes(by_string_list *list, const char *name, const json_t *in,
                             const char *key, by_error *error);

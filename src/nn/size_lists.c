@@ -32,6 +32,28 @@ by_status by__nn_sizes_check(const by_config *config, const char *key, const by_
     return BY_OK;
 }
 
+int64_t by__nn_sizes_sum(const by_string_list *list)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        sum += read_size(list->items[i]);
+    }
+    return sum;
+}
+
+by_status by__nn_stages_check(const by_config *config, const by_string_list *depths,
+                              const by_string_list *widths, by_error *error)
+{
+    bool fits = widths->count == 0 || widths->count == depths->count;
+    if (depths->count >= 1 && depths->count <= 8 && fits) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: there are 1 to 8 stages, and model.widths has as many entries as "
+                        "model.depths or none",
+                        by__config_where(config, "model.depths", "model.depths"));
+}
+
 json_t *by__nn_sizes_json(const by_string_list *list)
 {
     json_t *sizes = json_array();

@@ -30,9 +30,10 @@ import torch
 import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel,
-                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
-                          MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+from transformers import (AutoModelForCausalLM, AutoTokenizer, ConvNextConfig, ConvNextForImageClassification,
+                          GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MobileNetV2Config,
+                          MobileNetV2ForImageClassification, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           ResNetConfig, ResNetForImageClassification, SmolLM3Config, SmolLM3ForCausalLM, ViTConfig,
                           ViTForImageClassification)
 
@@ -273,28 +274,41 @@ def golden_vit(directory):
         layer_norm_eps=float(said["norm_eps"])), ViTForImageClassification, run)
 
 
-def golden_resnet(directory, name):
-    """Logits with the running statistics; the gradient with those of the batch."""
+def config_of_images(said):
+    """The class and the config of a convolutional network."""
+    common = dict(num_channels=int(said["channels"]), image_size=int(said["image_size"]),
+                  num_labels=int(said["classes"]))
+    if said["kind"] == "mobilenet_v2":
+        return MobileNetV2ForImageClassification, MobileNetV2Config(
+            depth_multiplier=float(said["multiplier"]), expand_ratio=float(said["expand"]),
+            output_stride=int(said["output_stride"]), finegrained_output=False, **common)
+    common.update(hidden_sizes=json.loads(said["widths"]), depths=json.loads(said["depths"]))
+    if said["kind"] == "convnext":
+        return ConvNextForImageClassification, ConvNextConfig(
+            patch_size=int(said["patch_size"]), num_stages=len(common["depths"]), **common)
+    return ResNetForImageClassification, ResNetConfig(
+        embedding_size=int(said["width"]), layer_type=said["block"], **common)
+
+
+def golden_images(directory, name):
+    """Logits with the running statistics of batch norm; the gradient, if there is one, with those of the batch."""
     path = os.path.join(directory, name + ".safetensors")
-    said = said_of(path)
     with safe_open(path, "pt") as f:
         tensors = {key: f.get_tensor(key) for key in f.keys()}
-    config = ResNetConfig(
-        num_channels=int(said["channels"]), embedding_size=int(said["width"]),
-        hidden_sizes=json.loads(said["widths"]), depths=json.loads(said["depths"]), layer_type=said["block"],
-        num_labels=int(said["classes"]))
-    config.architectures = ["ResNetForImageClassification"]
+    model_class, config = config_of_images(said_of(path))
+    config.architectures = [model_class.__name__]
     with tempfile.TemporaryDirectory() as place:
         config.save_pretrained(place)
         save_file({key[len("weights."):]: tensor for key, tensor in tensors.items() if key.startswith("weights.")},
                   os.path.join(place, "model.safetensors"), {"format": "pt"})
-        model, info = ResNetForImageClassification.from_pretrained(place, local_files_only=True,
-                                                                   output_loading_info=True)
+        model, info = model_class.from_pretrained(place, local_files_only=True, output_loading_info=True)
     for kind, names in info.items():
         if any(not key.endswith(".num_batches_tracked") for key in names):  # which counts, and computes nothing
             fail(f"{path}: {kind}: {names}")
     model.eval()
     compare(path, tensors["logits"], model(tensors["images"]).logits.detach())
+    if "loss" not in tensors:
+        return
     model.train()
     model(tensors["images"], labels=tensors["labels"].long()).loss.backward()
     for key, parameter in model.named_parameters():
@@ -344,8 +358,8 @@ def main():
     else:
         golden(arguments.directory)
         golden_vit(arguments.directory)
-        golden_resnet(arguments.directory, "resnet_basic")
-        golden_resnet(arguments.directory, "resnet_bottleneck")
+        for name in ("resnet_basic", "resnet_bottleneck", "convnext", "mobilenet_v2"):
+            golden_images(arguments.directory, name)
         golden_mixtral(arguments.directory)
 
 

@@ -25,7 +25,8 @@ A step: gradient of the mean loss; clipped by min(1, 1 / (norm + 1e-6)); AdamW, 
 betas 0.9 and 0.99, eps 1e-8, decay 0.1 on tensors of two or more dimensions only. gpt2_sgd is gpt2
 with SGD instead, lr 0.05 constant, Nesterov's momentum 0.9, and the same decoupled decay, before the
 step; it holds weights, steps, losses, norms and final only. So are the steps of resnet_bottleneck: AdamW
-would make full steps of gradients that are zero but for rounding.
+would make full steps of gradients that are zero but for rounding. Of mobilenet_v2, whose layers are many, there are weights,
+inputs and logits only.
 
 Metadata (all strings): the sizes of the case, batch, steps, torch; and error.NAME, the relative distance
 |f32 - f64| / |f64| (Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst
@@ -69,6 +70,10 @@ CASES = {
                          image_size=32, classes=7, convolutional=1, seed=109),
     "resnet_bottleneck": dict(kind="resnet", block="bottleneck", depths=[2, 1], widths=[16, 24], width=8,
                               channels=1, image_size=32, classes=7, convolutional=1, optimizer="sgd", seed=110),
+    "convnext": dict(kind="convnext", depths=[1, 2], widths=[8, 16], patch_size=4, channels=1, image_size=32, classes=7,
+                     norm_eps=1e-12, convolutional=1, seed=111),
+    "mobilenet_v2": dict(kind="mobilenet_v2", multiplier=0.05, expand=1, output_stride=8, channels=1, image_size=35,
+                         classes=7, convolutional=1, only="logits", seed=112),
     "mlp_classes": dict(kind="mlp", numbers=5, categories=[4, 6], embedding=3, hidden=[24, 16],
                         activation="gelu", norm=1, classes=3, norm_eps=1e-5, seed=105),
     "mlp_value": dict(kind="mlp", numbers=5, categories=[], embedding=1, hidden=[24, 16],
@@ -325,6 +330,117 @@ def resnet_forward(c, w, images):
     return F.linear(x.mean((2, 3)), w["classifier.1.weight"], w["classifier.1.bias"])
 
 
+def convnext_shapes(c):
+    shapes = {}
+
+    def layer(name, *shape):
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+
+    widths = c["widths"]
+    layer("convnext.embeddings.patch_embeddings", widths[0], c["channels"], c["patch_size"], c["patch_size"])
+    layer("convnext.embeddings.layernorm", widths[0])
+    for s, (depth, width) in enumerate(zip(c["depths"], widths)):
+        stage = f"convnext.encoder.stages.{s}."
+        if s > 0:
+            layer(stage + "downsampling_layer.0", widths[s - 1])
+            layer(stage + "downsampling_layer.1", width, widths[s - 1], 2, 2)
+        for i in range(depth):
+            block = f"{stage}layers.{i}."
+            layer(block + "dwconv", width, 1, 7, 7)
+            layer(block + "layernorm", width)
+            layer(block + "pwconv1", 4 * width, width)
+            layer(block + "pwconv2", width, 4 * width)
+            shapes[block + "layer_scale_parameter"] = (width,)
+    layer("convnext.layernorm", widths[-1])
+    layer("classifier", c["classes"], widths[-1])
+    return shapes
+
+
+def convnext_forward(c, w, images):
+    def layer(name):
+        return w[name + ".weight"], w[name + ".bias"]
+
+    def norm(x, name, eps=1e-6):
+        x = x.movedim(1, -1)
+        return F.layer_norm(x, x.shape[-1:], *layer(name), eps).movedim(-1, 1)
+
+    def linear(x, name):
+        return F.linear(x.movedim(1, -1), *layer(name)).movedim(-1, 1)
+
+    x = images.to(w["classifier.weight"].dtype)
+    x = F.conv2d(x, *layer("convnext.embeddings.patch_embeddings"), stride=c["patch_size"])
+    x = norm(x, "convnext.embeddings.layernorm")
+    for s, depth in enumerate(c["depths"]):
+        stage = f"convnext.encoder.stages.{s}."
+        if s > 0:
+            x = norm(x, stage + "downsampling_layer.0")
+            x = F.conv2d(x, *layer(stage + "downsampling_layer.1"), stride=2)
+        for i in range(depth):
+            block = f"{stage}layers.{i}."
+            y = F.conv2d(x, *layer(block + "dwconv"), padding=3, groups=x.shape[1])
+            y = linear(F.gelu(linear(norm(y, block + "layernorm"), block + "pwconv1")), block + "pwconv2")
+            x = x + y * w[block + "layer_scale_parameter"][:, None, None]
+    x = norm(x.mean((2, 3)), "convnext.layernorm", c["norm_eps"])
+    return F.linear(x, *layer("classifier"))
+
+
+def mobilenet_layers(c):
+    """For each layer: its name, channels in and out, size, stride, dilation, whether it is depthwise and rectified,
+    and what is done with what goes in: "keep" it for a sum, "sum" what was kept with the result."""
+    def divisible(x):
+        most = max(8, int(x + 4) // 8 * 8)
+        return most + 8 if most < 0.9 * x else most
+
+    def scaled(x):
+        return divisible(int(round(x * c["multiplier"])))
+
+    widths = [scaled(x) for x in [16, 24, 24, 32, 32, 32, 64, 64, 64, 64, 96, 96, 96, 160, 160, 160, 320]]
+    stem = scaled(32)
+    yield "conv_stem.first_conv", c["channels"], stem, 3, 2, 1, False, True, ""
+    yield "conv_stem.conv_3x3", stem, stem, 3, 1, 1, True, True, ""
+    yield "conv_stem.reduce_1x1", stem, widths[0], 1, 1, 1, False, False, ""
+    so_far, dilation = 2, 1
+    for i, stride in enumerate([2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1]):
+        a, b = widths[i:i + 2]
+        inner, here = divisible(int(round(a * c["expand"]))), 1
+        if so_far == c["output_stride"]:
+            here, dilation, stride = dilation, dilation * stride, 1
+        so_far *= stride
+        sums = stride == 1 and a == b
+        yield f"layer.{i}.expand_1x1", a, inner, 1, 1, 1, False, True, "keep" if sums else ""
+        yield f"layer.{i}.conv_3x3", inner, inner, 3, stride, here, True, True, ""
+        yield f"layer.{i}.reduce_1x1", inner, b, 1, 1, 1, False, False, "sum" if sums else ""
+    yield "conv_1x1", widths[-1], scaled(1280), 1, 1, 1, False, True, ""
+
+
+def mobilenet_shapes(c):
+    shapes = {}
+    for name, a, b, size, _, _, depthwise, _, _ in mobilenet_layers(c):
+        shapes[f"mobilenet_v2.{name}.convolution.weight"] = (b, 1 if depthwise else a, size, size)
+        batch_norm_shapes(shapes, f"mobilenet_v2.{name}.normalization", b)
+        last = b
+    shapes["classifier.weight"], shapes["classifier.bias"] = (c["classes"], last), (c["classes"],)
+    return shapes
+
+
+def mobilenet_forward(c, w, images):
+    x = images.to(w["classifier.weight"].dtype)
+    kept = None
+    for name, a, _, size, stride, dilation, depthwise, rectified, what in mobilenet_layers(c):
+        kept = x if what == "keep" else kept
+        pads = []
+        for extent in (x.shape[-1], x.shape[-2]):  # as TensorFlow pads
+            lacks = max(size - (extent % stride or stride), 0)
+            pads += [lacks // 2 * dilation, (lacks - lacks // 2) * dilation]
+        x = F.conv2d(F.pad(x, pads), w[f"mobilenet_v2.{name}.convolution.weight"], stride=stride, dilation=dilation,
+                     groups=a if depthwise else 1)
+        x = F.batch_norm(x, *(w[f"mobilenet_v2.{name}.normalization.{part}"]
+                              for part in ("running_mean", "running_var", "weight", "bias")), c["training"], 0.1, 1e-3)
+        x = F.relu6(x) if rectified else x
+        x = x + kept if what == "sum" else x
+    return F.linear(x.mean((2, 3)), w["classifier.weight"], w["classifier.bias"])
+
+
 def mlp_shapes(c):
     shapes = {f"embeddings.{i}.weight": (n, c["embedding"]) for i, n in enumerate(c["categories"])}
     width = c["numbers"] + c["embedding"] * len(c["categories"])
@@ -376,7 +492,8 @@ def targets_loss(values, targets):
 
 MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward),
           "mixtral": (mixtral_shapes, mixtral_forward), "vit": (vit_shapes, vit_forward),
-          "resnet": (resnet_shapes, resnet_forward), "mlp": (mlp_shapes, mlp_forward)}
+          "resnet": (resnet_shapes, resnet_forward), "convnext": (convnext_shapes, convnext_forward),
+          "mobilenet_v2": (mobilenet_shapes, mobilenet_forward), "mlp": (mlp_shapes, mlp_forward)}
 
 
 def loss_of(c, logits, wanted):
@@ -513,7 +630,10 @@ def make_case(c):
     tensors.update(first)
     tensors.update({"steps." + n: torch.stack([s[n] for s in steps]) for n in first})
     tensors.update(single)
-    if c["kind"] == "gpt2" and "optimizer" in c:
+    if "only" in c:
+        kept = ("weights", "images", "labels", "logits")
+        tensors = {n: t for n, t in tensors.items() if n.split(".")[0] in kept}
+    elif c["kind"] == "gpt2" and "optimizer" in c:
         kept = ("weights", "steps", "losses", "norms", "final")
         tensors = {n: t for n, t in tensors.items() if n.split(".")[0] in kept}
     metadata = {k: str(v) for k, v in c.items() if k != "seed"}

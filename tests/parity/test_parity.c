@@ -174,7 +174,7 @@ static void close_golden(golden *g)
 /* A batch, copied because mapped tensors need not be aligned. */
 typedef struct memory {
     by_array arrays[4];
-    int32_t data[4][3072];
+    int32_t data[4][3840];
 } memory;
 
 /* The targets that count: those of an i32 array that are not negative, else all. */
@@ -517,6 +517,33 @@ static void test_resnet(void **state)
     compare_all(CASE("resnet_bottleneck", &classes, bottleneck, "images", "labels"));
 }
 
+static void test_convnext(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {
+        "model.kind=convnext", "model.depths=[1, 2]",   "model.widths=[8, 16]", "model.outputs=7",
+        "model.channels=1",    "model.image_height=32", "model.image_width=32"};
+    compare_all(CASE("convnext", &classes, settings, "images", "labels"));
+}
+
+static void test_mobilenet_v2(void **state)
+{
+    BY_UNUSED(state);
+    golden g = {0};
+    static const char *const settings[] = {"model.kind=mobilenet_v2",
+                                           "model.expand_ratio=1",
+                                           "model.depth_multiplier=0.05",
+                                           "model.outputs=7",
+                                           "model.channels=1",
+                                           "model.image_height=35",
+                                           "model.image_width=35",
+                                           "model.finegrained_output=false",
+                                           "model.output_stride=8"};
+    open_golden(&g, CASE("mobilenet_v2", &classes, settings, "images", "labels"));
+    compare_logits(&g);
+    close_golden(&g);
+}
+
 static void test_mlp_classes(void **state)
 {
     BY_UNUSED(state);
@@ -586,6 +613,8 @@ int main(void)
         cmocka_unit_test(test_vit),
         cmocka_unit_test(test_vit_accumulated_and_recomputed),
         cmocka_unit_test(test_resnet),
+        cmocka_unit_test(test_convnext),
+        cmocka_unit_test(test_mobilenet_v2),
         cmocka_unit_test(test_mlp_classes),
         cmocka_unit_test(test_mlp_value),
         cmocka_unit_test(test_bf16),

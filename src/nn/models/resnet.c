@@ -71,33 +71,16 @@ static int64_t stage_count(const by_model_config *c)
     return (int64_t)own_keys(c)->depths.count;
 }
 
-static by_status check_stages(const by_config *config, const resnet_keys *r, by_error *error)
+static by_status check_widths(const by_config *config, const resnet_keys *r, by_error *error)
 {
-    const char *where = by__config_where(config, "model.depths", "model.depths");
-    if (r->depths.count < 1 || r->depths.count > 8 ||
-        (r->widths.count > 0 && r->widths.count != r->depths.count)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: there are 1 to 8 stages, and model.widths has as many entries as "
-                            "model.depths or none",
-                            where);
-    }
     for (size_t i = 0; has_bottlenecks(r) && i < r->widths.count; i++) {
         if (by__nn_size_at(&r->widths, (int64_t)i) % BOTTLENECK != 0) {
-            return by_error_set(error, BY_ECONFIG,
-                                "%s: the widths of bottlenecks are multiples of %d",
-                                by__config_where(config, "model.widths", where), BOTTLENECK);
+            return by_error_set(
+                error, BY_ECONFIG, "%s: the widths of bottlenecks are multiples of %d",
+                by__config_where(config, "model.widths", "model.widths"), BOTTLENECK);
         }
     }
     return BY_OK;
-}
-
-static int64_t count_blocks(const resnet_keys *r)
-{
-    int64_t blocks = 0;
-    for (size_t i = 0; i < r->depths.count; i++) {
-        blocks += by__nn_size_at(&r->depths, (int64_t)i);
-    }
-    return blocks;
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
@@ -105,8 +88,9 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     const resnet_keys *r = own;
     BY_TRY(by__nn_sizes_check(config, "model.depths", &r->depths, error));
     BY_TRY(by__nn_sizes_check(config, "model.widths", &r->widths, error));
-    BY_TRY(check_stages(config, r, error));
-    config->model.layers = count_blocks(r);
+    BY_TRY(by__nn_stages_check(config, &r->depths, &r->widths, error));
+    BY_TRY(check_widths(config, r, error));
+    config->model.layers = by__nn_sizes_sum(&r->depths);
     return BY_OK;
 }
 
@@ -248,7 +232,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     }
     BY_TRY(by__nn_set_string(&r->stem, stem == NULL ? "pool" : "small", error));
     BY_TRY(by__nn_set_string(&r->block, block, error));
-    c->layers = count_blocks(r);
+    c->layers = by__nn_sizes_sum(&r->depths);
     c->outputs = by__nn_json_labels(in);
     return BY_OK;
 }

@@ -134,7 +134,8 @@ static void merge(float *mean, float *squares, int64_t rows, const float *other_
 #undef STEP
 }
 
-BY__INLINE void moments(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
+BY__INLINE void range_moments(const by__device_call *call, int64_t begin, int64_t end,
+                              by_dtype type)
 {
     int64_t columns = by__tensor_columns(&call->in[0]);
     int64_t range = begin / range_rows(by__tensor_rows(&call->in[0]));
@@ -152,7 +153,7 @@ BY__INLINE void moments(const by__device_call *call, int64_t begin, int64_t end,
     }
 }
 
-BY__ACT_RANGES(moments)
+BY__ACT_RANGES(range_moments)
 
 /* Merges the ranges, for the columns of a range. */
 static void merge_ranges(const by__device_call *call, int64_t begin, int64_t end)
@@ -259,7 +260,7 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     const by__device_tensor *x = &call->in[0];
     int64_t rows = by__tensor_rows(x);
     int64_t count = by__tensor_count(x);
-    by__cpu_parallel(context, call, rows, range_rows(rows), count, moments_ranges[x->dtype]);
+    by__cpu_parallel(context, call, rows, range_rows(rows), count, range_moments_ranges[x->dtype]);
     by__cpu_parallel(context, call, by__tensor_columns(x), 64,
                      (int64_t)(call->work_bytes / sizeof(float)), merge_ranges);
     by__cpu_parallel(context, call, rows, range_rows(rows), count, apply_norm_ranges[x->dtype]);
