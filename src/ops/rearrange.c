@@ -277,6 +277,30 @@ static void cost_slice(const by__op_signature *s, const by__graph_type *out, by_
     cost->bytes_read = (double)by_shape_count(&out[0].shape) * (double)by_dtype_size(out[0].dtype);
 }
 
+/* ONNX value x of shape `from`, repeated to a shape. An example repeated along axis 0 is repeated
+ * for the actual batch, whatever its extent. */
+static int onnx_repeat(by__op_onnx *onnx, int x, const by_shape *from, const by_shape *to)
+{
+    bool batched = to->rank > 1 && to->dim[0] == onnx->batch_extent &&
+                   (from->rank < to->rank || from->dim[0] == 1);
+    int shape = by__op_onnx_list(onnx, to->dim + batched, to->rank - batched);
+    if (batched) {
+        shape = by__op_onnx_node2(onnx, "Concat", onnx->batch, shape);
+        onnx->set_int(onnx, "axis", 0);
+    }
+    return by__op_onnx_node2(onnx, "Expand", x, shape);
+}
+
+static by_status onnx_fill(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
+                           by_error *error)
+{
+    const by_shape one = {.rank = 0};
+    BY_UNUSED(error);
+    int value = by__op_onnx_float(onnx, s->attrs->value);
+    onnx->result(onnx, 0, onnx_repeat(onnx, value, &one, &out->shape));
+    return BY_OK;
+}
+
 const by__op_row by__op_fill = {.attrs =
                                     BY__ATTRS(BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE),
                                               BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE),
@@ -284,6 +308,7 @@ const by__op_row by__op_fill = {.attrs =
                                 .cheap = true,
                                 .outputs = 1,
                                 .infer = infer_fill,
+                                .onnx = onnx_fill,
                                 .shard = shard_fill,
                                 .cost = cost_move};
 /* Leading axes that stay the same are copied from x, so that they may have any extent. */
@@ -338,21 +363,11 @@ static by_status onnx_slice(const by__op_signature *s, const by__graph_type *out
     return BY_OK;
 }
 
-/* An example repeated along axis 0 is repeated for the actual batch, whatever its extent. */
 static by_status onnx_expand(const by__op_signature *s, const by__graph_type *out,
                              by__op_onnx *onnx, by_error *error)
 {
-    const by_shape *from = &s->in[0].shape;
-    const by_shape *to = &out->shape;
-    bool batched = to->rank > 1 && to->dim[0] == onnx->batch_extent &&
-                   (from->rank < to->rank || from->dim[0] == 1);
     BY_UNUSED(error);
-    int shape = by__op_onnx_list(onnx, to->dim + batched, to->rank - batched);
-    if (batched) {
-        shape = by__op_onnx_node2(onnx, "Concat", onnx->batch, shape);
-        onnx->set_int(onnx, "axis", 0);
-    }
-    onnx->result(onnx, 0, by__op_onnx_node2(onnx, "Expand", 0, shape));
+    onnx->result(onnx, 0, onnx_repeat(onnx, 0, &s->in[0].shape, &out->shape));
     return BY_OK;
 }
 

@@ -80,6 +80,29 @@ static bool shard_sum(const by__op_signature *s, const by__graph_type *out, by__
     return true;
 }
 
+static by_status onnx_sum(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
+                          by_error *error)
+{
+    int64_t axes[BY_MAX_RANK];
+    int count = 0;
+    BY_UNUSED(out);
+    BY_UNUSED(error);
+    for (int i = 0; i < s->in[0].shape.rank; i++) {
+        if ((s->attrs->axes >> i & 1u) != 0) {
+            axes[count++] = i;
+        }
+    }
+    if (count == 0) {
+        onnx->result(onnx, 0, by__op_onnx_node1(onnx, "Identity", 0));
+        return BY_OK;
+    }
+    int list = by__op_onnx_list(onnx, axes, count);
+    int y = by__op_onnx_node2(onnx, s->attrs->mean ? "ReduceMean" : "ReduceSum", 0, list);
+    onnx->set_int(onnx, "keepdims", s->attrs->keep ? 1 : 0);
+    onnx->result(onnx, 0, y);
+    return BY_OK;
+}
+
 const by__op_row by__op_sum = {
     .attrs = BY__ATTRS(BY__ATTR_AS("mean", mean, FLAG, 0), BY__ATTR(axes, AXES),
                        BY__ATTR_AS("keep", keep, FLAG, BY__ATTR_IN_TYPE),
@@ -90,6 +113,7 @@ const by__op_row by__op_sum = {
     .infer = infer_sum,
     .gradient = gradient_sum,
     .shard = shard_sum,
+    .onnx = onnx_sum,
     .cost = cost_sum};
 
 by_value by__op_sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide)

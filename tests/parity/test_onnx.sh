@@ -84,6 +84,12 @@ predicts vit classify "kind: vit, layers: 2, heads: 2, width: 16, patch: 4" \
     "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
 predicts resnet classify "kind: resnet, stem: small, width: 8, depths: [1, 1], block: bottleneck" \
     "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
+predicts pooled classify "kind: resnet, width: 8, depths: [1, 1]" \
+    "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
+predicts convnext classify "kind: convnext, width: 8, depths: [1, 1], patch: 2" \
+    "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
+predicts mobilenet classify "kind: mobilenet_v2, depth_multiplier: 0.1, output_stride: 8" \
+    "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
 predicts mlp regress "kind: mlp, hidden: [16, 24], activation: relu, norm: true" "table: table.csv, target: price" table.csv
 predicts pair regress "kind: mlp, hidden: [16], activation: relu" "table: table.csv, target: [size2, price]" table.csv
 predicts classes classify "kind: mlp, hidden: [16], activation: gelu, norm: true}

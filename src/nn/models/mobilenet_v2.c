@@ -166,6 +166,7 @@ static void body(by__nn_build *b)
 static void write_config(json_t *out, const by_model_config *c)
 {
     const mobilenet_keys *m = own_keys(c);
+    (void)json_object_del(out, "initializer_range"); /* of no part of the model */
     by__nn_json_write_labels(out, c->outputs);
     (void)json_object_set_new(out, "num_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "depth_multiplier", json_real(m->multiplier));

@@ -188,6 +188,7 @@ static void write_config(json_t *out, const by_model_config *c)
     for (int64_t stage = 0; stage < stage_count(c); stage++) {
         (void)json_array_append_new(widths, json_integer(width_of(c, stage)));
     }
+    (void)json_object_del(out, "initializer_range"); /* of no part of the model */
     by__nn_json_write_labels(out, c->outputs);
     (void)json_object_set_new(out, "num_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "embedding_size", json_integer(c->width));
