@@ -75,8 +75,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 }
 
 /* PREFIX.convolution and PREFIX.normalization. */
-static by_value layer(by__nn_build *b, by_value x, by__nn_conv conv, const by_norm_end *end,
-                      const char *prefix)
+static by_value conv_layer(by__nn_build *b, by_value x, by__nn_conv conv, const by_norm_end *end,
+                           const char *prefix)
 {
     const mobilenet_keys *m = own_keys(b->config);
     char name[96];
@@ -105,12 +105,13 @@ static by_value stem(by__nn_build *b, int64_t out)
     const by__nn_conv expand = {.in = width, .out = width, .size = 1, .stride = 1};
     const by__nn_conv filter = {.in = width, .out = width, .size = 3, .stride = 1, .groups = width};
     const by__nn_conv reduce = {.in = width, .out = out, .size = 1, .stride = 1};
-    by_value x = layer(b, by__nn_images(b), first, &relu6, "mobilenet_v2.conv_stem.first_conv");
+    by_value x =
+        conv_layer(b, by__nn_images(b), first, &relu6, "mobilenet_v2.conv_stem.first_conv");
     if (!own_keys(c)->first_is_expansion) {
-        x = layer(b, x, expand, &relu6, "mobilenet_v2.conv_stem.expand_1x1");
+        x = conv_layer(b, x, expand, &relu6, "mobilenet_v2.conv_stem.expand_1x1");
     }
-    x = layer(b, x, filter, &relu6, "mobilenet_v2.conv_stem.conv_3x3");
-    return layer(b, x, reduce, &BY_NORM_END_NONE, "mobilenet_v2.conv_stem.reduce_1x1");
+    x = conv_layer(b, x, filter, &relu6, "mobilenet_v2.conv_stem.conv_3x3");
+    return conv_layer(b, x, reduce, &BY_NORM_END_NONE, "mobilenet_v2.conv_stem.reduce_1x1");
 }
 
 static by_value block(by__nn_build *b, by_value x, int64_t in, int64_t out, int64_t stride,
@@ -128,11 +129,11 @@ static by_value block(by__nn_build *b, by_value x, int64_t in, int64_t out, int6
     const by__nn_conv reduce = {.in = width, .out = out, .size = 1, .stride = 1};
     const by_norm_end end = {stride == 1 && in == out ? x : BY_NONE, false, 0.0f};
     (void)snprintf(name, sizeof name, "mobilenet_v2.layer.%d.expand_1x1", number);
-    x = layer(b, x, expand, &relu6, name);
+    x = conv_layer(b, x, expand, &relu6, name);
     (void)snprintf(name, sizeof name, "mobilenet_v2.layer.%d.conv_3x3", number);
-    x = layer(b, x, filter, &relu6, name);
+    x = conv_layer(b, x, filter, &relu6, name);
     (void)snprintf(name, sizeof name, "mobilenet_v2.layer.%d.reduce_1x1", number);
-    return layer(b, x, reduce, &end, name);
+    return conv_layer(b, x, reduce, &end, name);
 }
 
 static void body(by__nn_build *b)
@@ -158,7 +159,7 @@ static void body(by__nn_build *b)
     by_graph_set_block(b->graph, -1);
     int64_t last = m->finegrained && m->multiplier < 1.0 ? 1280 : scaled(c, 1280);
     const by__nn_conv head = {.in = scaled(c, widths[BLOCKS]), .out = last, .size = 1, .stride = 1};
-    x = layer(b, x, head, &relu6, "mobilenet_v2.conv_1x1");
+    x = conv_layer(b, x, head, &relu6, "mobilenet_v2.conv_1x1");
     x = by__nn_drop(b, by__nn_global_average(b, x));
     b->model.output = by__nn_classifier(b, x, last, 0.02f, "classifier");
 }
