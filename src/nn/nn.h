@@ -294,8 +294,7 @@ typedef struct by__nn_conv {
     int64_t size;
     int64_t stride;
     int64_t padding;
-    bool
-        same; /* instead pads as TensorFlow does, so that the result has sides / stride, rounded up */
+    bool same; /* instead, pads as TensorFlow does */
     int64_t groups;
     int64_t dilation; /* 0: 1 */
     float std;        /* of the initial weights; 0: the square root of 2 / (size^2 out / groups) */
