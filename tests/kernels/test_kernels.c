@@ -1,6 +1,7 @@
 /* Every kernel at every level of this machine against its C reference: values, bytes around the
  * tensors, in-place use as the op table allows it, and the same bits for 1, 2 and 3 threads.
- * `test_kernels --bench [op [threads]]` prints the speed of each level instead. */
+ * `test_kernels --bench [op [threads [level]]]` prints the speed of each level instead, from the
+ * given one on (1: baseline, 3: avx512). */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -479,7 +480,19 @@ static double bytes_moved(const problem *p)
     return bytes;
 }
 
-static int bench(const char *op, int threads)
+/* FLOPs of a product; 0 for other operations, which memory bounds. */
+static double flops_of(const problem *p)
+{
+    const by__op_row *row = by__op_row_of(p->source->op);
+    by__op_signature s = {p->source->op, &p->attrs, p->in, p->source->input_count};
+    by__op_cost cost = {0};
+    if (row->factors != 0 && row->cost != NULL) {
+        row->cost(&s, p->out, &cost);
+    }
+    return cost.flops;
+}
+
+static int bench(const char *op, int threads, int lowest)
 {
     printf("operands read and written once, fastest of 20 runs, %d thread%s\n", threads,
            threads == 1 ? " (processor time)" : "s");
@@ -493,7 +506,7 @@ static int bench(const char *op, int threads)
             problem_open(&p, source, (by_dtype)act, PATTERN_RANDOM);
             by__device_tensor in[BY__MAX_INPUTS];
             by__device_call call = problem_call(&p, in);
-            for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+            for (int level = lowest; level <= (int)by__cpu_best_isa(); level++) {
                 const by__device_kernel *kernel = by__cpu_kernel_at(&call, (by__cpu_isa)level);
                 if (kernel == NULL) {
                     continue;
@@ -501,8 +514,8 @@ static int bench(const char *op, int threads)
                 char where[600];
                 describe(&p, kernel->name, PATTERN_RANDOM, where, sizeof where);
                 double seconds = kernel_time(kernel, &p, threads, 20);
-                printf("%8.2f GB/s %10.1f us  %s\n", bytes_moved(&p) / seconds * 1e-9,
-                       seconds * 1e6, where);
+                printf("%8.2f GB/s %8.1f GFLOP/s %10.1f us  %s\n", bytes_moved(&p) / seconds * 1e-9,
+                       flops_of(&p) / seconds * 1e-9, seconds * 1e6, where);
                 (void)fflush(stdout);
             }
             problem_close(&p);
@@ -514,7 +527,8 @@ static int bench(const char *op, int threads)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--bench") == 0) {
-        return bench(argc > 2 ? argv[2] : NULL, argc > 3 ? atoi(argv[3]) : 1);
+        return bench(argc > 2 ? argv[2] : NULL, argc > 3 ? atoi(argv[3]) : 1,
+                     argc > 4 ? atoi(argv[4]) : BY__ISA_BASELINE);
     }
     static by_op ops[BY_OP_COUNT];
     struct CMUnitTest tests[BY_OP_COUNT + 7];

@@ -641,6 +641,28 @@ typedef struct by__cuda_fake_quantize_rows_args {
 } by__cuda_fake_quantize_rows_args;
 typedef by__cuda_fake_quantize_rows_args by__cuda_fake_quantize_columns_args;
 
+/* ---- conv.cu ---- */
+
+/* CONV, or CONV_TRANSPOSED with `transposed`: x [images, height, width, groups inner], w, y
+ * [images, to_height, to_width, groups outer]. One thread an element of y, blocks of 256. */
+typedef struct by__cuda_conv_args {
+    const void *x, *w, *bias, *add;
+    void *y;
+    int64_t count, height, width, to_height, to_width, groups, inner, outer;
+    int64_t size_h, size_w, stride_h, stride_w, dilation_h, dilation_w, before_h, before_w;
+    int32_t dtype, bias_dtype, to, transposed;
+} by__cuda_conv_args;
+
+/* CONV_WEIGHT_GRAD: x and dy as x and y of the convolution. Rows: elements of dw; wide: many
+ * pixels. */
+typedef struct by__cuda_conv_weight_grad_args {
+    const void *x, *dy;
+    void *dw;
+    int64_t rows, pixels, height, width, to_height, to_width, groups, inner, outer;
+    int64_t size_h, size_w, stride_h, stride_w, dilation_h, dilation_w, before_h, before_w;
+    int32_t dtype, to, wide;
+} by__cuda_conv_weight_grad_args;
+
 /* ---- instructions.cu ---- */
 
 #define BY__CUDA_INSTRUCTION_RESULTS 12
