@@ -53,7 +53,7 @@ endif()
 
 # So are the references: the tests of kernels spend most of their time in them.
 if(NOT BY_SANITIZE)
-  file(GLOB reference_sources CONFIGURE_DEPENDS src/device/cpu/reference_*.c)
+  file(GLOB reference_sources CONFIGURE_DEPENDS src/device/cpu/reference/*.c)
   set_source_files_properties(${reference_sources} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Debug>:-O2>)
 endif()
 

@@ -185,9 +185,9 @@ mutations() {
     mutation "parts of attention merged without their log-sum-exp" src/device/cpu/kernels/attention/attention_merge.c \
         'share[p] = expf(lse[p] - highest) / sum;' 'share[p] = 0.5f;' test_tensor_parallel test_tensor_train
 
-    mutation "a block of the ring meets the wrong queries" src/ops/attention_ranks.c \
+    mutation "a block of the ring meets the wrong queries" src/ops/attention/attention_ranks.c \
         'bool before = step <= s->sh->rank;' 'bool before = step < s->sh->rank;' test_tensor_parallel
-    mutation "keys do not go around the ring" src/ops/attention_ranks.c \
+    mutation "keys do not go around the ring" src/ops/attention/attention_ranks.c \
         'return by_ring_shift(s->graph, x, s->sh->mesh, s->sh->ranks);' 'return x;' test_tensor_parallel
 
     # Experts.
