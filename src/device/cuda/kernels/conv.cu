@@ -2,7 +2,8 @@
  * gradient does. */
 #include "prelude.cuh"
 
-/* The sum over the channels of a group: x from `at` on with weights from `from` on, `step` apart. */
+/* Adds the sum over the channels of a group: x from `at` on, weights from `from` on, `step`
+ * apart. */
 __device__ float by__conv_channels(const by__cuda_conv_args &a, float sum, int64_t at, int64_t from,
                                    int64_t step)
 {
@@ -50,8 +51,8 @@ BY__KERNEL(conv, 256)
             int64_t column = by__conv_source(a, 1, j, s);
             if (column >= 0) {
                 int64_t at = ((image * a.height + row) * a.width + column) * a.groups * a.inner;
-                sum = by__conv_channels(a, sum, at + group * a.inner, first + r * a.size_w + s,
-                                        step);
+                sum =
+                    by__conv_channels(a, sum, at + group * a.inner, first + r * a.size_w + s, step);
             }
         }
     }
