@@ -58,12 +58,18 @@ for device in cuda cpu; do
 done
 cmp cuda.text cpu.text || fail "other text, or another loss"
 
+say "each product of a GPT-2 in bf16 is the library's"
+# shellcheck disable=SC2086
+run 0 "$banyan" profile c.yaml --random --steps 1 --trace trace.json $small --set precision.compute=bf16 --set device=cuda
+holds trace.json '"kernel":"matmul cublasLt"'
+! grep -o '"kernel":"matmul cuda".*' trace.json >others || fail "products of our own: $(head -n 3 others)"
+
 say "every part of scripts/test-gpu, and one that fails"
 run 0 env BANYAN="$banyan" "$root/scripts/test-gpu" --tiny conformance train speed ranks
 sed '1,/^== figures/d' out >figures
 for figure in "GPU .* stand-in 0, sm_90" "kernels .* 3 sets of cases passed" "gpt2-f32 losses .* from the CPU's at most" \
     "gpt2-bf16 two runs .* equal digests" "gpt2-bf16 resumed .* equal digests" "gpt2-f32 of micro-batches .* equal digests" \
-    "copies .* GB/s" "characters tokens/s  *[1-9]" "characters memory .* planned" "characters matmul .* of copies" \
+    "copies .* GB/s" "characters tokens/s  *[1-9]" "characters memory .* planned" "characters matmul .* of copies" "GPT-2 decode tokens/s .* GB/s" \
     "two ranks, zero 1 " "== passed"; do
     grep -q "$figure" figures || fail "no '$figure' among the figures: $(cat figures)"
 done

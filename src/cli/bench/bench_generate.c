@@ -121,9 +121,15 @@ static by_status time_tokens(by_generator *generator, double *seconds, int64_t b
     return BY_OK;
 }
 
-static by_status time_memory(double *gbps, by_memory_probe *probe, by_error *error)
+/* Of a device with memory of its own, which varies little, it has been measured. */
+static by_status time_memory(double *gbps, const generate_figures *f, by_memory_probe *probe,
+                             by_error *error)
 {
     *gbps = 0.0;
+    if (probe == NULL) {
+        *gbps = f->machine.read_gbps;
+        return BY_OK;
+    }
     for (int i = -1; i < PASSES; i++) {
         double pass;
         by_status status = by_memory_probe_read(probe, &pass, error);
@@ -142,7 +148,7 @@ static by_status time_parts(generate_figures *f, by_generator *generator, by_mem
     double speeds[PARTS];
     size_t parts = 0;
     double before;
-    by_status status = time_memory(&before, probe, error);
+    by_status status = time_memory(&before, f, probe, error);
     if (status != BY_OK) {
         return status;
     }
@@ -156,7 +162,7 @@ static by_status time_parts(generate_figures *f, by_generator *generator, by_mem
         }
         status = time_tokens(generator, seconds, begin, end, error);
         if (status == BY_OK) {
-            status = time_memory(&after, probe, error);
+            status = time_memory(&after, f, probe, error);
         }
         if (status != BY_OK) {
             return status;
@@ -180,13 +186,15 @@ static by_status time_parts(generate_figures *f, by_generator *generator, by_mem
 static by_status time_decode(generate_figures *f, by_generator *generator, double *seconds,
                              const bench_generate_request *r, by_error *error)
 {
-    by_memory_probe *probe;
+    by_memory_probe *probe = NULL;
     double bytes = by_generator_token_bytes(generator, r->prompt + r->tokens / 2);
-    by_status status = by_memory_probe_open(&probe, (size_t)bytes, f->machine.threads, error);
+    bool host = f->machine.threads > 0;
+    by_status status = host ? by_memory_probe_open(&probe, (size_t)bytes, f->machine.threads, error)
+                            : by_machine_measure(&f->machine, BY_MACHINE_MEMORY, error);
     if (status == BY_OK) {
         status = time_parts(f, generator, probe, seconds, r, error);
-        by_memory_probe_close(&probe);
     }
+    by_memory_probe_close(&probe);
     return status;
 }
 
