@@ -57,9 +57,22 @@ void emulator_free(void *base);
 /* Launches belong to one of EMULATOR_QUEUES queues, 0 unless another was chosen, and those of one
  * queue follow each other. After emulator_order(a, b), later launches of queue b come after all
  * launches of queue a so far. */
-#define EMULATOR_QUEUES 8
+#define EMULATOR_QUEUES 32
 void emulator_queue(int queue);
 void emulator_order(int before, int after);
+/* Chooses a queue whose next launch comes after the first after[q] launches of each queue q. */
+void emulator_clock(int queue, const uint32_t after[EMULATOR_QUEUES]);
+
+/* A range that a copy or a library reads or writes. */
+typedef struct emulator_span {
+    const void *base;
+    size_t bytes;
+    bool write;
+} emulator_span;
+
+/* What runs without a kernel, as a launch of the current queue that does this to memory. Returns the
+ * number of faults; what is not the device's memory is left alone. */
+int emulator_work(const char *name, const emulator_span *spans, size_t count);
 
 /* ---- between the files of the emulator ---- */
 
@@ -93,7 +106,11 @@ void emulator_report(const char *format, ...) __attribute__((format(printf, 1, 2
 void emulator_stop(void) __attribute__((noreturn));
 bool emulator_in_stack(uintptr_t address);
 bool emulator_in_shared(uintptr_t address);
-/* A new launch or a new block begins. */
+/* Begins a launch: its name, its number and its first block. */
+void emulator_begin(const char *name);
+/* Faults of the launch so far. */
+int emulator_faults(void);
+/* A new launch begins. */
 void emulator_memory_launch(uint32_t launch);
 void emulator_access(uintptr_t address, size_t bytes, bool write, bool atomic);
 /* An asynchronous copy to this range of shared memory is under way, or no more. */

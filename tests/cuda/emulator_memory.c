@@ -28,6 +28,7 @@ typedef struct emulator_cell {
     access_record write;
     access_record read;
     uint32_t warps; /* that have read */
+    uint32_t other; /* a launch that has read, and is not before that of `read`; 0: none */
     uint8_t known;  /* bytes that have been written: a mask */
     bool atomic;    /* the write was one */
     bool awaited;   /* a copy to it is under way */
@@ -188,6 +189,12 @@ void emulator_order(int before, int after)
     }
 }
 
+void emulator_clock(int queue, const uint32_t after[EMULATOR_QUEUES])
+{
+    memcpy(seen[queue], after, sizeof seen[queue]);
+    queue_now = queue;
+}
+
 void emulator_memory_launch(uint32_t launch)
 {
     if (launch >= MOST_LAUNCHES) {
@@ -247,6 +254,9 @@ static void note_read(cell *c, uint32_t mask)
                         emulator_now->warp_sync, emulator_now->number,   mask};
     access_record *r = &c->read;
     if (r->launch != me.launch) {
+        if (r->launch != 0 && !launch_is_before(r->launch)) {
+            c->other = r->launch;
+        }
         *r = me;
         c->warps = warp;
         return;
@@ -259,6 +269,10 @@ static void note_read(cell *c, uint32_t mask)
     if (r->barriers != me.barriers) {
         *r = me;
         c->warps = warp;
+        return;
+    }
+    if (c->warps == warp && r->warp_sync < me.warp_sync) { /* all that have read are before */
+        *r = me;
         return;
     }
     c->warps |= warp;
@@ -313,11 +327,14 @@ static void check_cell(cell *c, uintptr_t address, uint32_t mask, bool write, bo
     }
     if (c->read.launch != 0 && (c->read.bytes & mask) != 0 && !is_before(&c->read, c->warps)) {
         report_race(&c->read, address, "writes", "read", shared);
+    } else if (c->other != 0 && !launch_is_before(c->other)) {
+        report_race(&(access_record){.launch = c->other}, address, "writes", "read", shared);
     }
     *w = (access_record){emulator_here.launch,    emulator_here.instance, emulator_here.barriers,
                          emulator_now->warp_sync, emulator_now->number,   mask};
     c->known = (uint8_t)(c->known | mask);
     c->read.launch = 0;
+    c->other = 0;
     c->atomic = atomic;
 }
 
@@ -373,6 +390,24 @@ void emulator_access(uintptr_t address, size_t bytes, bool write, bool atomic)
             check_cell(c, g * GRANULE, mask, write, atomic, shared);
         }
     }
+}
+
+int emulator_work(const char *name, const emulator_span *spans, size_t count)
+{
+    emulator_thread host = {.number = 0};
+    emulator_begin(name);
+    emulator_now = &host;
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t from = (uintptr_t)spans[i].base;
+        uintptr_t to = from + spans[i].bytes;
+        memory_range *range = find_range(from);
+        for (uintptr_t g = from / GRANULE; range != NULL && g * GRANULE < to; g++) {
+            check_cell(&range->cells[g - range->base / GRANULE], g * GRANULE,
+                       mask_of(g * GRANULE, from, to), spans[i].write, false, false);
+        }
+    }
+    emulator_now = NULL;
+    return emulator_faults();
 }
 
 void emulator_await(uintptr_t address, size_t bytes, bool awaited)

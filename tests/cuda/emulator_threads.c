@@ -444,14 +444,29 @@ static void set_place(const emulator_grid *grid, unsigned block)
     emulator_here.barriers = 0;
 }
 
-int emulator_run(const emulator_grid *grid, const char *name, void (*body)(const void *args),
-                 const void *args)
+void emulator_begin(const char *name)
 {
     static uint32_t launches = 1;
-    unsigned blocks = grid->grid[0] * grid->grid[1] * grid->grid[2];
     faults = 0;
     first_fault[0] = '\0';
     kernel_name = name;
+    emulator_here.launch = ++launches;
+    emulator_here.block_number = 0;
+    emulator_here.instance++;
+    emulator_here.barriers = 0;
+    emulator_memory_launch(launches);
+}
+
+int emulator_faults(void)
+{
+    return faults;
+}
+
+int emulator_run(const emulator_grid *grid, const char *name, void (*body)(const void *args),
+                 const void *args)
+{
+    unsigned blocks = grid->grid[0] * grid->grid[1] * grid->grid[2];
+    emulator_begin(name);
     if (grid->block == 0 || grid->block > MOST_THREADS || grid->shared > MOST_SHARED) {
         emulator_report("%u threads and %u bytes of shared memory a block", grid->block,
                         grid->shared);
@@ -473,14 +488,12 @@ int emulator_run(const emulator_grid *grid, const char *name, void (*body)(const
     kernel_body = body;
     kernel_args = args;
     thread_count = grid->block;
-    emulator_here.launch = ++launches;
     emulator_here.shared = dynamic_shared;
     emulator_here.blocks.x = grid->grid[0];
     emulator_here.blocks.y = grid->grid[1];
     emulator_here.blocks.z = grid->grid[2];
     emulator_here.threads.x = grid->block;
     emulator_here.threads.y = emulator_here.threads.z = 1;
-    emulator_memory_launch(launches);
     for (unsigned i = 0; i < blocks; i++) {
         set_place(grid, order[i]);
         memset(__start_by_shared, 0xff, (size_t)(__stop_by_shared - __start_by_shared));

@@ -6,9 +6,10 @@
  *   - Nothing runs when it is submitted. What a wait needs runs then, and nothing else; of what may
  *     run next, a seed chooses.
  *   - Work that uses the same memory without an order between it is a fault whatever order it ran
- *     in (vector clocks; of copies, fills and products, whose ranges are known). So are memory that
- *     is freed while work may use it, and pinned memory that is changed before the copy from it
- *     ran. Every later wait fails with the first fault.
+ *     in (vector clocks; of copies, fills and products, whose ranges are known, and with
+ *     BANYAN_STANDIN_CHECK of what kernels touch as well). So are memory that is freed while work
+ *     may use it, or twice, events that were closed, and pinned memory that the host changes before
+ *     a copy from it or to it ran. Every later wait fails with the first fault.
  *   - New memory is full of 0xff, and so is pinned memory that a copy will fill.
  *
  * Kernels run on the emulator, from the same sources as on a GPU. The environment says what the
@@ -19,6 +20,7 @@
  *   BANYAN_STANDIN_CAPABILITY  compute capability, 90
  *   BANYAN_STANDIN_DEVICES     number of GPUs, 1
  *   BANYAN_STANDIN_MEMORY      bytes of device memory, 8 GiB
+ *   BANYAN_STANDIN_CHECK       1: kernels run checked (emulator.h), which takes long
  *   BANYAN_STANDIN_FAIL        NAME:N=RESULT: the Nth call of a function returns RESULT
  */
 #ifndef BY_TESTS_CUDA_STANDIN_H

@@ -11,6 +11,7 @@
 #define INVALID_VALUE       1
 #define INVALID_CONTEXT     201
 #define CAPTURE_UNSUPPORTED 900
+#define INVALID_HANDLE      400
 
 static _Thread_local bool has_context;
 static int the_context;
@@ -61,7 +62,7 @@ static bool run_copy(void *data)
     const transfer *t = data;
     memmove(t->to, t->from, t->bytes);
     if (t->to_device) {
-        emulator_written(t->to, t->bytes);
+        standin_written(t->to, t->bytes);
     }
     return true;
 }
@@ -70,7 +71,7 @@ static bool run_fill(void *data)
 {
     const transfer *t = data;
     memset(t->to, t->byte, t->bytes);
-    emulator_written(t->to, t->bytes);
+    standin_written(t->to, t->bytes);
     return true;
 }
 
@@ -115,12 +116,16 @@ int cuMemcpyDtoHAsync_v2(void *to, by__cuda_address from, size_t bytes, by__cuda
         standin_unlock();
         return INVALID_VALUE;
     }
+    const standin_range ranges[] = {{address, bytes, false}, {pinned ? to : NULL, bytes, true}};
+    work *w = standin_make_work(stream_, "a copy out", ranges, 2, run_copy,
+                                new_transfer(to, address, bytes, 0));
     if (pinned && !standin_in_use(to, bytes)) {
         memset(to, 0xff, bytes);
+        w->hashed = to; /* what the host writes there would be lost */
+        w->hashed_bytes = bytes;
+        w->hash = standin_hash_of(to, bytes);
     }
-    const standin_range ranges[] = {{address, bytes, false}, {pinned ? to : NULL, bytes, true}};
-    standin_enqueue(stream_, standin_make_work(stream_, "a copy out", ranges, 2, run_copy,
-                                               new_transfer(to, address, bytes, 0)));
+    standin_enqueue(stream_, w);
     standin_unlock();
     /* A copy to pageable memory blocks. */
     return pinned ? BY__CUDA_SUCCESS : cuStreamSynchronize(stream_);
@@ -214,6 +219,9 @@ static int unmap_block(void *data, bool pinned)
         free(b);
         break;
     }
+    if (result != BY__CUDA_SUCCESS) {
+        standin_fault("memory was freed that is not there");
+    }
     standin_unlock();
     return result;
 }
@@ -261,6 +269,21 @@ int cuMemGetInfo_v2(size_t *left, size_t *total)
 
 /* ---- streams and events ---- */
 
+/* Whether an event is there; it is a fault if not. */
+static bool knows_event(const void *event_)
+{
+    standin_lock();
+    const event *e = standin_state.events;
+    while (e != NULL && e != event_) {
+        e = e->next;
+    }
+    if (e == NULL) {
+        standin_fault("an event is used that was closed");
+    }
+    standin_unlock();
+    return e != NULL;
+}
+
 int cuStreamCreate(by__cuda_stream *out, unsigned flags)
 {
     BEGIN(cuStreamCreate, true);
@@ -306,6 +329,9 @@ int cuStreamWaitEvent(by__cuda_stream stream_, by__cuda_event event_, unsigned f
     BEGIN(cuStreamWaitEvent, true);
     (void)flags;
     int result;
+    if (!knows_event(event_)) {
+        return INVALID_HANDLE;
+    }
     if (standin_capture_wait(&result, stream_, event_)) {
         return result;
     }
@@ -334,18 +360,23 @@ int cuEventDestroy_v2(by__cuda_event event_)
     for (event **place = &standin_state.events; *place != NULL; place = &(*place)->next) {
         if (*place == event_) {
             *place = (*place)->next;
-            break;
+            standin_unlock();
+            free(event_);
+            return BY__CUDA_SUCCESS;
         }
     }
+    standin_fault("an event was closed that is not there");
     standin_unlock();
-    free(event_);
-    return BY__CUDA_SUCCESS;
+    return INVALID_HANDLE;
 }
 
 int cuEventRecord(by__cuda_event event_, by__cuda_stream stream_)
 {
     BEGIN(cuEventRecord, true);
     event *e = event_;
+    if (!knows_event(event_)) {
+        return INVALID_HANDLE;
+    }
     if (standin_capture_event(e, stream_)) {
         return BY__CUDA_SUCCESS;
     }
@@ -388,7 +419,7 @@ int cuEventElapsedTime(float *milliseconds, by__cuda_event from, by__cuda_event 
     const event *a = from;
     const event *b = to;
     if (!a->timed || !b->timed) {
-        return 400; /* invalid handle */
+        return INVALID_HANDLE;
     }
     *milliseconds = (float)(1e3 * (b->time - a->time));
     return a->reached && b->reached ? BY__CUDA_SUCCESS : BY__CUDA_NOT_READY;
@@ -488,6 +519,8 @@ int cuInit(unsigned flags)
     standin_state.capability = (int)standin_number_of("BANYAN_STANDIN_CAPABILITY", 90);
     standin_state.devices = (int)standin_number_of("BANYAN_STANDIN_DEVICES", 1);
     standin_state.memory = (size_t)standin_number_of("BANYAN_STANDIN_MEMORY", 8L << 30);
+    standin_state.checks = standin_number_of("BANYAN_STANDIN_CHECK", 0) != 0;
+    emulator_check(standin_state.checks);
     /* What an earlier test left behind. */
     bool idle = true;
     for (const work *w = standin_state.first; w != NULL; w = w->next) {

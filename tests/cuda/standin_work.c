@@ -156,11 +156,33 @@ uint64_t standin_hash_of(const void *data, size_t bytes)
     return hash;
 }
 
+/* What launches do to memory is known when they run: the emulator compares it, by the clocks of
+ * streams, with what ran before, whichever of both that was. */
+static void check_touched(const work *w)
+{
+    uint32_t after[EMULATOR_QUEUES] = {0};
+    emulator_span spans[MAX_RANGES];
+    if (!standin_state.checks) {
+        return;
+    }
+    for (int s = 0; s < MAX_STREAMS; s++) {
+        after[s] = (uint32_t)w->after.at[s];
+    }
+    emulator_clock(w->stream, after);
+    for (size_t i = 0; i < w->range_count; i++) {
+        spans[i] = (emulator_span){w->ranges[i].data, w->ranges[i].bytes, w->ranges[i].write};
+    }
+    if (w->range_count > 0 && emulator_work(w->name, spans, w->range_count) != 0) {
+        standin_fault("%s", emulator_fault());
+    }
+}
+
 static void run_work(work *w)
 {
     if (w->hashed != NULL && standin_hash_of(w->hashed, w->hashed_bytes) != w->hash) {
-        standin_fault("pinned memory was changed before the copy from it ran");
+        standin_fault("the host has changed pinned memory of %s before that ran", w->name);
     }
+    check_touched(w);
     if (!w->run(w->data)) {
         standin_fault("%s failed", w->name);
     }
@@ -313,7 +335,10 @@ int standin_submit(by__cuda_stream stream_, const char *name, const standin_rang
     return BY__CUDA_SUCCESS;
 }
 
+/* In checked runs the ranges of work have told. */
 void standin_written(const void *data, size_t bytes)
 {
-    emulator_written(data, bytes);
+    if (!standin_state.checks) {
+        emulator_written(data, bytes);
+    }
 }

@@ -72,6 +72,7 @@ typedef struct standin_all {
     pthread_mutex_t lock;
     uint64_t draws;
     int version, capability, devices;
+    bool checks; /* kernels run checked, and races between streams are found in what they touch */
     size_t memory, used;
     char fail_name[64];
     long fail_call;

@@ -334,6 +334,30 @@ static void test_ranks(void **state)
     (void)unsetenv("BANYAN_STANDIN_DEVICES");
 }
 
+/* Kernels that tell what they touch: no two queues use the same memory without an order, in a step
+ * on one rank and in those of two that share a GPU. */
+static void test_queues(void **state)
+{
+    static const char *const settings[] = {"precision.compute=f32",
+                                           "model.layers=1",
+                                           "model.width=16",
+                                           "parallel.shard=2",
+                                           "parallel.zero=2",
+                                           "train.batch=2",
+                                           NULL};
+    BY_UNUSED(state);
+    by_config *config = table_config("precision.compute=f32");
+    assert_int_equal(setenv("BANYAN_STANDIN_CHECK", "1", 1), 0);
+    (void)compare(config, make_rows, &f32_bound);
+    by_config_close(&config);
+    rank_job *alone = rank_job_open_on(0, settings, "cuda");
+    rank_job *two = rank_job_open_on(2, settings, "cuda");
+    rank_job_check(alone, two, 2);
+    rank_job_close(two);
+    rank_job_close(alone);
+    (void)unsetenv("BANYAN_STANDIN_CHECK");
+}
+
 static int use_standins(void **state)
 {
     *state = temporary_make();
@@ -350,9 +374,8 @@ static int remove_cache(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),
-        cmocka_unit_test(test_odd_width),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_queues),    cmocka_unit_test(test_models),
+        cmocka_unit_test(test_odd_width), cmocka_unit_test(test_errors),
         cmocka_unit_test(test_ranks),
     };
     seeds = argc > 1 ? atoi(argv[1]) : seeds; /* NOLINT(cert-err34-c): a person's number */
