@@ -25,6 +25,8 @@ typedef struct layout {
     int type;
     uint64_t rows, columns;
     int64_t stride;
+    int32_t batches; /* as many matrices, */
+    int64_t step;    /* so many elements apart */
 } layout;
 
 typedef struct preference {
@@ -53,6 +55,8 @@ STANDIN_API int cublasLtMatmulDescSetAttribute(description *desc, int attribute,
                                                size_t bytes);
 STANDIN_API int cublasLtMatrixLayoutCreate(layout **out, int type, uint64_t rows, uint64_t columns,
                                            int64_t stride);
+STANDIN_API int cublasLtMatrixLayoutSetAttribute(layout *l, int attribute, const void *value,
+                                                 size_t bytes);
 STANDIN_API int cublasLtMatrixLayoutDestroy(layout *l);
 STANDIN_API int cublasLtMatmulPreferenceCreate(preference **out);
 STANDIN_API int cublasLtMatmulPreferenceDestroy(preference *p);
@@ -145,8 +149,21 @@ int cublasLtMatrixLayoutCreate(layout **out, int type, uint64_t rows, uint64_t c
         return INVALID_VALUE;
     }
     *out = calloc(1, sizeof **out);
-    **out = (layout){type, rows, columns, stride};
+    **out = (layout){type, rows, columns, stride, 1, 0};
     return OK;
+}
+
+int cublasLtMatrixLayoutSetAttribute(layout *l, int attribute, const void *value, size_t bytes)
+{
+    if (attribute == 5 && bytes == sizeof l->batches) {
+        memcpy(&l->batches, value, bytes);
+        return l->batches > 0 ? OK : INVALID_VALUE;
+    }
+    if (attribute == 6 && bytes == sizeof l->step) {
+        memcpy(&l->step, value, bytes);
+        return OK;
+    }
+    return INVALID_VALUE;
 }
 
 int cublasLtMatrixLayoutDestroy(layout *l)
@@ -197,7 +214,8 @@ static bool shapes_agree(const description *desc, const layout *a, const layout 
 {
     return op_rows(a, desc->trans_a) == d->rows && op_columns(b, desc->trans_b) == d->columns &&
            op_columns(a, desc->trans_a) == op_rows(b, desc->trans_b) && c->rows == d->rows &&
-           c->columns == d->columns && a->type == b->type && c->type == d->type;
+           c->columns == d->columns && a->type == b->type && c->type == d->type &&
+           a->batches == d->batches && b->batches == d->batches && c->batches == d->batches;
 }
 
 int cublasLtMatmulAlgoGetHeuristic(void *handle, const description *desc, const layout *a,
@@ -261,12 +279,10 @@ static double element(const void *m, const layout *l, int transposed, uint64_t i
     return (double)number(m, l->type, transposed ? k + i * stride : i + k * stride);
 }
 
-static bool run_product(void *data)
+static void run_matrix(const product *p)
 {
-    const product *p = data;
     const description *s = &p->desc;
     uint64_t inner = op_columns(&p->a_layout, s->trans_a);
-    memset(p->work, 0xff, WORK_BYTES); /* what others keep there is lost */
     for (uint64_t column = 0; column < p->d_layout.columns; column++) {
         for (uint64_t row = 0; row < p->d_layout.rows; row++) {
             double sum = 0.0;
@@ -286,12 +302,33 @@ static bool run_product(void *data)
         standin_written((char *)p->d + column * (uint64_t)p->d_layout.stride * size,
                         p->d_layout.rows * size);
     }
+}
+
+static const void *matrix_of(const void *data, const layout *l, int32_t batch)
+{
+    return (const char *)data + (size_t)l->step * (size_t)batch * size_of(l->type);
+}
+
+static bool run_product(void *data)
+{
+    const product *p = data;
+    memset(p->work, 0xff, WORK_BYTES); /* what others keep there is lost */
+    for (int32_t i = p->d_layout.batches; i-- > 0;) {
+        product one = *p;
+        one.a = matrix_of(p->a, &p->a_layout, i);
+        one.b = matrix_of(p->b, &p->b_layout, i);
+        one.c = matrix_of(p->c, &p->c_layout, i);
+        one.d = (void *)(uintptr_t)matrix_of(p->d, &p->d_layout, i);
+        run_matrix(&one);
+    }
     return true;
 }
 
 static size_t bytes_of(const layout *l)
 {
-    return ((size_t)(l->columns - 1) * (size_t)l->stride + l->rows) * size_of(l->type);
+    return ((size_t)(l->batches - 1) * (size_t)l->step +
+            (size_t)(l->columns - 1) * (size_t)l->stride + l->rows) *
+           size_of(l->type);
 }
 
 static bool is_aligned(const void *address)
@@ -317,6 +354,11 @@ int cublasLtMatmul(void *handle, const description *desc, const void *alpha, con
         standin_fault("a product has operands that are not aligned to %d bytes: %p %p %p %p %p",
                       ALIGNMENT, a, b, c, d, work);
     }
+    if (d_layout->batches > 1 &&
+        (!is_aligned(matrix_of(a, a_layout, 1)) || !is_aligned(matrix_of(b, b_layout, 1)) ||
+         !is_aligned(matrix_of(d, d_layout, 1)))) {
+        standin_fault("a batch of products has operands that are not aligned");
+    }
     product *p = calloc(1, sizeof *p);
     *p = (product){.desc = *desc,
                    .a_layout = *a_layout,
@@ -336,8 +378,8 @@ int cublasLtMatmul(void *handle, const description *desc, const void *alpha, con
         {p->beta != 0.0f ? c : NULL, bytes_of(c_layout), false},
         {d, bytes_of(d_layout), true},
         {work, work_bytes, true},
-        {desc->epilogue == EPILOGUE_BIAS ? desc->bias : NULL, d_layout->rows * sizeof(float),
-         false},
+        {desc->epilogue == EPILOGUE_BIAS ? desc->bias : NULL,
+         d_layout->rows * size_of(d_layout->type), false},
     };
     return standin_submit(stream, "a product", ranges, sizeof ranges / sizeof *ranges, run_product,
                           p);

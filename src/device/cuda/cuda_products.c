@@ -110,10 +110,18 @@ static int type_of(by_dtype dtype)
 
 /* A row-major matrix [rows, columns] is the library's column-major [columns, rows], so that
  * y^T = op(b)^T op(a)^T: our b is its first operand. */
-static int create_layout(const by__cuda_products *p, by__cuda_lt_layout *out, by_dtype dtype,
-                         int64_t rows, int64_t columns, int64_t stride)
+static int create_layout(const by__cuda_product *o, by__cuda_lt_layout *out, by_dtype dtype,
+                         int64_t rows, int64_t columns, int64_t stride, int64_t step)
 {
-    return p->layout_create(out, type_of(dtype), (uint64_t)columns, (uint64_t)rows, stride);
+    const by__cuda_products *p = o->products;
+    const int32_t batches = o->shape.batches;
+    int result = p->layout_create(out, type_of(dtype), (uint64_t)columns, (uint64_t)rows, stride);
+    if (result == BY__CUDA_LT_OK && batches > 1) {
+        result = p->layout_set(*out, BY__CUDA_LT_LAYOUT_BATCHES, &batches, sizeof batches);
+    }
+    return result == BY__CUDA_LT_OK && batches > 1
+               ? p->layout_set(*out, BY__CUDA_LT_LAYOUT_STEP, &step, sizeof step)
+               : result;
 }
 
 static int create_parts(by__cuda_product *o)
@@ -132,14 +140,17 @@ static int create_parts(by__cuda_product *o)
     if (result == BY__CUDA_LT_OK && s->has_bias) {
         result = p->desc_set(o->desc, BY__CUDA_LT_DESC_EPILOGUE, &bias, sizeof bias);
     }
-    result = result == BY__CUDA_LT_OK ? create_layout(p, &o->a, s->dtype, s->trans_a ? s->k : s->m,
-                                                      s->trans_a ? s->m : s->k, s->a_stride)
-                                      : result;
-    result = result == BY__CUDA_LT_OK ? create_layout(p, &o->b, s->dtype, s->trans_b ? s->n : s->k,
-                                                      s->trans_b ? s->k : s->n, s->b_stride)
-                                      : result;
-    return result == BY__CUDA_LT_OK ? create_layout(p, &o->y, s->y_dtype, s->m, s->n, s->y_stride)
-                                    : result;
+    if (result == BY__CUDA_LT_OK) {
+        result = create_layout(o, &o->a, s->dtype, s->trans_a ? s->k : s->m,
+                               s->trans_a ? s->m : s->k, s->a_stride, s->a_step);
+    }
+    if (result == BY__CUDA_LT_OK) {
+        result = create_layout(o, &o->b, s->dtype, s->trans_b ? s->n : s->k,
+                               s->trans_b ? s->k : s->n, s->b_stride, s->b_step);
+    }
+    return result == BY__CUDA_LT_OK
+               ? create_layout(o, &o->y, s->y_dtype, s->m, s->n, s->y_stride, s->y_step)
+               : result;
 }
 
 static int choose_algorithm(by__cuda_product *o)

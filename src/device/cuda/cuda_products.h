@@ -2,7 +2,8 @@
  *
  * The algorithm of a product is fixed when it is opened, by its shape alone, with every split of
  * the inner dimension whose parts the library would add in an order of its own turned off. So a GPU
- * gives the same bits from run to run.
+ * gives the same bits from run to run. cuda_matmul.c splits products of much depth and few results
+ * itself, and adds the parts in order.
  */
 #ifndef BY_DEVICE_CUDA_CUDA_PRODUCTS_H
 #define BY_DEVICE_CUDA_CUDA_PRODUCTS_H
@@ -19,6 +20,10 @@ typedef struct by__cuda_product_shape {
     by_dtype y_dtype;
     bool has_bias; /* of y's dtype */
     bool adds;     /* `add` is like y, and may be y */
+    /* If more than 1: as many products, whose operands and results are these numbers of elements
+     * apart; without a bias and `add`. */
+    int32_t batches;
+    int64_t a_step, b_step, y_step;
 } by__cuda_product_shape;
 
 typedef struct by__cuda_product by__cuda_product;

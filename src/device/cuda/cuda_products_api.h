@@ -42,6 +42,8 @@ enum {
     BY__CUDA_LT_DESC_EPILOGUE = 7,
     BY__CUDA_LT_DESC_BIAS = 8,
     BY__CUDA_LT_EPILOGUE_BIAS = 4,
+    BY__CUDA_LT_LAYOUT_BATCHES = 5,
+    BY__CUDA_LT_LAYOUT_STEP = 6,
     BY__CUDA_LT_PREFERENCE_WORK = 1,
     BY__CUDA_LT_PREFERENCE_REDUCTION = 3,
     BY__CUDA_LT_REDUCTION_NONE = 0
@@ -57,6 +59,8 @@ enum {
       (by__cuda_lt_desc desc, int attribute, const void *value, size_t bytes))                     \
     X(layout_create, cublasLtMatrixLayoutCreate,                                                   \
       (by__cuda_lt_layout * layout, int type, uint64_t rows, uint64_t columns, int64_t stride))    \
+    X(layout_set, cublasLtMatrixLayoutSetAttribute,                                                \
+      (by__cuda_lt_layout layout, int attribute, const void *value, size_t bytes))                 \
     X(layout_destroy, cublasLtMatrixLayoutDestroy, (by__cuda_lt_layout layout))                    \
     X(preference_create, cublasLtMatmulPreferenceCreate, (by__cuda_lt_preference * preference))    \
     X(preference_destroy, cublasLtMatmulPreferenceDestroy, (by__cuda_lt_preference preference))    \
