@@ -70,8 +70,8 @@ typedef struct emulator_span {
     bool write;
 } emulator_span;
 
-/* What runs without a kernel, as a launch of the current queue that does this to memory. Returns the
- * number of faults; what is not the device's memory is left alone. */
+/* What runs without a kernel, as a launch of the current queue that does this to memory. Returns
+ * the number of faults; what is not the device's memory is left alone. */
 int emulator_work(const char *name, const emulator_span *spans, size_t count);
 
 /* ---- between the files of the emulator ---- */
