@@ -154,6 +154,98 @@ static void test_layouts_agree(void **state)
     free(alone);
 }
 
+/* ---- a convolutional network ---- */
+
+enum { PIXELS = 8 * 8 };
+
+static by_status step_on_images(by_trainer *t, uint64_t step, by_step_result *out, by_error *error)
+{
+    static const float weights[ROWS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    float images[ROWS * PIXELS];
+    int32_t labels[ROWS];
+    by_batch_part part = by_trainer_part(t);
+    for (size_t k = 0; k < part.count; k++) {
+        size_t row = part.first + k / part.block * part.stride + k % part.block;
+        labels[k] = (int32_t)(row % 3);
+        for (size_t i = 0; i < PIXELS; i++) {
+            images[k * PIXELS + i] = (float)random_unit(6, step, row * PIXELS + i);
+        }
+    }
+    int64_t count = (int64_t)part.count;
+    const by_array arrays[] = {{"images", BY_F32, BY_SHAPE(count, 1, 8, 8), images},
+                               {"labels", BY_I32, BY_SHAPE(count), labels},
+                               {"weight", BY_F32, BY_SHAPE(count), (void *)(uintptr_t)weights}};
+    const by_batch batch = {.arrays = arrays,
+                            .array_count = 3,
+                            .batch = part.count,
+                            .valid_targets = part.count,
+                            .global_targets = ROWS};
+    BY_TRY(by_trainer_begin_step(t, NULL, error));
+    return by_trainer_step(t, &batch, out, error);
+}
+
+static by_status run_images(by_comm *comm, void *user, by_error *error)
+{
+    static const char *const common[] = {
+        "task.kind=classify",   "model.kind=resnet",   "model.stem=small",      "model.width=4",
+        "model.depths=[1, 1]",  "model.channels=1",    "model.outputs=3",       "train.threads=1",
+        "model.image_height=8", "model.image_width=8", "train.steps=10",        "train.batch=8",
+        "train.micro_batch=2",  "optimizer.warmup=0",  "precision.compute=f32", NULL};
+    statistics_job *j = user;
+    int rank = comm == NULL ? 0 : by_comm_rank(comm);
+    by_trainer *t;
+    by_config *config = config_of(common, j->settings);
+    const by_trainer_options options = {.comm = comm};
+    by_status status = by_trainer_open(&t, config, &options, error);
+    if (status == BY_OK) {
+        status = by_trainer_allocate(t, error);
+        status = status == BY_OK ? by_trainer_initialize(t, error) : status;
+        for (uint64_t step = 0; step < STEPS && status == BY_OK; step++) {
+            status = step_on_images(t, step, &j->results[rank][step], error);
+        }
+        status = status == BY_OK ? keep_parameters(j, rank, t, error) : status;
+        by_trainer_close(&t);
+    }
+    by_config_close(&config);
+    return status;
+}
+
+/* Convolutions, batch norm and pools have the same bits on any number of ranks. */
+static void test_images_agree(void **state)
+{
+    static const struct {
+        int ranks;
+        const char *settings[3];
+    } layouts[] = {
+        {1, {NULL}},
+        {1, {"train.threads=2", NULL}},
+        {2, {NULL}},
+        {4, {"parallel.shard=4", "parallel.zero=2", NULL}},
+        {2, {"parallel.shard=2", "parallel.zero=3", NULL}},
+    };
+    statistics_job *jobs[BY_ARRAY_LENGTH(layouts)];
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts); i++) {
+        by_error error = {0};
+        statistics_job *j = jobs[i] = calloc(1, sizeof *j);
+        assert_non_null(j);
+        j->settings = layouts[i].settings;
+        check_ok(layouts[i].ranks == 1
+                     ? run_images(NULL, j, &error)
+                     : by_comm_run_threads(layouts[i].ranks, NULL, run_images, j, &error),
+                 &error);
+        for (int r = 0; r < layouts[i].ranks; r++) {
+            assert_int_equal(j->count[r], jobs[0]->count[0]);
+            assert_memory_equal(j->values[r], jobs[0]->values[0], j->count[r] * sizeof(float));
+        }
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts); i++) {
+        free(jobs[i]);
+    }
+}
+
+/* ---- what the statistics are ---- */
+
 /* The mean and the variance (divisor n - 1) of two rows. */
 static void statistics_of(double mean[NUMBERS], double variance[NUMBERS], const float *rows)
 {
@@ -293,6 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layouts_agree),
+        cmocka_unit_test(test_images_agree),
         cmocka_unit_test(test_steps_follow_the_data),
         cmocka_unit_test(test_skipped_step),
         cmocka_unit_test(test_refused),
