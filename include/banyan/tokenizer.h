@@ -1,10 +1,11 @@
 /* Tokenizers: conversion between text and token ids.
  *
- * Three kinds are supported, with the same ids as Hugging Face `tokenizers`: byte-level BPE
- * (Sennrich et al. 2016, Radford et al. 2019) with the split patterns of GPT-2, Llama 3, GPT-4,
- * GPT-4o, Qwen and related models; character-level BPE with byte fallback as made by SentencePiece
- * (Llama 2, Mistral, Gemma); and plain characters, one id per Unicode code point. All are read from
- * and written to Hugging Face's tokenizer.json; docs/tokenizers.md lists the supported features.
+ * Supported, with the same ids as Hugging Face `tokenizers`, are byte-level BPE (Sennrich et al.
+ * 2016, Radford et al. 2019) with the split patterns of GPT-2, Llama 3, GPT-4, GPT-4o, Qwen and
+ * related models; character-level BPE with byte fallback as made by SentencePiece (Llama 2,
+ * Mistral, Gemma); WordPiece (BERT); Unigram (T5, ALBERT, XLM-R); and plain characters, one id per
+ * Unicode code point. All are read from and written to Hugging Face's tokenizer.json;
+ * docs/tokenizers.md lists the supported features.
  *
  * Text may be any sequence of bytes. Byte-level BPE and byte fallback encode all of them: a byte
  * that is not part of valid UTF-8 counts as one symbol character (neither letter, digit nor space),
@@ -35,10 +36,10 @@ typedef struct by_tokenizer by_tokenizer;
 
 /* ---- opening and training ---- */
 
-/* Opens a tokenizer.json; a directory with tokenizer.json, or with GPT-2's encoder.json and
- * vocab.bpe; a file of tiktoken ranks (*.tiktoken), with GPT-2's pre-tokenization; or a GGUF file.
- * Returns BY_EIO if it cannot be read, BY_EFORMAT if it is malformed or uses an unsupported feature
- * (named in the message). */
+/* Opens a tokenizer.json; a directory with tokenizer.json, with GPT-2's encoder.json and vocab.bpe,
+ * or with BERT's vocab.txt and, if there is one, tokenizer_config.json; a file of tiktoken ranks
+ * (*.tiktoken), with GPT-2's pre-tokenization; or a GGUF file. Returns BY_EIO if it cannot be read,
+ * BY_EFORMAT if it is malformed or uses an unsupported feature (named in the message). */
 BY_API by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_error *error);
 /* Parses the text of a tokenizer.json. `name` stands for the file in messages. Returns BY_EFORMAT
  * as by_tokenizer_open. */
@@ -86,7 +87,7 @@ BY_API by_status by_tokenizer_to_json(const by_tokenizer *tokenizer, char **out,
 /* Returns the vocabulary size, including added tokens; ids are below it. */
 BY_API uint32_t by_tokenizer_vocab(const by_tokenizer *tokenizer);
 /* Returns the token that ends a document: the special token "<|endoftext|>", or else
- * "<|end_of_text|>", "</s>" or "<eos>". -1 if there is none. */
+ * "<|end_of_text|>", "</s>" or "<eos>"; of WordPiece and Unigram, "[SEP]" last. -1 if none. */
 BY_API int64_t by_tokenizer_eos(const by_tokenizer *tokenizer);
 /* Maximum number of tokens that by_end_tokens returns. */
 #define BY_END_TOKENS 16

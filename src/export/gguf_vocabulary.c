@@ -263,6 +263,11 @@ by_status by__export_gguf_put_vocabulary(by__export_gguf_pairs *pairs, const by_
                             "the tokenizer has %" PRIu32 " tokens, the model %" PRIu32, t->vocab,
                             count);
     }
+    if (t->model_state != NULL) {
+        return by_error_set(error, BY_EFORMAT,
+                            "a GGUF file has no WordPiece or Unigram tokenizer as tokenizer.json "
+                            "describes it; export the model as safetensors");
+    }
     BY_TRY((t->characters   ? put_characters
             : t->byte_level ? put_byte_level
                             : put_pieces)(pairs, t, count, error));

@@ -32,7 +32,8 @@ CASED_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 O200K = FIRST + ENDING + "|" + SECOND + ENDING + r"|\p{N}{1,3}" + CASED_REST
 TEKKEN = FIRST + "|" + SECOND + r"|\p{N}" + CASED_REST
 BAR = "\u2581"
-GOLDEN = ("llama3", "gpt4o", "qwen", "smollm", "llama2", "mistral", "gemma", "unknown")
+GOLDEN = ("llama3", "gpt4o", "qwen", "smollm", "llama2", "mistral", "gemma", "unknown", "bert", "bert-cased", "t5",
+          "albert", "xlm-r", "unigram-bytes")
 
 WORDS = ("the of and to in is it's don't we'll I'm they've you're he'd THE And iPhone XMLHttpRequest "
          "HTMLElement caf\u00e9 cafe\u0301 na\u00efve \u00c5ngstr\u00f6m Stra\u00dfe \u0130stanbul \u4f60\u597d"
@@ -140,7 +141,79 @@ def sentencepiece(lines, normalizer, pre, decoder, fallback=True, fuse=True, tem
     return t
 
 
+def wordpiece(lines, **options):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=options.pop("longest", 100)))
+    t.normalizer = normalizers.BertNormalizer(**options)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.train_from_iterator(lines, trainers.WordPieceTrainer(
+        vocab_size=600, show_progress=False, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    t.decoder = decoders.WordPiece()
+    t.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    t.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("wordy", single_word=True)])
+    return t
+
+
+def charsmap(pairs):
+    """A map of characters as SentencePiece compiles it: a double array of keys, each with the offset of its text."""
+    keys, texts, units, used = {}, b"", {0: 0}, {0}
+    for key, text in pairs:
+        keys[key.encode()] = len(texts)
+        texts += text.encode() + b"\0"
+
+    def expand(at, prefix):
+        below = sorted({k[len(prefix)] for k in keys if k.startswith(prefix) and len(k) > len(prefix)})
+        below = ([0] if prefix in keys else []) + below
+        base = 256
+        while any(base ^ c in used for c in below) or base ^ at >= 1 << 21:
+            base += 1
+        used.update(base ^ c for c in below)
+        units[at] = units[at] | (base ^ at) << 10 | (1 << 8 if prefix in keys else 0)
+        for c in below:
+            units[base ^ c] = 1 << 31 | keys[prefix] if c == 0 else c
+        for c in below:
+            if c:
+                expand(base ^ c, prefix + bytes([c]))
+
+    expand(0, b"")
+    count = (max(units) // 256 + 1) * 256
+    return struct.pack(f"<I{count}I", 4 * count, *(units.get(i, 0) for i in range(count))) + texts
+
+
+CHARSMAP = charsmap([
+    ("\n", " "), ("\r", " "), ("\t", " "), ("\u00a0", " "), ("\u3000", " "), ("\u200b", " "), ("\x01", ""), ("\ufb01", "fi"),
+    ("\uff21", "A"), ("\u2460", "1"), ("\u00bd", "1/2"), ("e\u0301", "\u00e9"), ("A\u030a", "\u00c5"), ("\u00b5", "\u03bc"),
+    ("\u2122", "TM"), ("\u00a9", "(c)"), ("\u0301", "'"), ("\u1161", "\u314f"), ("\u0958", "\u0915\u093c")])
+
+
+def unigram(lines, normalizer, pre, decoder=None, fallback=False, template="$A </s>"):
+    special = ["<pad>", "</s>", "<unk>", "[CLS]", "[SEP]"]
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Replace(Regex(" {2,}"), " ")
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.train_from_iterator(lines, trainers.UnigramTrainer(vocab_size=500, show_progress=False, special_tokens=special,
+                                                         unk_token="<unk>"))
+    vocab = json.loads(t.to_str())["model"]["vocab"]
+    if fallback:
+        vocab += [[f"<0x{b:02X}>", 0.0] for b in range(256)]
+    else:
+        vocab = [v for v in vocab if v[0] not in ("x", "y", "\u4f60")]
+    t = Tokenizer(models.Unigram([tuple(v) for v in vocab], 2, fallback))
+    if normalizer:
+        t.normalizer = normalizer
+    t.pre_tokenizer, t.decoder = pre, decoder or decoders.Metaspace()
+    t.add_special_tokens([AddedToken(s, normalized=False) for s in special])
+    t.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("wordy", normalized=False)])
+    t.post_processor = processors.TemplateProcessing(single=template, special_tokens=[
+        ("</s>", 1), ("[CLS]", 3), ("[SEP]", 4)])
+    return t
+
+
 def families(lines):
+    precompiled = normalizers.Precompiled(CHARSMAP)
+    spaces, words = normalizers.Replace(Regex(" {2,}"), " "), pre_tokenizers.WhitespaceSplit()
+    quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(),
+              normalizers.StripAccents(), normalizers.Lowercase()]
     legacy = normalizers.Sequence([normalizers.Prepend(BAR), normalizers.Replace(" ", BAR)])
     llama_decoder = decoders.Sequence([decoders.Replace(BAR, " "), decoders.ByteFallback(), decoders.Fuse(),
                                        decoders.Strip(" ", 1, 0)])
@@ -173,6 +246,20 @@ def families(lines):
         "unknown": sentencepiece(lines, legacy, None, llama_decoder, drop=range(0xC0, 0xD0)),
         "unfused": sentencepiece(lines, legacy, pre_tokenizers.Split(BAR, "isolated"), llama_decoder, fallback=False,
                                  fuse=False, template=False),
+        "bert": wordpiece(lines),
+        "bert-cased": wordpiece(lines, lowercase=False, longest=6),
+        "bert-accents": wordpiece(lines, strip_accents=False, handle_chinese_chars=False),
+        "bert-raw": wordpiece(lines, clean_text=False, lowercase=False, strip_accents=True),
+        "t5": unigram(lines, normalizers.Sequence([precompiled, normalizers.Strip(left=False, right=True),
+                                                   normalizers.Replace(Regex(" {2,}"), BAR)]),
+                      pre_tokenizers.Metaspace()),
+        "albert": unigram(lines, normalizers.Sequence(quotes + [precompiled, spaces]), pre_tokenizers.Metaspace(),
+                          template="[CLS] $A [SEP]"),
+        "xlm-r": unigram(lines, precompiled, pre_tokenizers.Sequence([words, pre_tokenizers.Metaspace()])),
+        "unigram-bytes": unigram(lines, normalizers.Sequence([normalizers.NFKC(), spaces]),
+                                 pre_tokenizers.Metaspace(prepend_scheme="first", split=False),
+                                 decoders.Sequence([decoders.Replace(BAR, " "), decoders.ByteFallback(),
+                                                    decoders.Fuse(), decoders.Strip(" ", 1, 0)]), fallback=True),
     }
 
 

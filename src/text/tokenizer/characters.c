@@ -3,6 +3,9 @@
 #include <stdlib.h>
 
 #include "text/tokenizer/characters.h"
+#include "text/tokenizer/json_parts.h"
+#include "text/tokenizer/model.h"
+#include "text/tokenizer/pipeline_json.h"
 #include "text/unicode/unicode.h"
 
 by_status by__tokenizer_characters_add(by__tokenizer_characters *set, const char *text,
@@ -72,3 +75,52 @@ by_status by_tokenizer_char(by_tokenizer **out, const by_text *texts, size_t cou
     free(set);
     return status;
 }
+
+by_status by__tokenizer_unknown_character(const by_tokenizer *t, const uint8_t *s, size_t n,
+                                          uint32_t code, size_t offset, by_error *error)
+{
+    if (code == BY__INVALID) {
+        return by_error_set(error, BY_EFORMAT,
+                            "byte 0x%02x at offset %zu is not valid UTF-8, which a character "
+                            "tokenizer needs; use a byte-level BPE",
+                            s[0], offset);
+    }
+    return by_error_set(error, BY_EFORMAT,
+                        "character U+%04" PRIX32 " '%.*s' at offset %zu is not in the character "
+                        "vocabulary of %" PRIu32,
+                        code, code < 0x20 ? 0 : (int)n, (const char *)s, offset, t->model_vocab);
+}
+
+by_status by__tokenizer_encode_characters(const by_tokenizer *t, const uint8_t *text, size_t begin,
+                                          size_t end, by_token_buffer *out, by_error *error)
+{
+    BY_TRY(by__tokenizer_reserve_ids(out, end - begin, error));
+    for (size_t at = begin; at < end;) {
+        uint32_t code;
+        size_t n = by__utf8_next(text + at, end - at, &code);
+        uint32_t id = n == 1 ? t->byte_ids[text[at]] : by__tokenizer_find(t, text + at, n);
+        if (id == BY__NO_TOKEN) {
+            return by__tokenizer_unknown_character(t, text + at, n, code, at, error);
+        }
+        out->ids[out->count++] = id;
+        at += n;
+    }
+    return BY_OK;
+}
+
+/* A BPE without merges, and without anything before it. */
+static bool takes(const json_t *root)
+{
+    const json_t *model = json_object_get(root, "model");
+    return by__tokenizer_json_absent(root, "pre_tokenizer") &&
+           by__tokenizer_json_absent(root, "normalizer") &&
+           json_array_size(json_object_get(model, "merges")) == 0 &&
+           !json_is_true(json_object_get(model, "byte_fallback")) &&
+           by__tokenizer_json_absent(model, "unk_token");
+}
+
+const by__tokenizer_model by__tokenizer_character_model = {.type = "BPE",
+                                                           .takes = takes,
+                                                           .read = by__tokenizer_bpe_read,
+                                                           .finish = by__tokenizer_bpe_finish,
+                                                           .write = by__tokenizer_bpe_write};

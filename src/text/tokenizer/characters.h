@@ -17,5 +17,12 @@ void by__tokenizer_characters_merge(by__tokenizer_characters *set,
 /* Makes a tokenizer with these characters. */
 by_status by__tokenizer_characters_finish(by_tokenizer **out, const by__tokenizer_characters *set,
                                           by_error *error);
+/* Encodes text[begin, end), a character an id. */
+by_status by__tokenizer_encode_characters(const by_tokenizer *tokenizer, const uint8_t *text,
+                                          size_t begin, size_t end, by_token_buffer *out,
+                                          by_error *error);
+/* BY_EFORMAT: the character of n bytes at s, at an offset in the text, is not in the vocabulary. */
+by_status by__tokenizer_unknown_character(const by_tokenizer *tokenizer, const uint8_t *s, size_t n,
+                                          uint32_t code, size_t offset, by_error *error);
 
 #endif

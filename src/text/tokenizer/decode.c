@@ -1,9 +1,10 @@
 /* Decodes ids to bytes.
  *
  * A token of a byte-level vocabulary is its bytes. Others are decoded as the file's decoder says:
- * literals are replaced (the mark U+2581 by a space), <0x..> becomes its byte; the first token of a
- * text and the text's beginning may lose a space that encoding added. Bytes that are not UTF-8 are
- * kept, so that decoding returns what was encoded. */
+ * literals are replaced (the mark U+2581 by a space), <0x..> becomes its byte; the first token of
+ * a text and the text's beginning may lose a space that encoding added. WordPiece's tokens have
+ * spaces between them except before those that continue a word. Bytes that are not UTF-8 are kept,
+ * so that decoding returns what was encoded. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +48,59 @@ static void put_spaces(by_string *out, const char *s, size_t n, const by__tokeni
     }
 }
 
+/* Drops what BERT's decoder does of a token's text; returns its length. Every replacement is
+ * shorter. */
+static size_t clean_up(char *s, size_t n)
+{
+    static const struct {
+        const char *from;
+        const char *to;
+    } rules[] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                 {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                 {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rules); i++) {
+        size_t from = strlen(rules[i].from);
+        size_t to = strlen(rules[i].to);
+        size_t used = 0;
+        for (size_t at = 0; at < n;) {
+            if (n - at >= from && memcmp(s + at, rules[i].from, from) == 0) {
+                memcpy(s + used, rules[i].to, to);
+                used += to;
+                at += from;
+            } else {
+                s[used++] = s[at++];
+            }
+        }
+        n = used;
+    }
+    return n;
+}
+
+/* Appends the text of a token that follows others: with a space before it, unless it continues a
+ * word. */
+static void put_word(const by__tokenizer_pipeline *p, const char *name, size_t n, by_string *out)
+{
+    size_t skip = p->continuing_length;
+    size_t begin = out->length;
+    if (p->continuing != NULL && n >= skip && memcmp(name, p->continuing, skip) == 0) {
+        by_string_add(out, name + skip, n - skip);
+    } else {
+        by__string_append(out, " ");
+        by_string_add(out, name, n);
+    }
+    if (p->cleanup && !out->failed) {
+        out->length = begin + clean_up(out->data + begin, out->length - begin);
+    }
+}
+
 /* Appends the text of the token with this name. */
 static void put_piece(const by_tokenizer *t, const char *name, size_t n, by_string *out)
 {
     const by__tokenizer_pipeline *p = &t->pipeline;
+    if (p->spaced) {
+        put_word(p, name, n, out);
+        return;
+    }
     int byte = p->decode_bytes ? fallback_byte(name, n) : -1;
     if (byte >= 0) {
         uint8_t one = (uint8_t)byte;
@@ -142,6 +192,13 @@ void by__tokenizer_piece_of(const by_tokenizer *t, uint32_t id, bool first, char
     const size_t *offsets = t->pieces != NULL ? t->piece_offsets : t->offsets;
     *data = bytes + offsets[id];
     *length = offsets[id + 1] - offsets[id];
+    if (first && t->pipeline.spaced) {
+        size_t n = t->offsets[id + 1] - t->offsets[id];
+        memcpy(scratch, t->bytes + t->offsets[id], n);
+        *data = scratch;
+        *length = t->pipeline.cleanup ? clean_up(scratch, n) : n;
+        return;
+    }
     if (first && t->pipeline.drop_first &&
         (!t->pipeline.decode_bytes ||
          fallback_byte(t->bytes + t->offsets[id], t->offsets[id + 1] - t->offsets[id]) < 0)) {

@@ -1,13 +1,13 @@
 /* Encodes text to ids: the text is split at added tokens, rewritten, and split into pieces; pieces
- * are looked up in a cache, and merged (bpe_merge.c) if they are not there.
+ * are looked up in a cache, and given to the model (model.h) if they are not there.
  *
  * The cache is direct-mapped and keyed by the whole piece of up to 15 bytes, so that a hit needs
  * two comparisons and no indirection. It affects only the speed. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/tokenizer/encoder.h"
+#include "text/tokenizer/characters.h"
+#include "text/tokenizer/model.h"
 #include "text/unicode/unicode.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "piece_key masks little-endian words");
@@ -42,6 +42,7 @@ void by_encoder_close(by_encoder **encoder)
     free(e->cache);
     free(e->symbols);
     free(e->heap);
+    free(e->best);
     free(e->parts.items);
     free(e->inner.items);
     by__tokenizer_rewriting_free(&e->normal);
@@ -50,101 +51,13 @@ void by_encoder_close(by_encoder **encoder)
     *encoder = NULL;
 }
 
-static by_status reserve_ids(by_token_buffer *out, size_t more, by_error *error)
+by_status by__tokenizer_reserve_ids(by_token_buffer *out, size_t more, by_error *error)
 {
     size_t need;
     if (!by__size_add(out->count, more, &need)) {
         return by_error_set(error, BY_EMEMORY, "size overflow: tokens");
     }
     return by__reserve((void **)&out->ids, &out->capacity, need, sizeof *out->ids, error);
-}
-
-/* ---- symbols ---- */
-
-static by_status unknown_character(const by_tokenizer *t, const uint8_t *s, size_t n, uint32_t code,
-                                   size_t offset, by_error *error)
-{
-    if (code == BY__INVALID) {
-        return by_error_set(error, BY_EFORMAT,
-                            "byte 0x%02x at offset %zu is not valid UTF-8, which a character "
-                            "tokenizer needs; use a byte-level BPE",
-                            s[0], offset);
-    }
-    return by_error_set(error, BY_EFORMAT,
-                        "character U+%04" PRIX32 " '%.*s' at offset %zu is not in the character "
-                        "vocabulary of %" PRIu32,
-                        code, code < 0x20 ? 0 : (int)n, (const char *)s, offset, t->model_vocab);
-}
-
-/* Symbols found so far; an unknown one is held back because following ones may be fused with it. */
-typedef struct symbols {
-    const by_tokenizer *tokenizer;
-    uint32_t *ids;
-    size_t count;
-    bool unknown;
-} symbols;
-
-static void end_unknown(symbols *to)
-{
-    if (to->unknown) {
-        to->ids[to->count++] = to->tokenizer->unk;
-        to->unknown = false;
-    }
-}
-
-/* Adds the bytes of a character as tokens; returns false if the vocabulary lacks one. They come
- * before a held-back unknown symbol, as in Hugging Face's implementation. */
-static bool add_fallback(symbols *to, const uint8_t *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (to->tokenizer->fallback_ids[s[i]] == BY__NO_TOKEN) {
-            return false;
-        }
-    }
-    for (size_t i = 0; i < n; i++) {
-        to->ids[to->count++] = to->tokenizer->fallback_ids[s[i]];
-    }
-    return true;
-}
-
-/* Finds the symbols of a piece of n bytes, at most n. */
-static by_status find_symbols(const by_tokenizer *t, const uint8_t *s, size_t n, uint32_t *ids,
-                              size_t *count, by_error *error)
-{
-    symbols to = {.tokenizer = t, .ids = ids};
-    if (t->byte_level && t->all_bytes) {
-        for (size_t i = 0; i < n; i++) {
-            ids[i] = t->byte_ids[s[i]];
-        }
-        *count = n;
-        return BY_OK;
-    }
-    for (size_t at = 0; at < n;) {
-        uint32_t code = s[at];
-        size_t length = t->byte_level ? 1 : by__utf8_next(s + at, n - at, &code);
-        uint32_t id = length == 1 ? t->byte_ids[s[at]] : by__tokenizer_find(t, s + at, length);
-        if (id != BY__NO_TOKEN) {
-            end_unknown(&to);
-            ids[to.count++] = id;
-        } else if (!add_fallback(&to, s + at, length)) {
-            if (t->unk == BY__NO_TOKEN) {
-                return t->byte_level
-                           ? by_error_set(error, BY_EFORMAT,
-                                          "byte 0x%02x is not in the vocabulary, which lacks an "
-                                          "unknown token, so it would be lost",
-                                          s[at])
-                           : unknown_character(t, s + at, length, code, at, error);
-            }
-            if (!t->fuse_unk) {
-                end_unknown(&to);
-            }
-            to.unknown = true;
-        }
-        at += length;
-    }
-    end_unknown(&to);
-    *count = to.count;
-    return BY_OK;
 }
 
 /* ---- pieces ---- */
@@ -174,7 +87,6 @@ static inline void piece_key(const uint8_t *s, size_t n, size_t readable, uint64
 static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t readable,
                               by_token_buffer *out, by_error *error)
 {
-    const by_tokenizer *t = e->tokenizer;
     by__tokenizer_cached *slot = NULL;
     uint64_t low = 0;
     uint64_t high = 0;
@@ -190,18 +102,8 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
         }
     }
     uint32_t *ids = out->ids + out->count;
-    size_t count = 1;
-    uint32_t whole = t->ignore_merges ? by__tokenizer_find(t, s, n) : BY__NO_TOKEN;
-    if (whole != BY__NO_TOKEN) {
-        ids[0] = whole;
-    } else {
-        BY_TRY(find_symbols(t, s, n, ids, &count, error));
-        if (count > BY__SHORT_PIECE) {
-            BY_TRY(by__tokenizer_merge_long(e, ids, &count, error));
-        } else {
-            count = by__tokenizer_merge_short(t, ids, count);
-        }
-    }
+    size_t count = 0;
+    BY_TRY(e->tokenizer->model->encode(e, s, n, ids, &count, error));
     out->count += count;
     if (slot != NULL && count <= BY__CACHE_IDS) {
         slot->low = low;
@@ -223,32 +125,20 @@ static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, siz
         size_t length = step < p->splitter_count
                             ? by__tokenizer_splitter_next(&p->splitters[step], s + at, n - at)
                             : n;
+        if (step < p->splitter_count &&
+            by__tokenizer_splitter_drops(&p->splitters[step], s + at, n - at)) {
+            at += length;
+            continue;
+        }
         if (!last) {
             BY_TRY(encode_pieces(e, step + 1, s + at, length, readable - at, out, error));
         } else {
             if (out->capacity - out->count < length) {
-                BY_TRY(reserve_ids(out, length, error));
+                BY_TRY(by__tokenizer_reserve_ids(out, length, error));
             }
             BY_TRY(encode_piece(e, s + at, length, readable - at, out, error));
         }
         at += length;
-    }
-    return BY_OK;
-}
-
-static by_status encode_characters(const by_tokenizer *t, const uint8_t *text, size_t begin,
-                                   size_t end, by_token_buffer *out, by_error *error)
-{
-    BY_TRY(reserve_ids(out, end - begin, error));
-    for (size_t at = begin; at < end;) {
-        uint32_t code;
-        size_t n = by__utf8_next(text + at, end - at, &code);
-        uint32_t id = n == 1 ? t->byte_ids[text[at]] : by__tokenizer_find(t, text + at, n);
-        if (id == BY__NO_TOKEN) {
-            return unknown_character(t, text + at, n, code, at, error);
-        }
-        out->ids[out->count++] = id;
-        at += n;
     }
     return BY_OK;
 }
@@ -267,7 +157,7 @@ static by_status encode_plain(by_encoder *e, const uint8_t *s, size_t n, bool fi
 
 static by_status add_id(by_token_buffer *out, uint32_t id, by_error *error)
 {
-    BY_TRY(reserve_ids(out, 1, error));
+    BY_TRY(by__tokenizer_reserve_ids(out, 1, error));
     out->ids[out->count++] = id;
     return BY_OK;
 }
@@ -281,7 +171,7 @@ static by_status encode_part(by_encoder *e, const uint8_t *text, size_t begin, s
     size_t n = end - begin;
     bool first = begin == 0;
     if (t->characters && !by__tokenizer_added_any(t, 1, flags)) {
-        return encode_characters(t, text, begin, end, out, error);
+        return by__tokenizer_encode_characters(t, text, begin, end, out, error);
     }
     BY_TRY(by__tokenizer_rewrite_text(&t->pipeline, 0, t->pipeline.normalizers, &e->normal, s, n,
                                       &first, &s, &n, error));
@@ -295,7 +185,8 @@ static by_status encode_part(by_encoder *e, const uint8_t *text, size_t begin, s
         if (part->id != BY__NO_TOKEN) {
             BY_TRY(add_id(out, part->id, error));
         } else if (t->characters) {
-            BY_TRY(encode_characters(t, text, begin + part->start, begin + part->end, out, error));
+            BY_TRY(by__tokenizer_encode_characters(t, text, begin + part->start, begin + part->end,
+                                                   out, error));
         } else {
             BY_TRY(encode_plain(e, s + part->start, part->end - part->start,
                                 first && part->start == 0, out, error));

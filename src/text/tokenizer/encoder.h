@@ -22,6 +22,8 @@ typedef struct by__tokenizer_symbol {
     uint32_t rank; /* rank of the pair with the next one */
 } by__tokenizer_symbol;
 
+typedef struct by__tokenizer_best by__tokenizer_best; /* unigram_model.c */
+
 struct by_encoder {
     const by_tokenizer *tokenizer;
     by__tokenizer_cached *cache;
@@ -30,12 +32,16 @@ struct by_encoder {
     uint64_t *heap; /* rank << 32 | position, smallest first */
     size_t heap_count;
     size_t heap_capacity;
+    by__tokenizer_best *best; /* of Unigram, by place */
+    size_t best_capacity;
     by__tokenizer_parts parts;
     by__tokenizer_parts inner; /* parts of one part, after normalization */
     by__tokenizer_rewriting normal;
     by__tokenizer_rewriting prefixed;
 };
 
+/* Makes room for more ids. */
+by_status by__tokenizer_reserve_ids(by_token_buffer *out, size_t more, by_error *error);
 /* Merges the symbols of a piece in place; returns how many are left. Short: 1 .. BY__SHORT_PIECE
  * symbols. */
 size_t by__tokenizer_merge_short(const by_tokenizer *tokenizer, uint32_t *ids, size_t count);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "text/tokenizer/text_pipeline.h"
+#include "text/tokenizer/charsmap.h"
 #include "text/unicode/unicode.h"
 
 void by__tokenizer_pipeline_free(by__tokenizer_pipeline *p)
@@ -11,12 +11,14 @@ void by__tokenizer_pipeline_free(by__tokenizer_pipeline *p)
     for (size_t i = 0; i < BY__MAX_REWRITES; i++) {
         free(p->rewrites[i].from);
         free(p->rewrites[i].to);
+        by__tokenizer_charsmap_free(p->rewrites[i].map);
         free(p->replacements[i].from);
         free(p->replacements[i].to);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(p->source); i++) {
         free(p->source[i]);
     }
+    free(p->continuing);
     *p = (by__tokenizer_pipeline){0};
 }
 
@@ -28,14 +30,7 @@ void by__tokenizer_rewriting_free(by__tokenizer_rewriting *r)
     *r = (by__tokenizer_rewriting){0};
 }
 
-/* A text being written to one of the two buffers. */
-typedef struct target {
-    by__tokenizer_rewriting *rewriting;
-    unsigned buffer;
-    size_t length;
-} target;
-
-static by_status put(target *t, const void *bytes, size_t n, by_error *error)
+by_status by__tokenizer_put(by__tokenizer_target *t, const void *bytes, size_t n, by_error *error)
 {
     size_t need;
     if (!by__size_add(t->length, n, &need)) {
@@ -50,8 +45,8 @@ static by_status put(target *t, const void *bytes, size_t n, by_error *error)
     return BY_OK;
 }
 
-static by_status put_form(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n, target *t,
-                          by_error *error)
+static by_status put_form(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n,
+                          by__tokenizer_target *t, by_error *error)
 {
     by__text_code_points *codes = &t->rewriting->codes;
     codes->count = 0;
@@ -63,13 +58,13 @@ static by_status put_form(const by__tokenizer_rewrite *w, const uint8_t *s, size
             utf8[0] = (uint8_t)(code - BY__BYTE_CODE);
         }
         size_t length = code >= BY__BYTE_CODE ? 1 : by__utf8_put(utf8, code);
-        BY_TRY(put(t, utf8, length, error));
+        BY_TRY(by__tokenizer_put(t, utf8, length, error));
     }
     return BY_OK;
 }
 
-static by_status put_replaced(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n, target *t,
-                              by_error *error)
+static by_status put_replaced(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n,
+                              by__tokenizer_target *t, by_error *error)
 {
     size_t done = 0;
     for (size_t at = 0; at < n;) {
@@ -82,16 +77,16 @@ static by_status put_replaced(const by__tokenizer_rewrite *w, const uint8_t *s, 
             at++;
             continue;
         }
-        BY_TRY(put(t, s + done, at - done, error));
-        BY_TRY(put(t, w->to, w->to_length, error));
+        BY_TRY(by__tokenizer_put(t, s + done, at - done, error));
+        BY_TRY(by__tokenizer_put(t, w->to, w->to_length, error));
         at += w->from_length;
         done = at;
     }
-    return put(t, s + done, n - done, error);
+    return by__tokenizer_put(t, s + done, n - done, error);
 }
 
-static by_status put_spaces(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n, target *t,
-                            by_error *error)
+static by_status put_spaces(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n,
+                            by__tokenizer_target *t, by_error *error)
 {
     for (size_t at = 0; at < n;) {
         size_t end = at;
@@ -99,10 +94,10 @@ static by_status put_spaces(const by__tokenizer_rewrite *w, const uint8_t *s, si
             end++;
         }
         if (end - at >= 2) {
-            BY_TRY(put(t, w->to, w->to_length, error));
+            BY_TRY(by__tokenizer_put(t, w->to, w->to_length, error));
             at = end;
         } else {
-            BY_TRY(put(t, s + at, 1, error));
+            BY_TRY(by__tokenizer_put(t, s + at, 1, error));
             at++;
         }
     }
@@ -132,6 +127,29 @@ static void strip(const by__tokenizer_rewrite *w, const uint8_t **s, size_t *n)
     *n = w->right ? end : *n;
 }
 
+/* Drops spaces and puts a prefix before each word that does not begin with it. */
+static by_status put_words(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n,
+                           by__tokenizer_target *t, by_error *error)
+{
+    size_t length;
+    for (size_t at = 0; at < n;) {
+        size_t end = at;
+        while (end < n && !is_space(s + end, n - end, &length)) {
+            end += length;
+        }
+        if (end > at) {
+            bool prefixed = end - at >= w->to_length && memcmp(s + at, w->to, w->to_length) == 0;
+            BY_TRY(by__tokenizer_put(t, w->to, prefixed ? 0 : w->to_length, error));
+            BY_TRY(by__tokenizer_put(t, s + at, end - at, error));
+        }
+        while (end < n && is_space(s + end, n - end, &length)) {
+            end += length;
+        }
+        at = end;
+    }
+    return BY_OK;
+}
+
 static bool begins_with(const uint8_t *s, size_t n, const by__tokenizer_rewrite *w)
 {
     return n >= w->to_length && memcmp(s, w->to, w->to_length) == 0;
@@ -154,6 +172,28 @@ static bool leaves(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n, b
     }
 }
 
+static by_status rewrite(const by__tokenizer_rewrite *w, const uint8_t *s, size_t n,
+                         by__tokenizer_target *t, by_error *error)
+{
+    switch (w->kind) {
+    case BY__REWRITE_FORM:
+        return put_form(w, s, n, t, error);
+    case BY__REWRITE_REPLACE:
+        return put_replaced(w, s, n, t, error);
+    case BY__REWRITE_SPACES:
+        return put_spaces(w, s, n, t, error);
+    case BY__REWRITE_CHARACTERS:
+        return by__tokenizer_put_characters(w->actions, s, n, t, error);
+    case BY__REWRITE_MAP:
+        return by__tokenizer_charsmap_apply(w->map, s, n, t, error);
+    case BY__REWRITE_WORDS:
+        return put_words(w, s, n, t, error);
+    default:
+        BY_TRY(by__tokenizer_put(t, w->to, w->to_length, error));
+        return by__tokenizer_put(t, s, n, error);
+    }
+}
+
 by_status by__tokenizer_rewrite_text(const by__tokenizer_pipeline *p, size_t begin, size_t end,
                                      by__tokenizer_rewriting *r, const uint8_t *s, size_t n,
                                      bool *first, const uint8_t **out, size_t *length,
@@ -166,7 +206,7 @@ by_status by__tokenizer_rewrite_text(const by__tokenizer_pipeline *p, size_t beg
                           : 0;
     for (size_t i = begin; i < end && n > 0; i++) {
         const by__tokenizer_rewrite *w = &p->rewrites[i];
-        target t = {r, buffer, 0};
+        by__tokenizer_target t = {r, buffer, 0};
         if (w->kind == BY__REWRITE_STRIP) {
             const uint8_t *old = s;
             strip(w, &s, &n);
@@ -176,17 +216,8 @@ by_status by__tokenizer_rewrite_text(const by__tokenizer_pipeline *p, size_t beg
         if (leaves(w, s, n, *first)) {
             continue;
         }
-        if (w->kind == BY__REWRITE_FORM) {
-            BY_TRY(put_form(w, s, n, &t, error));
-        } else if (w->kind == BY__REWRITE_REPLACE) {
-            BY_TRY(put_replaced(w, s, n, &t, error));
-        } else if (w->kind == BY__REWRITE_SPACES) {
-            BY_TRY(put_spaces(w, s, n, &t, error));
-        } else {
-            BY_TRY(put(&t, w->to, w->to_length, error));
-            BY_TRY(put(&t, s, n, error));
-        }
-        s = (const uint8_t *)r->data[buffer];
+        BY_TRY(rewrite(w, s, n, &t, error));
+        s = t.length > 0 ? (const uint8_t *)r->data[buffer] : s;
         n = t.length;
         buffer = 1 - buffer;
     }

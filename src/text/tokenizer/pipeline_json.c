@@ -4,15 +4,18 @@
 
 #include "text/tokenizer/pipeline_json.h"
 
+#include "banyan/build.h"
 #include "base/json.h"
+#include "text/tokenizer/charsmap.h"
+#include "text/tokenizer/model.h"
 
 by_status by__tokenizer_json_refuse(const char *name, const char *what, const json_t *value,
                                     by_error *error)
 {
     const char *type = json_string_value(json_object_get(value, "type"));
     return by_error_set(error, BY_EFORMAT,
-                        "%s: %s%s%.60s is not supported; supported are byte-level BPE, BPE over "
-                        "characters with byte fallback, and characters (docs/tokenizers.md)",
+                        "%s: %s%s%.60s is not supported; supported are BPE over bytes or over "
+                        "characters, WordPiece, Unigram, and characters (docs/tokenizers.md)",
                         name, what, type != NULL ? " " : "", type != NULL ? type : "");
 }
 
@@ -50,8 +53,8 @@ typedef struct pipeline_reader {
 } pipeline_reader;
 
 /* Limit on the lengthening of a text: the factors of consecutive steps multiply. Published files
- * stay below 50. */
-#define MAX_GROWTH 256u
+ * stay below 600. */
+#define MAX_GROWTH 4096u
 
 static by_status check_growth(pipeline_reader *r, size_t from, size_t to, by_error *error)
 {
@@ -133,6 +136,55 @@ static by_status read_replace(pipeline_reader *r, const json_t *step, by__tokeni
                : by_error_set(error, BY_EFORMAT, "%s: Replace of an empty text", r->name);
 }
 
+/* The actions of a normalizer that rewrites characters one by one; 0: it does not. */
+static by_status read_actions(pipeline_reader *r, const json_t *step, unsigned *actions,
+                              by_error *error)
+{
+    bool clean = false;
+    bool separate = false;
+    bool lower = false;
+    bool accents = false;
+    bool bert = by__tokenizer_json_is_type(step, "BertNormalizer");
+    *actions = by__tokenizer_json_is_type(step, "Lowercase")      ? BY__CHARACTERS_LOWER_CASE
+               : by__tokenizer_json_is_type(step, "StripAccents") ? BY__CHARACTERS_MARKS
+                                                                  : 0;
+    if (!bert) {
+        return BY_OK;
+    }
+    BY_TRY(by__tokenizer_json_bool(step, "clean_text", true, &clean, r->name, error));
+    BY_TRY(by__tokenizer_json_bool(step, "handle_chinese_chars", true, &separate, r->name, error));
+    BY_TRY(by__tokenizer_json_bool(step, "lowercase", true, &lower, r->name, error));
+    accents = lower;
+    if (!by__tokenizer_json_absent(step, "strip_accents")) {
+        BY_TRY(by__tokenizer_json_bool(step, "strip_accents", lower, &accents, r->name, error));
+    }
+    *actions = (clean ? BY__CHARACTERS_CLEAN : 0u) | (separate ? BY__CHARACTERS_SEPARATE : 0u) |
+               (accents ? BY__CHARACTERS_ACCENTS : 0u) | (lower ? BY__CHARACTERS_LOWER_CASE : 0u);
+    return BY_OK;
+}
+
+static by_status read_charsmap(pipeline_reader *r, const json_t *step, by__tokenizer_rewrite *w,
+                               by_error *error)
+{
+    const json_t *value = json_object_get(step, "precompiled_charsmap");
+    size_t n = json_string_length(value);
+    uint8_t *data;
+    if (!by_build_has(BY_BUILD_NETTLE)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: precompiled_charsmap is in base64, which a build without nettle "
+                            "does not read",
+                            r->name);
+    }
+    BY_TRY(by__alloc((void **)&data, BY__BASE64_BYTES(n) + 1, 1, "map of characters", error));
+    bool read = json_is_string(value) && by__read_base64(json_string_value(value), n, data, &n);
+    by_status status =
+        read ? by__tokenizer_charsmap_make(&w->map, data, n, r->name, error)
+             : by_error_set(error, BY_EFORMAT, "%s: precompiled_charsmap is not base64", r->name);
+    free(data);
+    return status == BY_OK ? check_growth(r, 1, by__tokenizer_charsmap_longest(w->map), error)
+                           : status;
+}
+
 static by_status read_normalizer(pipeline_reader *r, const json_t *step, by_error *error)
 {
     static const struct {
@@ -148,6 +200,19 @@ static by_status read_normalizer(pipeline_reader *r, const json_t *step, by_erro
             w->form = forms[i].form;
             return check_growth(r, 1, forms[i].most, error);
         }
+    }
+    unsigned actions;
+    BY_TRY(read_actions(r, step, &actions, error));
+    if (actions != 0 || by__tokenizer_json_is_type(step, "BertNormalizer")) {
+        BY_TRY(next_rewrite(r, BY__REWRITE_CHARACTERS, &w, error));
+        w->actions = actions;
+        BY_TRY(check_growth(r, 1, (actions & BY__CHARACTERS_ACCENTS) != 0 ? 3 : 1, error));
+        BY_TRY(check_growth(r, 1, (actions & BY__CHARACTERS_SEPARATE) != 0 ? 2 : 1, error));
+        return check_growth(r, 1, (actions & BY__CHARACTERS_LOWER_CASE) != 0 ? 2 : 1, error);
+    }
+    if (by__tokenizer_json_is_type(step, "Precompiled")) {
+        BY_TRY(next_rewrite(r, BY__REWRITE_MAP, &w, error));
+        return read_charsmap(r, step, w, error);
     }
     if (by__tokenizer_json_is_type(step, "Replace")) {
         BY_TRY(next_rewrite(r, BY__REWRITE_REPLACE, &w, error));
@@ -213,6 +278,7 @@ static by_status read_metaspace(pipeline_reader *r, const json_t *step, by_error
     bool split;
     bool prefix;
     by__tokenizer_rewrite *w;
+    by__tokenizer_splitter *s;
     if (mark == NULL || mark[0] == '\0' || strlen(mark) > 4) {
         return by__tokenizer_json_refuse(r->name, "without a replacement, pre_tokenizer", step,
                                          error);
@@ -222,6 +288,16 @@ static by_status read_metaspace(pipeline_reader *r, const json_t *step, by_error
     BY_TRY(by__tokenizer_json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
     scheme = scheme != NULL ? scheme : prefix ? "always" : "never";
     BY_TRY(check_growth(r, 1, strlen(mark), error));
+    by__tokenizer_pipeline *p = r->pipeline;
+    if (p->splitter_count == 1 && p->splitters[0].kind == BY__SPLIT_SPACES && split &&
+        strcmp(scheme, "always") == 0) {
+        /* A mark then begins every word, so words need not be split before. */
+        p->splitter_count = 0;
+        BY_TRY(check_growth(r, 1, strlen(mark) + 1, error));
+        BY_TRY(next_prefix(r, step, BY__REWRITE_WORDS, mark, &w, error));
+        BY_TRY(next_splitter(r, BY__SPLIT_BEHIND, &s, error));
+        return set_literal(s, mark, strlen(mark), r, error);
+    }
     BY_TRY(next_prefix(r, step, BY__REWRITE_REPLACE, mark, &w, error));
     w->from = by__strdup(" ");
     w->from_length = 1;
@@ -239,7 +315,6 @@ static by_status read_metaspace(pipeline_reader *r, const json_t *step, by_error
     if (!split) {
         return BY_OK;
     }
-    by__tokenizer_splitter *s;
     BY_TRY(next_splitter(r, BY__SPLIT_BEHIND, &s, error));
     return set_literal(s, mark, strlen(mark), r, error);
 }
@@ -335,6 +410,12 @@ static by_status read_pre_tokenizer(pipeline_reader *r, const json_t *step, by_e
         s->digits = individually ? 1 : 0;
         return BY_OK;
     }
+    if (by__tokenizer_json_is_type(step, "WhitespaceSplit")) {
+        return next_splitter(r, BY__SPLIT_SPACES, &s, error);
+    }
+    if (by__tokenizer_json_is_type(step, "BertPreTokenizer")) {
+        return next_splitter(r, BY__SPLIT_BERT, &s, error);
+    }
     return by__tokenizer_json_is_type(step, "Metaspace")
                ? read_metaspace(r, step, error)
                : by__tokenizer_json_refuse(r->name, "pre_tokenizer", step, error);
@@ -391,10 +472,34 @@ static by_status read_template(pipeline_reader *r, const json_t *step, by_error 
                                                       step, error);
 }
 
+/* Reads {"sep": ["[SEP]", id], "cls": ["[CLS]", id]} of BertProcessing and RobertaProcessing. */
+static by_status read_classes(pipeline_reader *r, const json_t *step, by_error *error)
+{
+    static const char *const keys[] = {"cls", "sep"};
+    by__tokenizer_pipeline *p = r->pipeline;
+    uint32_t *to[] = {p->before, p->after};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        const json_t *id = json_array_get(json_object_get(step, keys[i]), 1);
+        json_int_t number = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (number < 0 || (uint64_t)number >= r->tokenizer->vocab || r->changes) {
+            return by__tokenizer_json_refuse(
+                r->name, "without ids of the vocabulary, or twice, post_processor", step, error);
+        }
+        to[i][0] = (uint32_t)number;
+    }
+    p->before_count = p->after_count = 1;
+    r->changes = true;
+    return BY_OK;
+}
+
 static by_status read_post_processor(pipeline_reader *r, const json_t *step, by_error *error)
 {
     if (by__tokenizer_json_is_type(step, "ByteLevel")) {
         return BY_OK; /* affects offsets only */
+    }
+    if (by__tokenizer_json_is_type(step, "BertProcessing") ||
+        by__tokenizer_json_is_type(step, "RobertaProcessing")) {
+        return read_classes(r, step, error);
     }
     return by__tokenizer_json_is_type(step, "TemplateProcessing")
                ? read_template(r, step, error)
@@ -418,6 +523,18 @@ static by_status read_strip(pipeline_reader *r, const json_t *step, by_error *er
     return BY_OK;
 }
 
+static by_status read_word_decoder(pipeline_reader *r, const json_t *step, by_error *error)
+{
+    by__tokenizer_pipeline *p = r->pipeline;
+    if (p->spaced || p->replacement_count > 0 || p->decode_bytes) {
+        return by__tokenizer_json_refuse(r->name, "behind another decoder, decoder", step, error);
+    }
+    p->spaced = true;
+    BY_TRY(by__tokenizer_json_bool(step, "cleanup", true, &p->cleanup, r->name, error));
+    return copy_text(&p->continuing, &p->continuing_length, json_object_get(step, "prefix"),
+                     "WordPiece prefix", r, error);
+}
+
 static by_status read_decoder(pipeline_reader *r, const json_t *step, by_error *error)
 {
     by__tokenizer_pipeline *p = r->pipeline;
@@ -430,16 +547,19 @@ static by_status read_decoder(pipeline_reader *r, const json_t *step, by_error *
                    ? BY_OK
                    : by__tokenizer_json_refuse(r->name, "decoder", step, error);
     }
+    if (by__tokenizer_json_is_type(step, "WordPiece") && !r->fused) {
+        return read_word_decoder(r, step, error);
+    }
     if (by__tokenizer_json_is_type(step, "Strip")) {
         return read_strip(r, step, error);
     }
-    if (by__tokenizer_json_is_type(step, "ByteFallback") && !r->fused) {
+    if (by__tokenizer_json_is_type(step, "ByteFallback") && !r->fused && !p->spaced) {
         p->decode_bytes = true;
         return BY_OK;
     }
     bool metaspace = by__tokenizer_json_is_type(step, "Metaspace");
     if ((!metaspace && !by__tokenizer_json_is_type(step, "Replace")) || r->fused ||
-        p->decode_bytes || p->replacement_count == BY__MAX_REWRITES ||
+        p->decode_bytes || p->spaced || p->replacement_count == BY__MAX_REWRITES ||
         (metaspace && p->replacement_count > 0)) {
         return by__tokenizer_json_refuse(r->name, "decoder", step, error);
     }
@@ -496,6 +616,8 @@ by_status by__tokenizer_pipeline_read(by_tokenizer *t, const json_t *root, const
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
         if (!by__tokenizer_json_absent(root, keys[i])) {
             BY_TRY(each_step(&r, json_object_get(root, keys[i]), lists[i], 0, readers[i], error));
+        } else if (i == 3 && t->model->end != NULL) {
+            t->pipeline.spaced = true; /* tokens with spaces between them */
         } else if (i == 3) {
             return by__tokenizer_json_refuse(name, "a missing decoder", NULL, error);
         }

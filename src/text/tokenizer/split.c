@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "text/unicode/unicode.h"
-#include "text/unicode/unicode_forms.h"
+#include "text/unicode/unicode_properties.h"
 
 #define L BY__LETTER
 #define N BY__NUMBER
@@ -384,6 +384,41 @@ static size_t literal_next(const by__tokenizer_splitter *p, const uint8_t *s, si
     return length;
 }
 
+/* ---- words ---- */
+
+static bool is_punctuation(const uint8_t *s, size_t n)
+{
+    uint32_t code = s[0];
+    if (code < 0x80) {
+        return ascii[code] == BY__OTHER && code > 0x20 && code != 0x7f;
+    }
+    (void)by__utf8_next(s, n, &code);
+    return code != BY__INVALID && (by__text_properties_of(code) & BY__PROPERTY_PUNCTUATION) != 0;
+}
+
+static size_t word_next(bool punctuation, const uint8_t *s, size_t n)
+{
+    size_t length;
+    bool space = class_at(s, n, &length) == BY__SPACE;
+    if (!space && punctuation && is_punctuation(s, n)) {
+        return length;
+    }
+    size_t at = length;
+    while (at < n && (class_at(s + at, n - at, &length) == BY__SPACE) == space &&
+           (space || !punctuation || !is_punctuation(s + at, n - at))) {
+        at += length;
+    }
+    return at;
+}
+
+bool by__tokenizer_splitter_drops(const by__tokenizer_splitter *splitter, const uint8_t *s,
+                                  size_t n)
+{
+    size_t length;
+    return (splitter->kind == BY__SPLIT_SPACES || splitter->kind == BY__SPLIT_BERT) &&
+           class_at(s, n, &length) == BY__SPACE;
+}
+
 size_t by__tokenizer_splitter_next(const by__tokenizer_splitter *splitter, const uint8_t *s,
                                    size_t n)
 {
@@ -394,6 +429,9 @@ size_t by__tokenizer_splitter_next(const by__tokenizer_splitter *splitter, const
         return rule_next(splitter->rule, s, n);
     case BY__SPLIT_NUMBERS:
         return numbers_next(splitter->digits, s, n);
+    case BY__SPLIT_SPACES:
+    case BY__SPLIT_BERT:
+        return word_next(splitter->kind == BY__SPLIT_BERT, s, n);
     default:
         return literal_next(splitter, s, n);
     }

@@ -59,7 +59,9 @@ typedef enum by__tokenizer_splitter_kind {
     BY__SPLIT_ALONE,   /* each literal is a piece (Hugging Face's Isolated) */
     BY__SPLIT_BEFORE,  /* a literal ends the preceding piece (MergedWithPrevious) */
     BY__SPLIT_BEHIND,  /* a literal begins the following piece (MergedWithNext) */
-    BY__SPLIT_WORDS    /* a run of literals begins a piece */
+    BY__SPLIT_WORDS,   /* a run of literals begins a piece */
+    BY__SPLIT_SPACES,  /* what is between spaces is a piece (WhitespaceSplit) */
+    BY__SPLIT_BERT     /* the same, and each punctuation character is one */
 } by__tokenizer_splitter_kind;
 
 typedef struct by__tokenizer_splitter {
@@ -73,7 +75,10 @@ typedef struct by__tokenizer_splitter {
 /* Length of the piece that begins at s, with n >= 1 bytes to the end of the text. */
 size_t by__tokenizer_splitter_next(const by__tokenizer_splitter *splitter, const uint8_t *s,
                                    size_t n);
-/* The same for GPT-2's pattern. */
+/* Returns true if that piece is dropped: spaces that are part of no word. */
+bool by__tokenizer_splitter_drops(const by__tokenizer_splitter *splitter, const uint8_t *s,
+                                  size_t n);
+/* The same as by__tokenizer_splitter_next for GPT-2's pattern. */
 size_t by__tokenizer_split_next(const uint8_t *s, size_t n);
 /* Length of a first part of s (n >= 1 bytes) that can be encoded independently: up to the first
  * border from `wanted` bytes on, else to the end. */

@@ -1,115 +1,45 @@
 /* Hugging Face's tokenizer.json, read strictly.
  *
- * Three kinds are supported: byte-level BPE, BPE over characters as made by SentencePiece, and
- * character vocabularies as written by tokenizer_write.c (BPE without merges, no pre-tokenizer).
- * pipeline_json.c reads the parts other than the model. Unsupported features (other models and
- * patterns, dropout, ...) are refused by name, because ignoring them would give other ids.
- * Exceptions are "truncation" and "padding": they are settings of the last caller, and transformers
- * sets both for each call. */
+ * The model reads its own part (model.h); pipeline_json.c reads the others. Unsupported features
+ * (other models and patterns, dropout, ...) are refused by name, because ignoring them would give
+ * other ids. Exceptions are "truncation" and "padding": they are settings of the last caller, and
+ * transformers sets both for each call. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "text/tokenizer/json_parts.h"
+#include "text/tokenizer/model.h"
 #include "text/tokenizer/pipeline_json.h"
 
-/* Determines the kind of tokenizer of a file. */
+/* Finds the model, and the kind of its tokens. */
 static by_status find_kind(by_tokenizer *t, const json_t *root, const char *name, by_error *error)
 {
     const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model)) {
         return by_error_set(error, BY_EFORMAT, "%s: model is missing", name);
     }
-    /* Early versions omit the type. */
-    if (json_object_get(model, "type") != NULL && !by__tokenizer_json_is_type(model, "BPE")) {
+    t->model = by__tokenizer_model_of(root);
+    if (t->model == NULL) {
         return by__tokenizer_json_refuse(name, "model", model, error);
     }
-    BY_TRY(by__tokenizer_json_bool(model, "byte_fallback", false, &t->byte_fallback, name, error));
-    BY_TRY(by__tokenizer_json_bool(model, "fuse_unk", false, &t->fuse_unk, name, error));
-    BY_TRY(by__tokenizer_json_bool(model, "ignore_merges", false, &t->ignore_merges, name, error));
     t->pipeline.splitter_count = 0;
-    t->byte_level = by__tokenizer_pipeline_is_byte_level(json_object_get(root, "pre_tokenizer"));
-    t->characters = by__tokenizer_json_absent(root, "pre_tokenizer") &&
-                    by__tokenizer_json_absent(root, "normalizer") &&
-                    json_array_size(json_object_get(model, "merges")) == 0 && !t->byte_fallback &&
-                    by__tokenizer_json_absent(model, "unk_token");
+    t->characters = t->model == &by__tokenizer_character_model;
+    t->byte_level = t->model == &by__tokenizer_bpe_model &&
+                    by__tokenizer_pipeline_is_byte_level(json_object_get(root, "pre_tokenizer"));
     return BY_OK;
 }
 
-static by_status check_model(const json_t *model, const char *name, by_error *error)
+/* The id of a token of the model by its name in the file; -1: it has none. A vocabulary that is a
+ * list (Unigram) has been indexed. */
+static json_int_t held_id(const by_tokenizer *t, const json_t *vocab, const char *content)
 {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const json_t *dropout = json_object_get(model, "dropout");
-    if (!by__tokenizer_json_absent(model, "dropout") &&
-        !(json_is_number(dropout) && json_number_value(dropout) == 0)) {
-        return by__tokenizer_json_refuse(name, "model dropout", NULL, error);
+    if (json_is_array(vocab)) {
+        uint32_t id = by__tokenizer_find(t, (const uint8_t *)content, strlen(content));
+        return id != BY__NO_TOKEN ? (json_int_t)id : -1;
     }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(affixes); i++) {
-        const char *affix = json_string_value(json_object_get(model, affixes[i]));
-        if (!by__tokenizer_json_absent(model, affixes[i]) && (affix == NULL || affix[0] != '\0')) {
-            return by__tokenizer_json_refuse(name, affixes[i], NULL, error);
-        }
-    }
-    return BY_OK;
-}
-
-/* Reads the unknown token, which a byte-level vocabulary with all bytes never needs. */
-static by_status read_unk(by_tokenizer *t, const json_t *model, const char *name, by_error *error)
-{
-    const json_t *unk = json_object_get(model, "unk_token");
-    if (by__tokenizer_json_absent(model, "unk_token")) {
-        return BY_OK;
-    }
-    const json_t *id = json_is_string(unk) ? json_object_get(json_object_get(model, "vocab"),
-                                                             json_string_value(unk))
-                                           : NULL;
-    if (id == NULL && !t->byte_level) {
-        return by_error_set(error, BY_EFORMAT, "%s: unk_token \"%.60s\" is not in the vocabulary",
-                            name, json_is_string(unk) ? json_string_value(unk) : "");
-    }
-    t->unk = id == NULL ? BY__NO_TOKEN : (uint32_t)json_integer_value(id);
-    return BY_OK;
-}
-
-/* A merge is "left right" or ["left", "right"]. */
-static by_status read_merge(by_tokenizer *t, const json_t *vocab, const json_t *item, size_t number,
-                            const char *name, by_error *error)
-{
-    if (json_is_array(item) && json_array_size(item) == 2 &&
-        json_is_string(json_array_get(item, 0)) && json_is_string(json_array_get(item, 1))) {
-        return by__tokenizer_merge_from_names(t, vocab, json_string_value(json_array_get(item, 0)),
-                                              json_string_value(json_array_get(item, 1)), number,
-                                              name, error);
-    }
-    const char *text = json_string_value(item);
-    const char *space = text != NULL ? strchr(text, ' ') : NULL;
-    if (space == NULL || strchr(space + 1, ' ') != NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s: merge %zu is not a pair of tokens", name,
-                            number);
-    }
-    char *left = by__strndup(text, (size_t)(space - text));
-    if (left == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: merge");
-    }
-    by_status status =
-        by__tokenizer_merge_from_names(t, vocab, left, space + 1, number, name, error);
-    free(left);
-    return status;
-}
-
-static by_status read_merges(by_tokenizer *t, const json_t *model, const char *name,
-                             by_error *error)
-{
-    const json_t *merges = json_object_get(model, "merges");
-    if (!json_is_array(merges)) {
-        return by_error_set(error, BY_EFORMAT, "%s: model merges is not a list", name);
-    }
-    for (size_t i = 0; i < json_array_size(merges); i++) {
-        BY_TRY(read_merge(t, json_object_get(model, "vocab"), json_array_get(merges, i), i, name,
-                          error));
-    }
-    return BY_OK;
+    const json_t *id = json_object_get(vocab, content);
+    return id != NULL ? json_integer_value(id) : -1;
 }
 
 static by_status read_added(by_tokenizer *t, const json_t *vocab, const json_t *item,
@@ -131,15 +61,15 @@ static by_status read_added(by_tokenizer *t, const json_t *vocab, const json_t *
                                    error));
     /* As in Hugging Face's implementation: the model's id of the same text, else the next free
      * one. */
-    const json_t *held = json_object_get(vocab, token.content);
-    json_int_t expected = held != NULL ? json_integer_value(held) : (json_int_t)t->vocab;
+    json_int_t held = held_id(t, vocab, token.content);
+    json_int_t expected = held >= 0 ? held : (json_int_t)t->vocab;
     if (json_integer_value(id) != expected) {
         return by_error_set(
             error, BY_EFORMAT,
             "%s: added token \"%.60s\" has id %" PRId64 " where %" PRId64 " is its place", name,
             token.content, (int64_t)json_integer_value(id), (int64_t)expected);
     }
-    token.id = held != NULL ? (uint32_t)expected : BY__NO_TOKEN;
+    token.id = held >= 0 ? (uint32_t)expected : BY__NO_TOKEN;
     return by__tokenizer_add_added(t, &token, error);
 }
 
@@ -157,16 +87,7 @@ static by_status read_root(by_tokenizer **out, const json_t *root, const char *n
     const json_t *added = json_object_get(root, "added_tokens");
     by_status status = find_kind(t, root, name, error);
     if (status == BY_OK) {
-        status = check_model(model, name, error);
-    }
-    if (status == BY_OK) {
-        status = by__tokenizer_vocab_from_json(t, vocab, name, error);
-    }
-    if (status == BY_OK) {
-        status = read_merges(t, model, name, error);
-    }
-    if (status == BY_OK) {
-        status = read_unk(t, model, name, error);
+        status = t->model->read(t, model, name, error);
     }
     if (status == BY_OK && !by__tokenizer_json_absent(root, "added_tokens") &&
         !json_is_array(added)) {

@@ -30,25 +30,56 @@ static by_status open_tiktoken(by_tokenizer **out, const char *path, by_error *e
     return status;
 }
 
+/* The forms of a tokenizer in a directory: those files, all of them. */
+static const struct {
+    const char *first;
+    const char *second; /* NULL: none */
+} forms[] = {{"tokenizer.json", NULL}, {"encoder.json", "vocab.bpe"}, {"vocab.txt", NULL}};
+enum { FORM_JSON, FORM_GPT2, FORM_WORDPIECE, FORM_COUNT };
+
+/* Finds the form of a directory; FORM_COUNT: there is none. */
+static by_status find_form(unsigned *out, const char *path, by_error *error)
+{
+    for (*out = 0; *out < FORM_COUNT; (*out)++) {
+        char *file;
+        BY_TRY(by__path_make(&file, path, forms[*out].first, error));
+        bool there = by__path_exists(file);
+        free(file);
+        if (there && forms[*out].second != NULL) {
+            BY_TRY(by__path_make(&file, path, forms[*out].second, error));
+            there = by__path_exists(file);
+            free(file);
+        }
+        if (there) {
+            break;
+        }
+    }
+    return BY_OK;
+}
+
 static by_status open_directory(by_tokenizer **out, const char *path, by_error *error)
 {
-    char *json = by__path_join(path, "tokenizer.json");
-    char *encoder = by__path_join(path, "encoder.json");
-    char *merges = by__path_join(path, "vocab.bpe");
-    by_status status;
-    if (json == NULL || encoder == NULL || merges == NULL) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
-    } else if (by__path_exists(json)) {
-        status = open_json(out, json, error);
-    } else if (by__path_exists(encoder) && by__path_exists(merges)) {
-        status = by__tokenizer_open_gpt2(out, encoder, merges, error);
-    } else {
-        status = by_error_set(
-            error, BY_EIO, "%s holds neither tokenizer.json nor encoder.json with vocab.bpe", path);
+    unsigned form;
+    char *first = NULL;
+    char *second = NULL;
+    BY_TRY(find_form(&form, path, error));
+    if (form == FORM_COUNT) {
+        return by_error_set(
+            error, BY_EIO,
+            "%s holds neither tokenizer.json nor encoder.json with vocab.bpe nor vocab.txt", path);
     }
-    free(merges);
-    free(encoder);
-    free(json);
+    const char *beside = form == FORM_WORDPIECE ? "tokenizer_config.json" : forms[form].second;
+    by_status status = by__path_make(&first, path, forms[form].first, error);
+    if (status == BY_OK && beside != NULL) {
+        status = by__path_make(&second, path, beside, error);
+    }
+    if (status == BY_OK) {
+        status = form == FORM_JSON   ? open_json(out, first, error)
+                 : form == FORM_GPT2 ? by__tokenizer_open_gpt2(out, first, second, error)
+                                     : by__tokenizer_open_wordpiece(out, first, second, error);
+    }
+    free(second);
+    free(first);
     return status;
 }
 
@@ -85,15 +116,9 @@ by_status by__tokenizer_model_has(bool *out, const char *model, by_error *error)
     if (by__format_gguf_is_file(model)) {
         return by__tokenizer_gguf_vocabulary_exists(out, model, error);
     }
-    static const char *const files[] = {"tokenizer.json", "encoder.json", "vocab.bpe"};
-    bool there[BY_ARRAY_LENGTH(files)];
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(files); i++) {
-        char *path;
-        BY_TRY(by__path_make(&path, model, files[i], error));
-        there[i] = by__path_exists(path);
-        free(path);
-    }
-    *out = there[0] || (there[1] && there[2]);
+    unsigned form;
+    BY_TRY(find_form(&form, model, error));
+    *out = form != FORM_COUNT;
     return BY_OK;
 }
 

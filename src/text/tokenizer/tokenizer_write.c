@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/tokenizer/vocabulary.h"
+#include "text/tokenizer/model.h"
 #include "text/unicode/unicode.h"
 
 static const char byte_level_parts[] =
@@ -18,8 +18,7 @@ static const char byte_level_parts[] =
 static const char character_parts[] = "  \"pre_tokenizer\": null,\n  \"post_processor\": null,\n"
                                       "  \"decoder\": {\"type\": \"Fuse\"},\n";
 
-/* Adds the name of a token as a JSON string. */
-static void add_name(by_string *text, const by_tokenizer *t, uint32_t id)
+void by__tokenizer_write_name(by_string *text, const by_tokenizer *t, uint32_t id)
 {
     const char *data = t->bytes + t->offsets[id];
     size_t length = t->offsets[id + 1] - t->offsets[id];
@@ -37,6 +36,17 @@ static void add_name(by_string *text, const by_tokenizer *t, uint32_t id)
         by_string_add(text, utf8, by__utf8_put(utf8, letter));
     }
     by__string_append(text, "\"");
+}
+
+void by__tokenizer_write_vocabulary(by_string *text, const by_tokenizer *t)
+{
+    by__string_append(text, "{");
+    for (uint32_t id = 0; id < t->model_vocab; id++) {
+        by__string_append(text, id == 0 ? "\n      " : ",\n      ");
+        by__tokenizer_write_name(text, t, id);
+        by_string_format(text, ": %" PRIu32, id);
+    }
+    by__string_append(text, "\n    }");
 }
 
 static void add_added(by_string *text, const by__tokenizer_added_token *a)
@@ -80,33 +90,9 @@ by_status by_tokenizer_to_json(const by_tokenizer *t, char **out, size_t *length
     }
     by__string_append(&text, t->added_count > 0 ? "\n  ],\n" : "],\n");
     add_parts(&text, t);
-    by__string_append(&text, "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n"
-                             "    \"unk_token\": ");
-    if (t->unk == BY__NO_TOKEN) {
-        by__string_append(&text, "null");
-    } else {
-        add_name(&text, t, t->unk);
-    }
-    by_string_format(&text,
-                     ",\n    \"continuing_subword_prefix\": null,\n"
-                     "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": %s,\n"
-                     "    \"byte_fallback\": %s,\n    \"ignore_merges\": %s,\n    \"vocab\": {",
-                     t->fuse_unk ? "true" : "false", t->byte_fallback ? "true" : "false",
-                     t->ignore_merges ? "true" : "false");
-    for (uint32_t id = 0; id < t->model_vocab; id++) {
-        by__string_append(&text, id == 0 ? "\n      " : ",\n      ");
-        add_name(&text, t, id);
-        by_string_format(&text, ": %" PRIu32, id);
-    }
-    by__string_append(&text, "\n    },\n    \"merges\": [");
-    for (size_t i = 0; i < t->merge_count; i++) {
-        by__string_append(&text, i == 0 ? "\n      [" : ",\n      [");
-        add_name(&text, t, t->merges[i].left);
-        by__string_append(&text, ", ");
-        add_name(&text, t, t->merges[i].right);
-        by__string_append(&text, "]");
-    }
-    by__string_append(&text, t->merge_count > 0 ? "\n    ]\n  }\n}\n" : "]\n  }\n}\n");
+    by__string_append(&text, "  \"model\": ");
+    t->model->write(t, &text);
+    by__string_append(&text, "\n}\n");
     size_t total = text.length;
     BY_TRY(by__string_release(&text, out, error));
     *length = total;

@@ -1,4 +1,4 @@
-#include "text/tokenizer/vocabulary.h"
+#include "text/tokenizer/model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@ by_status by__tokenizer_new(by_tokenizer **out, bool characters, by_error *error
 {
     by_tokenizer *t;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tokenizer", error));
+    t->model = characters ? &by__tokenizer_character_model : &by__tokenizer_bpe_model;
     t->characters = characters;
     t->byte_level = !characters;
     t->pipeline.splitters[0].kind = BY__SPLIT_GPT2;
@@ -42,6 +43,9 @@ void by_tokenizer_close(by_tokenizer **tokenizer)
     for (size_t i = 0; i < t->added_count; i++) {
         free(t->added[i].content);
         free(t->added[i].match);
+    }
+    if (t->model_state != NULL) {
+        t->model->free_state(t->model_state);
     }
     by__tokenizer_pipeline_free(&t->pipeline);
     free(t->piece_offsets);
@@ -135,8 +139,7 @@ by_status by__tokenizer_add_end_of_text(by_tokenizer *t, uint32_t id, by_error *
 
 /* ---- tables ---- */
 
-/* The smallest power of two that is at least twice `count` and at least 16. */
-static size_t table_size(size_t count)
+size_t by__tokenizer_table_size(size_t count)
 {
     size_t size = 16;
     while (size < count * 2) {
@@ -160,9 +163,12 @@ uint32_t by__tokenizer_find(const by_tokenizer *t, const uint8_t *data, size_t l
     }
 }
 
-static by_status build_slots(by_tokenizer *t, const char *name, by_error *error)
+by_status by__tokenizer_index(by_tokenizer *t, const char *name, by_error *error)
 {
-    size_t size = table_size(t->model_vocab);
+    if (t->slots != NULL) {
+        return BY_OK;
+    }
+    size_t size = by__tokenizer_table_size(t->model_vocab);
     BY_TRY(by__alloc((void **)&t->slots, size, sizeof *t->slots, "token table", error));
     memset(t->slots, 0xff, size * sizeof *t->slots);
     t->slot_mask = size - 1;
@@ -187,31 +193,11 @@ static by_status build_slots(by_tokenizer *t, const char *name, by_error *error)
     return BY_OK;
 }
 
-/* The later of two merges of a pair counts, as in Hugging Face's map. */
-static by_status build_pairs(by_tokenizer *t, by_error *error)
-{
-    size_t size = table_size(t->merge_count);
-    BY_TRY(by__alloc((void **)&t->pairs, size, sizeof *t->pairs, "merge table", error));
-    memset(t->pairs, 0xff, size * sizeof *t->pairs);
-    t->pair_mask = size - 1;
-    t->pair_shift = 64 - (unsigned)__builtin_ctzll(size);
-    for (size_t rank = 0; rank < t->merge_count; rank++) {
-        const by__tokenizer_merge *merge = &t->merges[rank];
-        uint64_t key = (uint64_t)merge->left << 32 | merge->right;
-        size_t i = (size_t)((key * 0x9e3779b97f4a7c15u) >> t->pair_shift);
-        while (t->pairs[i].rank != BY__NO_TOKEN &&
-               (t->pairs[i].left != merge->left || t->pairs[i].right != merge->right)) {
-            i = (i + 1) & t->pair_mask;
-        }
-        t->pairs[i] = (by__tokenizer_pair_slot){merge->left, merge->right, (uint32_t)rank};
-    }
-    return BY_OK;
-}
-
 static void find_eos(by_tokenizer *t)
 {
-    static const char *const names[] = {BY__END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>"};
-    for (size_t n = 0; n < BY_ARRAY_LENGTH(names); n++) {
+    const char *const names[] = {BY__END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>",
+                                 t->model->end};
+    for (size_t n = 0; n < BY_ARRAY_LENGTH(names) && names[n] != NULL; n++) {
         for (size_t i = 0; i < t->added_count; i++) {
             if (t->added[i].special && strcmp(t->added[i].content, names[n]) == 0) {
                 t->eos = t->added[i].id;
@@ -238,6 +224,9 @@ static void hash_pipeline(const by_tokenizer *t, by__hasher *hasher)
     for (size_t i = 0; i < p->before_count + p->after_count; i++) {
         by__hasher_add_u64(hasher,
                            i < p->before_count ? p->before[i] : p->after[i - p->before_count]);
+    }
+    if (t->model->hash != NULL) {
+        t->model->hash(t, hasher);
     }
 }
 
@@ -272,44 +261,28 @@ static by_status hash_all(by_tokenizer *t, by_error *error)
     return BY_OK;
 }
 
-/* If no merge makes a token with the mark U+2581 after another character, a text can be split
- * before each run of marks: no merge crosses the split, and words are found in the cache. */
-static void find_words(by_tokenizer *t)
-{
-    static const by__tokenizer_splitter words = {
-        .kind = BY__SPLIT_WORDS, .literal = "\xe2\x96\x81", .literal_length = 3};
-    by__tokenizer_pipeline *p = &t->pipeline;
-    if (t->byte_level || t->characters || t->ignore_merges ||
-        p->splitter_count == BY__MAX_SPLITTERS ||
-        by__tokenizer_find(t, words.literal, 3) == BY__NO_TOKEN) {
-        return;
-    }
-    for (size_t i = 0; i < t->merge_count; i++) {
-        uint32_t id = t->merges[i].id;
-        const uint8_t *s = (const uint8_t *)t->bytes + t->offsets[id];
-        size_t n = t->offsets[id + 1] - t->offsets[id];
-        if (n > 0 && by__tokenizer_splitter_next(&words, s, n) < n) {
-            return;
-        }
-    }
-    p->splitters[p->splitter_count++] = words;
-}
-
 bool by__tokenizer_cuts(const by_tokenizer *t)
 {
     const by__tokenizer_pipeline *p = &t->pipeline;
+    bool words = t->byte_level && p->splitter_count > 0;
     for (size_t i = 0; i < p->rewrite_count; i++) {
-        if (p->rewrites[i].kind != BY__REWRITE_FORM) {
+        by__tokenizer_rewrite_kind kind = p->rewrites[i].kind;
+        if (kind != BY__REWRITE_FORM && kind != BY__REWRITE_CHARACTERS && kind != BY__REWRITE_MAP &&
+            kind != BY__REWRITE_WORDS) {
             return false;
         }
+        words = words || kind == BY__REWRITE_WORDS;
     }
     for (size_t i = 0; i < p->splitter_count; i++) {
         by__tokenizer_splitter_kind kind = p->splitters[i].kind;
-        if (kind != BY__SPLIT_GPT2 && kind != BY__SPLIT_RULE && kind != BY__SPLIT_NUMBERS) {
+        bool spaces = kind == BY__SPLIT_SPACES || kind == BY__SPLIT_BERT;
+        if (!spaces && kind != BY__SPLIT_GPT2 && kind != BY__SPLIT_RULE &&
+            kind != BY__SPLIT_NUMBERS && !(kind == BY__SPLIT_BEHIND && words)) {
             return false;
         }
+        words = words || spaces;
     }
-    return t->characters || (t->byte_level && p->splitter_count > 0);
+    return t->characters || words;
 }
 
 by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *error)
@@ -317,8 +290,7 @@ by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *erro
     if (t->vocab == 0) {
         return by_error_set(error, BY_EFORMAT, "%s: the vocabulary is empty", name);
     }
-    BY_TRY(build_slots(t, name, error));
-    BY_TRY(build_pairs(t, error));
+    BY_TRY(by__tokenizer_index(t, name, error));
     t->all_bytes = true;
     for (unsigned b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;
@@ -329,16 +301,9 @@ by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *erro
         t->fallback_ids[b] =
             t->byte_fallback ? by__tokenizer_find(t, (const uint8_t *)fallback, 6) : BY__NO_TOKEN;
     }
-    if (t->byte_level && t->all_bytes) { /* none of these ever has an effect */
-        t->unk = BY__NO_TOKEN;
-        t->byte_fallback = t->fuse_unk = false;
-    } else if (t->byte_level && t->byte_fallback) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: byte_fallback of a byte-level vocabulary that lacks bytes is not "
-                            "supported",
-                            name);
+    if (t->model->finish != NULL) {
+        BY_TRY(t->model->finish(t, name, error));
     }
-    find_words(t);
     BY_TRY(by__tokenizer_added_index(t, name, error));
     BY_TRY(by__tokenizer_pieces_make(t, error));
     find_eos(t);

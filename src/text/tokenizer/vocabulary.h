@@ -1,24 +1,25 @@
 /* text/tokenizer: converts text to ids and back.
  *
  * What it is for: by_tokenizer holds a vocabulary (bytes of each token, merges, added tokens); the
- * readers (tokenizer_json.c, gpt2_files.c, tiktoken.c), the trainer (bpe_train.c) and the character
- * vocabulary (characters.c) build one with the by__tokenizer_add_* calls below and seal it with
- * by__tokenizer_finish. added_tokens.c finds added tokens; text_pipeline.h describes the processing
- * before and after the model: normalize.c rewrites it, split.h cuts it into pieces; encoder.c and
- * bpe_merge.c turn pieces into ids; decode.c and text_stream.c turn ids into text.
+ * readers (tokenizer_json.c, gpt2_files.c, wordpiece_files.c, tiktoken.c), the trainer
+ * (bpe_train.c) and the character vocabulary (characters.c) build one with the by__tokenizer_add_*
+ * calls below and seal it with by__tokenizer_finish. added_tokens.c finds added tokens;
+ * text_pipeline.h describes the processing before and after the model: normalize.c rewrites the
+ * text, split.h cuts it into pieces; encoder.c gives pieces to the model (model.h, a file and a
+ * row for each), which turns them into ids; decode.c and text_stream.c turn ids into text.
  *
- * Three kinds: byte-level BPE (a symbol is a byte), BPE over characters as SentencePiece makes it
- * (a symbol is a character, or its bytes where the vocabulary lacks it), and plain characters.
+ * Models: BPE, byte-level (a symbol is a byte) or over characters as SentencePiece makes it (a
+ * symbol is a character, or its bytes where the vocabulary lacks it), WordPiece, Unigram, and
+ * plain characters.
  *
  * Who owns what: a tokenizer owns all of its arrays and is read-only once finished, so threads
  * share it. State that changes during encoding is in a by_encoder, one per thread.
  *
- * Ids: model tokens are 0 .. model_vocab - 1, added tokens that the model lacks follow. The rank of
- * a merge is its index in the list; a pair has one rank.
+ * Ids: model tokens are 0 .. model_vocab - 1, added tokens that the model lacks follow. The rank
+ * of a merge is its index in the list; a pair has one rank.
  *
  * Never put here: files of tokens, models, guesses: an unsupported feature of a file is refused by
- * name.
- */
+ * name. */
 #ifndef BY_TEXT_TOKENIZER_VOCABULARY_H
 #define BY_TEXT_TOKENIZER_VOCABULARY_H
 
@@ -59,9 +60,13 @@ typedef struct by__tokenizer_added_token {
     bool special;
 } by__tokenizer_added_token;
 
+typedef struct by__tokenizer_model by__tokenizer_model; /* model.h */
+
 struct by_tokenizer {
+    const by__tokenizer_model *model;
+    void *model_state;  /* the model's own, owned; NULL: all of it is here */
     bool characters;    /* one id per code point, no merges */
-    bool byte_level;    /* BPE over bytes; if neither: BPE over characters */
+    bool byte_level;    /* BPE over bytes */
     bool ignore_merges; /* a piece that is a token as a whole is not split */
     bool byte_fallback; /* a character without a token becomes the tokens <0x..> of its bytes */
     bool fuse_unk;      /* consecutive unknown symbols become one unknown token */
@@ -116,6 +121,11 @@ by_status by__tokenizer_add_end_of_text(by_tokenizer *tokenizer, uint32_t id, by
  * messages. */
 by_status by__tokenizer_finish(by_tokenizer *tokenizer, const char *name, by_error *error);
 
+/* Builds the table of the model's tokens, which are complete, unless it is there. BY_EFORMAT: two
+ * are the same. by__tokenizer_finish calls it. */
+by_status by__tokenizer_index(by_tokenizer *tokenizer, const char *name, by_error *error);
+/* The smallest power of two that is at least twice `count` and at least 16. */
+size_t by__tokenizer_table_size(size_t count);
 /* The model's token with these bytes; BY__NO_TOKEN if there is none. */
 uint32_t by__tokenizer_find(const by_tokenizer *tokenizer, const uint8_t *data, size_t length);
 
@@ -174,6 +184,11 @@ by_status by__tokenizer_parse_gpt2(by_tokenizer **out, const char *encoder_name,
                                    const char *encoder, size_t encoder_length,
                                    const char *merges_name, const char *merges,
                                    size_t merges_length, by_error *error);
+by_status by__tokenizer_open_wordpiece(by_tokenizer **out, const char *vocab_path,
+                                       const char *config_path, by_error *error);
+/* `config` is the text of tokenizer_config.json; NULL: there is none. */
+by_status by__tokenizer_parse_wordpiece(by_tokenizer **out, const char *name, const char *vocab,
+                                        size_t length, const char *config, by_error *error);
 by_status by__tokenizer_parse_tiktoken(by_tokenizer **out, const char *name, const char *text,
                                        size_t length, by_error *error);
 

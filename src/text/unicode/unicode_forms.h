@@ -31,6 +31,10 @@ typedef struct by__text_tokenizer_code_range {
     uint32_t value;
 } by__text_tokenizer_code_range;
 
+/* Index of the range that holds a code point, of `count` sorted ones; UINT32_MAX: none does. */
+uint32_t by__text_find_range(const by__text_tokenizer_code_range *ranges, size_t count,
+                             uint32_t code);
+
 /* All sorted by code point (compositions by first, then second). */
 extern const uint32_t by__text_form_pool[];
 extern const by__text_decomposition by__text_decompositions[];

@@ -15,7 +15,8 @@
 #define T_BASE       0x11a7u
 #define T_COUNT      28u
 
-static uint32_t find_range(const by__text_tokenizer_code_range *ranges, size_t count, uint32_t code)
+uint32_t by__text_find_range(const by__text_tokenizer_code_range *ranges, size_t count,
+                             uint32_t code)
 {
     size_t low = 0;
     size_t high = count;
@@ -32,14 +33,15 @@ static uint32_t find_range(const by__text_tokenizer_code_range *ranges, size_t c
 
 unsigned by__text_case_class(uint32_t code)
 {
-    uint32_t at = find_range(by__text_cases, by__text_case_count, code);
+    uint32_t at = by__text_find_range(by__text_cases, by__text_case_count, code);
     return at == UINT32_MAX ? 0 : by__text_cases[at].value;
 }
 
 static unsigned combining_class(uint32_t code)
 {
-    uint32_t at =
-        code < 0x300 ? UINT32_MAX : find_range(by__text_combining, by__text_combining_count, code);
+    uint32_t at = code < 0x300
+                      ? UINT32_MAX
+                      : by__text_find_range(by__text_combining, by__text_combining_count, code);
     return at == UINT32_MAX ? 0 : by__text_combining[at].value;
 }
 
@@ -58,7 +60,7 @@ bool by__text_form_changes(by__text_form form, const uint8_t *s, size_t n)
         /* Marks, which compose, begin at U+0300. */
         if (form != BY__NFC ||
             (code >= 0x300 &&
-             find_range(by__text_suspects, by__text_suspect_count, code) != UINT32_MAX)) {
+             by__text_find_range(by__text_suspects, by__text_suspect_count, code) != UINT32_MAX)) {
             return true;
         }
     }

@@ -571,7 +571,12 @@ static void test_refusals(void **state)
 {
     BY_UNUSED(state);
     check_refused("version", "\"2.0\"", "version");
-    check_refused("normalizer", "{\"type\":\"Lowercase\"}", "normalizer Lowercase");
+    check_refused("normalizer", "{\"type\":\"Nmt\"}", "normalizer Nmt");
+    check_refused("normalizer", "{\"type\":\"BertNormalizer\",\"lowercase\":1}", "lowercase");
+    check_refused("normalizer", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}",
+                  "precompiled_charsmap");
+    check_refused("normalizer", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}",
+                  "precompiled_charsmap");
     check_refused("normalizer",
                   "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a+\"},\"content\":\"\"}",
                   "pattern \"a+\"");
@@ -597,7 +602,14 @@ static void test_refusals(void **state)
         "not below 600");
     check_refused("decoder", "{\"type\":\"WordPiece\"}", "decoder WordPiece");
     check_refused("decoder", "null", "decoder");
-    check_refused("model", "{\"type\":\"Unigram\"}", "model Unigram");
+    check_refused("model", "{\"type\":\"WordLevel\"}", "model WordLevel");
+    check_refused("model", "{\"type\":\"Unigram\"}", "not a list of 1 to");
+    check_refused("model", "{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]],\"unk_id\":1}", "unk_id");
+    check_refused("model", "{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1],[\"a\",-2]]}", "the same");
+    check_refused("model", "{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}", "token 0");
+    check_refused("model", "{\"type\":\"WordPiece\",\"vocab\":{}}", "unk_token");
+    check_refused("model", "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{}}",
+                  "unk_token \"?\"");
     check_refused("model", "3", "model is missing");
     check_refused("model.dropout", "0.1", "dropout");
     check_refused("model.continuing_subword_prefix", "\"##\"", "continuing_subword_prefix");

@@ -10,11 +10,15 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "banyan/build.h"
 #include "banyan/text_stream.h"
+#include "base/paths.h"
+#include "temporary.h"
 #include "text/tokenizer/vocabulary.h"
 
-static const char *const families[] = {"llama3", "gpt4o",   "qwen",  "smollm",
-                                       "llama2", "mistral", "gemma", "unknown"};
+static const char *const families[] = {"llama3",  "gpt4o",  "qwen",    "smollm",       "llama2",
+                                       "mistral", "gemma",  "unknown", "bert",         "bert-cased",
+                                       "t5",      "albert", "xlm-r",   "unigram-bytes"};
 
 static json_t *load_family(const char *name)
 {
@@ -77,7 +81,8 @@ static void check_text(const char *family, const by_tokenizer *t, const json_t *
         buffer.ids[i] = (uint32_t)json_integer_value(json_array_get(ids, i));
         assert_int_equal(by_text_stream_push(stream, buffer.ids[i], &part, &stopped, NULL), BY_OK);
         assert_false(stopped);
-        assert_true(by__utf8_valid(part.data, part.length));
+        /* Bytes that are named in a text may be no UTF-8. */
+        assert_true(!json_is_string(expected) || by__utf8_valid(part.data, part.length));
         by_string_add(&streamed, part.data, part.length);
     }
     by_text_stream_end(stream, &part);
@@ -110,10 +115,21 @@ static by_tokenizer *save_and_open(const by_tokenizer *t)
     return again;
 }
 
+/* Maps of characters are in base64. */
+static bool is_left_out(const char *family)
+{
+    return !by_build_has(BY_BUILD_NETTLE) &&
+           (strcmp(family, "t5") == 0 || strcmp(family, "albert") == 0 ||
+            strcmp(family, "xlm-r") == 0);
+}
+
 static void test_golden_families(void **state)
 {
     BY_UNUSED(state);
     for (size_t f = 0; f < BY_ARRAY_LENGTH(families); f++) {
+        if (is_left_out(families[f])) {
+            continue;
+        }
         json_t *root = load_family(families[f]);
         by_tokenizer *t = open_family(root);
         by_tokenizer *again = save_and_open(t);
@@ -189,6 +205,58 @@ static void test_facts(void **state)
     json_decref(root);
 }
 
+/* BERT's vocab.txt and tokenizer_config.json are the tokenizer that tokenizer.json says. */
+static void test_vocab_txt(void **state)
+{
+    BY_UNUSED(state);
+    static const char config[] = "{\"do_lower_case\": true, \"added_tokens_decoder\": {"
+                                 "\"0\": {\"content\": \"[PAD]\", \"special\": true},"
+                                 "\"900\": {\"content\": \"wordy\", \"single_word\": true}}}";
+    by_error error = {0};
+    json_t *root = load_family("bert");
+    by_tokenizer *t = open_family(root);
+    by_tokenizer *files = NULL;
+    by_string lines = {0};
+    char *directory = temporary_make();
+    char *vocab = by__path_join(directory, "vocab.txt");
+    char *settings = by__path_join(directory, "tokenizer_config.json");
+    for (uint32_t id = 0; id < t->model_vocab; id++) {
+        by_string_add(&lines, t->bytes + t->offsets[id], t->offsets[id + 1] - t->offsets[id]);
+        by__string_append(&lines, id % 2 == 0 ? "\n" : "\r\n");
+    }
+    assert_int_equal(by__file_write(vocab, lines.data, lines.length, NULL), BY_OK);
+    if (by_tokenizer_open(&files, directory, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    assert_int_equal(by_tokenizer_vocab(files), t->model_vocab);
+    assert_int_equal(by_tokenizer_eos(files), 3); /* [SEP] */
+    unsigned compared = 0;
+    for (size_t i = 0; i < json_array_size(json_object_get(root, "cases")); i++) {
+        const json_t *c = json_array_get(json_object_get(root, "cases"), i);
+        const char *text = json_string_value(json_array_get(c, 0));
+        if (strstr(text, "<tool>") == NULL && strstr(text, "wordy") == NULL) {
+            check_ids("vocab.txt", files, json_array_get(c, 0), json_array_get(c, 2),
+                      BY_ENCODE_SPECIAL | BY_ENCODE_ADD_SPECIAL);
+            compared++;
+        }
+    }
+    assert_true(compared > 20);
+    by_tokenizer_close(&files);
+    assert_int_equal(by__file_write(settings, config, strlen(config), NULL), BY_OK);
+    assert_int_equal(by_tokenizer_open(&files, directory, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "does not follow"));
+    by__string_append(&lines, "[PAD]\n");
+    assert_int_equal(by__file_write(vocab, lines.data, lines.length, NULL), BY_OK);
+    assert_int_equal(by_tokenizer_open(&files, directory, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "there twice"));
+    free(vocab);
+    free(settings);
+    by_string_free(&lines);
+    by_tokenizer_close(&t);
+    json_decref(root);
+    temporary_remove(directory);
+}
+
 /* A text of marks alone, and words without an end, cost no more than other text. */
 static void test_long_texts(void **state)
 {
@@ -198,6 +266,9 @@ static void test_long_texts(void **state)
     char *text = malloc(n);
     assert_non_null(text);
     for (size_t f = 0; f < BY_ARRAY_LENGTH(families); f++) {
+        if (is_left_out(families[f])) {
+            continue;
+        }
         json_t *root = load_family(families[f]);
         by_tokenizer *t = open_family(root);
         for (size_t u = 0; u < BY_ARRAY_LENGTH(units); u++) {
@@ -311,7 +382,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden_families), cmocka_unit_test(test_any_bytes),
         cmocka_unit_test(test_facts),           cmocka_unit_test(test_long_texts),
-        cmocka_unit_test(test_stop_strings),    cmocka_unit_test(test_stream_options),
+        cmocka_unit_test(test_vocab_txt),       cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_stream_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
