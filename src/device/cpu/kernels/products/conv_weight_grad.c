@@ -20,6 +20,8 @@
 #define TILE_OUTPUTS 128
 #define TILE_COLUMNS 256
 #define TILE_STEPS   256
+/* Rows of the scratch: pixels that are packed together, a multiple of every unit of k. */
+#define ROWS 64
 /* Least pixels of a piece in blocks, the number of tasks that pieces are made for, and the most
  * memory that their sums may take. */
 #define PIECE_BLOCKS 4
@@ -117,7 +119,7 @@ static by_status plan_memory(weight_state *s, by__device_call *call, by_error *e
     s->sums_offset = by__round_up((size_t)s->threads * sizeof(by__cpu_work_range), 4096);
     bool fits = by__size_mul((size_t)by__tensor_count(&call->out[0]),
                              (size_t)s->pieces * sizeof(float), &sums);
-    s->columns_offset = by__round_up((size_t)s->block * s->row_bytes, 4096);
+    s->columns_offset = by__round_up((size_t)ROWS * s->row_bytes, 4096);
     s->outputs_offset =
         s->columns_offset + by__round_up(by__panel_b_bytes(p, s->chunk, s->block), 4096);
     s->thread_bytes =
@@ -191,22 +193,24 @@ static void pack_pixels(const weight_state *s, const by__device_call *call, cons
     const conv_run *runs = s->runs + chunk->first_run;
     int64_t size = (int64_t)by_dtype_size(call->in[0].dtype);
     int64_t first = group * plan->inner;
-    enum { AT_ONCE = 64 };
-    conv_place places[AT_ONCE];
-    for (int64_t n = 0; n < count; n += AT_ONCE) {
-        int64_t some = by__min_i64(AT_ONCE, count - n);
+    size_t stride = by__panel_b_stride(s->panel, s->block);
+    conv_place places[ROWS];
+    for (int64_t n = 0; n < count; n += ROWS) {
+        int64_t some = by__min_i64(ROWS, count - n);
         conv_places(places, plan, &plan->classes[0], call->in[0].data, pixel + n, some, size);
         for (int64_t i = 0; i < some; i++) {
-            char *to = scratch + (size_t)(n + i) * s->row_bytes;
+            char *to = scratch + (size_t)i * s->row_bytes;
             if (size == 4) {
                 conv_fill_row(to, plan, runs, chunk->runs, &places[i], first, 0, 4);
             } else {
                 conv_fill_row(to, plan, runs, chunk->runs, &places[i], first, 0, 2);
             }
         }
+        char *panels =
+            scratch + s->columns_offset + (size_t)(n / s->panel->step * s->panel->nr) * 4;
+        s->panel->pack_b(panels, stride, scratch, 1, (int64_t)s->row_bytes / size, chunk->depth,
+                         some);
     }
-    s->panel->pack_b(scratch + s->columns_offset, by__panel_b_stride(s->panel, s->block), scratch,
-                     1, (int64_t)s->row_bytes / size, chunk->depth, count);
 }
 
 static void add_block(const weight_state *s, const by__device_call *call, const conv_part *chunk,
