@@ -331,6 +331,24 @@ BY_API void by_logit_arrays(by_array arrays[2], size_t context, int64_t top);
 BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset,
                                       const by_token_options *options, by_error *error);
 
+/* Which tokens of a sample are hidden, for masked language modelling. */
+typedef struct by_mask_options {
+    double share;           /* of the tokens, above 0 and at most 1: 0.15 in BERT */
+    int32_t mask;           /* the token that hides others */
+    int32_t random;         /* tokens below this take the place of some */
+    const int32_t *special; /* [special_count] tokens that are not hidden, copied */
+    size_t special_count;
+} by_mask_options;
+
+/* Opens a source over `inner`, of samples "tokens" and "targets", some of whose tokens are hidden:
+ * of the tokens that have a target there, a share is chosen, and is the targets; the others have
+ * target -1. Of the chosen tokens 80 % become the mask, 10 % a random token, and 10 % stay (Devlin
+ * et al. 2018, section 3.1). The number of targets of a sample is the rounded share, at least 1;
+ * which they are is a function of seed, epoch and sample. Takes ownership of `inner`, also on
+ * failure. Returns BY_EARG for an inner source with other arrays or options out of range. */
+BY_API by_status by_masked_source_open(by_source **out, by_source *inner,
+                                       const by_mask_options *options, by_error *error);
+
 /* Computes the memory in bytes of the index of a source with these options, and in *opening the
  * peak while it is built; both are 0 except for training with best-fit packing. Reads all document
  * offsets. Returns BY_EARG if the context is out of range, BY_EIO. */

@@ -18,7 +18,8 @@
 extern "C" {
 #endif
 
-/* What the graph computes. Modes from BY_MODEL_LOGITS on are for models of tokens. */
+/* What the graph computes. Modes from BY_MODEL_LOGITS on are for models of tokens; those from
+ * BY_MODEL_PREFILL on not for encoders. */
 typedef enum by_model_mode {
     BY_MODEL_TRAIN = 0, /* what a loss is computed from, with dropout */
     BY_MODEL_LOSS,      /* the same without dropout */
@@ -42,6 +43,7 @@ typedef struct by_model_request {
     int64_t pages;    /* step: pages of the pool, of BY_PAGE_TOKENS tokens each */
     bool codes;       /* step: the pool stores 8-bit codes */
     bool documents;   /* models of tokens, train and loss: attention stays within documents */
+    bool padded;      /* encoders: samples have lengths, and what is behind them is not read */
 } by_model_request;
 
 /* Outputs that a model may register beside its main one. */
@@ -73,6 +75,10 @@ typedef struct by_model {
      * the graph. */
     by_value hidden;
     by_value head; /* parameter [vocab, width] that turns it into logits */
+    /* Encoders: */
+    by_value head_bias; /* parameter [vocab] that is added to the logits */
+    by_value lengths;   /* input i32 [batch], tokens of each sample (with request.padded) */
+    by_value states;    /* [batch, time, width] before the head's own layers, for embeddings */
     /* Other models: f32 [batch, outputs], logits of classes or predictions; not an output of the
      * graph. With config.output the one of that name, which the loss, `predict`, `export` and
      * servers then use. */
@@ -94,25 +100,9 @@ typedef struct by_model {
 
 /* A model without any value. */
 #define BY_MODEL_NONE                                                                              \
-    ((by_model){BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                BY_NONE,                                                                           \
-                {{NULL, BY_NONE}},                                                                 \
-                0})
+    ((by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,           BY_NONE, BY_NONE, BY_NONE,  \
+                BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,           BY_NONE, BY_NONE, BY_NONE,  \
+                BY_NONE, BY_NONE, BY_NONE, BY_NONE, {{NULL, BY_NONE}}, 0})
 
 /* For builders: registers an output by name. BY_EARG is stored in the graph if the name is taken or
  * there are BY_MODEL_OUTPUTS already. A model whose parameters only some outputs depend on trains
@@ -175,6 +165,9 @@ BY_API const char *by_model_reads(const by_model_config *config);
 /* Returns the layers that get LoRA adapters by default, "q_proj v_proj"; NULL if there are none.
  * Static storage. */
 BY_API const char *by_model_adapted(const by_model_config *config);
+/* Returns whether a model of this config reads tokens with attention over all of them: it predicts
+ * masked tokens, and continues no text. */
+BY_API bool by_model_is_encoder(const by_model_config *config);
 /* Returns whether positions are rotary, which works for any context, rather than learned. */
 BY_API bool by_model_is_rotary(const by_model_config *config);
 

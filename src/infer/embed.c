@@ -1,5 +1,6 @@
 /* Vectors of texts: the last hidden states of a token model, pooled. A text is padded at its end to
- * the size of a program; since attention is causal, padding does not affect its states. The longer
+ * the size of a program. Where attention is causal, padding does not affect its states; encoders are
+ * given the lengths. The longer
  * the texts of a program, the fewer it takes, so that memory is bounded for any context. */
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +10,10 @@
 
 #define SIZES 8
 /* Tokens of the smallest program; each further one is four times as large. */
-#define SMALLEST  16
-#define MAX_BATCH 4096
+#define SMALLEST 16
+/* Of the lengths of texts behind their tokens: what any device asks for. */
+#define LENGTHS_ALIGNMENT 256
+#define MAX_BATCH         4096
 /* Tokens of a run, unless a single text has more: beyond that, products gain nothing from more
  * rows. */
 #define RUN_TOKENS 8192
@@ -24,11 +27,12 @@ struct by_embed {
     by_pooling pooling;
     bool normalize;
     bool started;
+    bool padded; /* the model is given the lengths of texts */
     int64_t width;
     int64_t batch;
     int64_t tokens_most; /* of all texts of a program */
     uint64_t bytes;      /* besides weights */
-    by_memory tokens;    /* inputs of the largest program */
+    by_memory tokens;    /* inputs of the largest program; behind them, lengths of texts */
     by_memory hidden;
     by_pinned host; /* tokens, hidden states, vectors */
     int32_t *ids;
@@ -46,10 +50,12 @@ static by_status build_hidden(void *user, by_model *out, by_graph *graph,
     by_model_request bare = *request;
     by_model_config headless = *config;
     bare.mode = BY_MODEL_LOSS;
+    bare.padded = by_model_is_encoder(config);
     headless.tied = 1;
     BY_TRY(by__nn_model_check_context(config, request->time, error));
     BY_TRY(by_model_build(out, graph, &headless, &bare, error));
-    by_graph_output(graph, by_cast(graph, out->hidden, BY_F32), "states");
+    by_value states = out->states == BY_NONE ? out->hidden : out->states;
+    by_graph_output(graph, by_cast(graph, states, BY_F32), "states");
     return by_graph_check(graph, error);
 }
 
@@ -82,6 +88,29 @@ static by_status add_programs(by_embed *e, int64_t context, by_error *error)
     return BY_OK;
 }
 
+/* Return the bytes of the ids, with the lengths of texts behind them, and of the states of a
+ * program, at most. Overflow was checked when the graph was built. */
+static size_t lengths_at(const by_embed *e)
+{
+    return by__round_up((size_t)e->tokens_most * sizeof(int32_t), LENGTHS_ALIGNMENT);
+}
+
+static size_t id_bytes(const by_embed *e)
+{
+    return lengths_at(e) + by__round_up((size_t)e->batch * sizeof(int32_t), BY_CACHE_LINE);
+}
+
+static size_t state_bytes(const by_embed *e)
+{
+    return by__round_up((size_t)e->tokens_most * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
+}
+
+/* The lengths of the texts of program i. */
+static by_memory lengths_of(const by_embed *e, int i)
+{
+    return by_memory_at(e->tokens, lengths_at(e), (size_t)e->batches[i] * sizeof(int32_t));
+}
+
 static by_status bind(by_embed *e, by_error *error)
 {
     for (int i = 0; i < e->count; i++) {
@@ -90,6 +119,9 @@ static by_status bind(by_embed *e, by_error *error)
         size_t states = (size_t)(rows * e->width) * sizeof(float);
         BY_TRY(by__exec_row_bind(e->rows[i], "tokens", by_memory_at(e->tokens, 0, ids), error));
         BY_TRY(by__exec_row_bind(e->rows[i], "states", by_memory_at(e->hidden, 0, states), error));
+        if (e->padded) {
+            BY_TRY(by__exec_row_bind(e->rows[i], "lengths", lengths_of(e, i), error));
+        }
     }
     return BY_OK;
 }
@@ -107,18 +139,6 @@ static by_status check_memory(const by_embed *e, by_error *error)
                               "%s, and %s are free; use a shorter context",
                               (long long)e->sizes[e->count - 1], by_format_bytes(need, e->bytes),
                               by_format_bytes(have, available));
-}
-
-/* Return the bytes of the ids and of the states of a program, at most. Overflow was checked when
- * the graph was built. */
-static size_t id_bytes(const by_embed *e)
-{
-    return by__round_up((size_t)e->tokens_most * sizeof(int32_t), BY_CACHE_LINE);
-}
-
-static size_t state_bytes(const by_embed *e)
-{
-    return by__round_up((size_t)e->tokens_most * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
 }
 
 /* Allocates memory, and loads the weights unless they are borrowed. May be called again after a
@@ -190,6 +210,7 @@ static by_status open_embed(by_embed **out, const by_config *config,
     e->batch = o.batch == 0 ? 1 : o.batch;
     e->normalize = o.normalize;
     e->width = config->model.width;
+    e->padded = by_model_is_encoder(&config->model);
     by_status status =
         lender == NULL
             ? by__infer_forward_open(&e->forward, &how, error)
@@ -312,14 +333,19 @@ static by_status run_program(by_embed *e, int i, const by_embed_text *texts, siz
 {
     size_t size = (size_t)e->sizes[i];
     size_t rows = (size_t)e->batches[i] * size;
-    memset(e->ids, 0, rows * sizeof *e->ids);
+    int32_t *lengths = (int32_t *)(void *)((char *)e->ids + lengths_at(e));
+    memset(e->ids, 0, id_bytes(e));
     for (size_t t = 0; t < count; t++) {
         memcpy(e->ids + t * size, texts[t].tokens, texts[t].count * sizeof *e->ids);
+        lengths[t] = (int32_t)texts[t].count;
     }
     BY_TRY(by__exec_row_check(e->rows[i], "tokens", e->ids, error));
     size_t ids = rows * sizeof(int32_t);
     size_t states = count * size * (size_t)e->width * sizeof(float);
     BY_TRY(by__device_copy_in(BY__QUEUE_COMPUTE, by_memory_at(e->tokens, 0, ids), e->ids, error));
+    if (e->padded) {
+        BY_TRY(by__device_copy_in(BY__QUEUE_COMPUTE, lengths_of(e, i), lengths, error));
+    }
     BY_TRY(by_program_submit(e->rows[i]->program, error));
     BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, e->states, by_memory_at(e->hidden, 0, states),
                                error));

@@ -12,6 +12,7 @@
     ROW(gpt2)                                                                                      \
     ROW(llama)                                                                                     \
     ROW(mixtral)                                                                                   \
+    ROW(bert)                                                                                      \
     ROW(vit)                                                                                       \
     ROW(resnet)                                                                                    \
     ROW(convnext)                                                                                  \
@@ -93,6 +94,9 @@ static void add_inputs(by__nn_build *b, const by__nn_family *family)
             by__graph_set_axes(b->graph, b->model.starts, "batch time");
         }
     }
+    if (family->encoder && request->padded) {
+        b->model.lengths = by_graph_input(b->graph, "lengths", BY_I32, BY_SHAPE(request->batch));
+    }
     if (request->mode == BY_MODEL_TRAIN && b->config->dropout > 0.0) {
         b->model.rng = by_graph_input(b->graph, "rng", BY_I32, BY_SHAPE(4));
     }
@@ -119,8 +123,8 @@ static void add_logits(by__nn_build *b)
         by_shape rows = BY_SHAPE(request->time, -1);
         hidden = by_embedding(b->graph, b->model.wanted, by_reshape(b->graph, hidden, rows));
     }
-    b->model.logits =
-        by__op_matmul_full(b->graph, hidden, b->model.head, BY_NONE, BY_NONE, false, true, BY_F32);
+    b->model.logits = by__op_matmul_full(b->graph, hidden, b->model.head, b->model.head_bias,
+                                         BY_NONE, false, true, BY_F32);
     by_graph_output(b->graph, b->model.logits, "logits");
 }
 
@@ -153,6 +157,12 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
                             "model.kind %s reads %s, not tokens: it has no logits "
                             "of positions and continues no text",
                             config->kind, family->reads);
+    }
+    if (family->encoder && request->mode >= BY_MODEL_PREFILL) {
+        return by_error_set(error, BY_EARG,
+                            "model.kind %s is an encoder: it sees the whole text, predicts masked "
+                            "tokens of it, and continues none",
+                            config->kind);
     }
     if (reads_tokens(family) && (for_loss || request->mode == BY_MODEL_LOGITS)) {
         BY_TRY(by__nn_model_check_context(config, request->time, error));
@@ -242,6 +252,12 @@ bool by_model_is_rotary(const by_model_config *config)
 {
     const by__nn_family *family = NULL;
     return find_family(&family, config, NULL) == BY_OK && family->rotary;
+}
+
+bool by_model_is_encoder(const by_model_config *config)
+{
+    const by__nn_family *family = NULL;
+    return find_family(&family, config, NULL) == BY_OK && family->encoder;
 }
 
 const char *by_model_reads(const by_model_config *config)

@@ -73,6 +73,9 @@ typedef struct by__nn_family {
      * NULL: the family has no keys for sizes, and the width of a head is width / heads. */
     by_status (*reduce)(by_model_config *config, const by__nn_reduction *to, by_error *error);
     bool rotary; /* positions are rotations, not rows of a table */
+    /* A model of tokens whose attention is over all of them: it predicts masked tokens and continues
+     * no text. */
+    bool encoder;
     /* Returns why a context longer than the config's is impossible; NULL: it is possible. May be
      * NULL itself. */
     const char *(*bounded)(const by_model_config *config);
@@ -150,6 +153,18 @@ by_value by__nn_attend(by__nn_build *b, int layer, by_value q, by_value k, by_va
                        int64_t window);
 /* True if the mode uses key/value caches. */
 bool by__nn_is_cached(const by__nn_build *b);
+
+/* ---- encoder_layers.c: layers of encoders, named as in BERT's and ViT's checkpoints ---- */
+
+/* Layer norm with the parameters PREFIX.weight and PREFIX.bias. */
+by_value by__nn_encoder_norm(by__nn_build *b, by_value x, double eps, const char *prefix);
+/* Product with PREFIX.weight [out, in], plus PREFIX.bias. axes, bias_axes: of these. */
+by_value by__nn_encoder_linear(by__nn_build *b, by_value x, int64_t in, int64_t out,
+                               const char *axes, const char *bias_axes, by_init init,
+                               const char *prefix);
+/* Attention of each token to all of its sample. The weights PREFIX.query, .key and .value, with
+ * biases if `biased`, are separate only in checkpoints: they make one product. */
+by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, const char *prefix);
 
 /* ---- Llama's layers, shared by the families that descend from it (llama_layers.c) ---- */
 

@@ -1,444 +1,14 @@
 /* Language modelling: predicts each token from those before it. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "banyan/ops.h"
-#include "banyan/tokenizer.h"
 #include "config/kind.h"
-#include "data/loader/damage.h"
 #include "graph/graph.h"
 #include "tasks/documents.h"
 #include "tasks/language.h"
-#include "tasks/origin_files.h"
-#include "tasks/references.h"
-#include "tasks/task_tokenizer.h"
 #include "tasks/tasks.h"
 #include "tasks/teacher.h"
-
-/* clang-format off: one row a key */
-static const by__config_key keys[] = {
-    {"data", "text", BY__KEY_TEXTS, BY__FIELD(data.text), "[]",
-     .help = "text files, JSON lines, Parquet files or directories of them; packed on first use "
-             "and cached by content"},
-    {"data", "tokenizer", BY__KEY_TEXT, BY__FIELD(data.tokenizer), "bpe", .min = 1,
-     .help =
-         "`char`, `bpe` (trained on the text), or the path of a tokenizer.json, of a directory "
-         "that contains one, or of a directory with encoder.json and vocab.bpe; with model.from "
-         "or distill.teacher, `char` and `bpe` stand for the tokenizer of that model, if it has "
-         "one"},
-    {"data", "tokenizer_vocab", BY__KEY_INT, BY__FIELD(data.tokenizer_vocab), "8192", 257, BY__MI24,
-     .help = "vocabulary size of a tokenizer that `tokenizer: bpe` trains"},
-    {"data", "field", BY__KEY_TEXT, BY__FIELD(data.field), "text", .min = 1,
-     .help = "field of JSON lines, or column of Parquet files, that holds the text"},
-    {"data", "dedup", BY__KEY_TEXT, BY__FIELD(data.dedup), "none", .choices = "none|exact|near",
-     .later = true,
-     .help = "duplicate documents to remove: none; exact: documents equal to an earlier one; near: "
-             "also those that share most of their word 5-grams with one (MinHash)"},
-    {"data", "train", BY__KEY_TEXT, BY__FIELD(data.train), "\"\"",
-     .help = "packed directory to train on, instead of text; empty: none"},
-    {"data", "mix", BY__KEY_TEXTS, BY__FIELD(data.mix), "[]", .later = true,
-     .help = "mixture of packed directories to train on, instead of train: a list of DIR=WEIGHT, "
-             "all with the same tokenizer. The share of a directory among the samples is its "
-             "weight divided by the sum of weights; each directory has its own epochs"},
-    {"data", "mix_order", BY__KEY_TEXT, BY__FIELD(data.mix_order), "exact",
-     .choices = "exact|random", .later = true,
-     .help = "exact: the shares hold in every batch, to within a sample or two; random: samples "
-             "are drawn at random, and the shares hold to within a few of 4,096 samples"},
-    {"data", "curriculum", BY__KEY_TEXTS, BY__FIELD(data.curriculum), "[]", .later = true,
-     .help = "changes of the weights of mix: a list of STEP=WEIGHT:WEIGHT..., in ascending order "
-             "of steps, with one weight per directory in the order of mix"},
-    {"data", "documents", BY__KEY_TEXT, BY__FIELD(data.documents), "join", .choices = "join|mask",
-     .later = true,
-     .help = "attention across documents in a sample: join allows it; mask restricts a token to "
-             "its own document, and no other document predicts the first token of one"},
-    {"data", "packing", BY__KEY_TEXT, BY__FIELD(data.packing), "stream",
-     .choices = "stream|best_fit", .later = true,
-     .help = "stream: samples are windows of all documents, one after another; best_fit: whole "
-             "documents are combined to fill samples as well as possible (best-fit decreasing), "
-             "and only documents longer than a sample are cut. Evaluation data is always a stream"},
-    {"data", "valid", BY__KEY_TEXT, BY__FIELD(data.valid), "\"\"",
-     .help = "packed directory to evaluate on; empty: none"},
-    {"data", "valid_sets", BY__KEY_TEXTS, BY__FIELD(data.valid_sets), "[]", .later = true,
-     .help = "several packed directories to evaluate on, instead of valid: a list of NAME=DIR, up "
-             "to 16, all with the same tokenizer. The loss of each is reported under its name, "
-             "valid_loss is the mean over the targets of all, and eval_batches applies to each"},
-    {"data", "cache", BY__KEY_TEXT, BY__FIELD(data.cache), "runs/.cache", .min = 1,
-     .help = "directory for packed text"},
-};
-/* clang-format on */
-static const by__config_key_list key_list = BY__KEY_LIST(keys);
-
-typedef struct language_data {
-    by_task_data base;
-    by__task_data_paths paths;       /* of the data named by the config */
-    by__task_evaluation_data other;  /* data to evaluate or predict instead */
-    by_dataset **train;              /* [paths.train_count] */
-    by__task_data_mix mix;           /* how they are mixed; unused for one data set */
-    by_logit_store *logits;          /* of the data set; NULL: none */
-    by_token_weights *weights;       /* of the data set; NULL: none */
-    by_dataset **valid;              /* [valid_count] */
-    by_token_weights *valid_weights; /* of one; NULL: none */
-    size_t valid_count;              /* 0: nothing is held out */
-    char (*keys)[64];                /* names of the losses of data.valid_sets */
-    by__task_documents *documents;   /* for prediction */
-    int64_t eos;
-    char *eos_token; /* NULL: none */
-    by__task_origin_files origin;
-    char *tokenizer_config;
-    char *reference;          /* the text of BY_DRIFT_FILE */
-    bool best_fit;            /* data.packing is best-fit */
-    by__loader_damage damage; /* of all data sets */
-    char content[33];         /* hash of the training data */
-} language_data;
-
-/* ---- opening ---- */
-
-/* Opens a packed directory, and adds its damage to that of earlier data. */
-static by_status open_packed(language_data *d, by_dataset **out, const char *path,
-                             const by_task_request *r, by_error *error)
-{
-    size_t count;
-    BY_TRY(by__task_open_packed(out, path, r->config, r->progress, error));
-    const by_damage *items = by_dataset_damage(*out, &count);
-    for (size_t i = 0; i < count; i++) {
-        BY_TRY(by__loader_damage_add(&d->damage, &items[i], error));
-    }
-    d->base.damage = d->damage.items;
-    d->base.damage_count = d->damage.count;
-    d->base.damaged = d->damage.total;
-    d->base.all += by_dataset_tokens(*out);
-    return BY_OK;
-}
-
-/* Opens the data to evaluate on, with their names if they have any. */
-static by_status open_valid(language_data *d, char *const *paths, size_t count,
-                            const by_task_request *r, by_error *error)
-{
-    bool named = d->paths.names != NULL && paths == d->paths.valid;
-    BY_TRY(by__alloc((void **)&d->valid, count, sizeof *d->valid, "the data", error));
-    BY_TRY(by__alloc((void **)&d->keys, count, sizeof *d->keys, "the data", error));
-    for (size_t i = 0; i < count; i++) {
-        d->valid_count++;
-        BY_TRY(open_packed(d, &d->valid[i], paths[i], r, error));
-        d->base.valid_examples += by_dataset_tokens(d->valid[i]);
-        if (named) {
-            (void)snprintf(d->keys[i], sizeof d->keys[i], "valid_loss_%s", d->paths.names[i]);
-            d->base.parts[i] = (by_task_part){.name = d->paths.names[i], .key = d->keys[i]};
-            d->base.part_count = count;
-        }
-    }
-    return BY_OK;
-}
-
-/* Opens the weights of the config's data, as far as that is open. */
-static by_status open_weights(language_data *d, const by_task_request *r, by_error *error)
-{
-    const by__task_language_keys *k = by__task_language_keys_of(r->config);
-    if (k != NULL && k->weight[0] != '\0' && d->train != NULL) {
-        BY_TRY(by_token_weights_open(&d->weights, k->weight, d->train[0], error));
-    }
-    if (k != NULL && k->valid_weight[0] != '\0' && r->path == NULL) {
-        BY_TRY(by_token_weights_open(&d->valid_weights, k->valid_weight, d->valid[0], error));
-    }
-    return BY_OK;
-}
-
-static by_status open_training(language_data *d, const by_task_request *r, by_error *error)
-{
-    d->best_fit = strcmp(r->config->data.packing, "best_fit") == 0;
-    BY_TRY(by__task_data_prepare(&d->paths, r->config, r->progress, error));
-    BY_TRY(by__task_data_mix_parse(&d->mix, r->config, error));
-    BY_TRY(
-        by__alloc((void **)&d->train, d->paths.train_count, sizeof *d->train, "the data", error));
-    for (size_t i = 0; i < d->paths.train_count; i++) {
-        BY_TRY(open_packed(d, &d->train[i], d->paths.train[i], r, error));
-        d->base.train_examples += by_dataset_tokens(d->train[i]);
-    }
-    BY_TRY(
-        by__task_teacher_check_tokenizer(r->config, by_dataset_tokenizer_hash(d->train[0]), error));
-    BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
-    BY_TRY(by__task_open_logits(&d->logits, r->config, d->paths.train_count, error));
-    BY_TRY(open_weights(d, r, error));
-    return by__task_find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);
-}
-
-/* Predictions are matched to documents by number: none may be skipped. */
-static by_status refuse_damage(const language_data *d, by_error *error)
-{
-    const by_damage *first = d->damage.items;
-    if (d->damage.count == 0) {
-        return BY_OK;
-    }
-    return by_error_set(error, BY_EFORMAT,
-                        "%s: damaged at %llu: %s; predictions leave no document out: pack the data "
-                        "again",
-                        first->path, (unsigned long long)first->place, first->reason);
-}
-
-/* Opens the data named by the request, or those held out by the config. */
-static by_status open_other(language_data *d, const by_task_request *r, by_error *error)
-{
-    const char *path = r->path;
-    const char *learned = r->learned == NULL ? "." : r->learned;
-    if (path == NULL) {
-        BY_TRY(by__task_data_prepare(&d->paths, r->config, r->progress, error));
-        for (size_t i = 0; i < d->paths.valid_count; i++) {
-            BY_TRY(by__task_same_tokenizer(d->paths.valid[i], learned, error));
-        }
-        BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
-        BY_TRY(open_weights(d, r, error));
-    } else {
-        BY_TRY(
-            by__task_evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
-        BY_TRY(open_valid(d, &d->other.directory, 1, r, error));
-    }
-    if (d->valid_count == 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "no data is held out (data.valid_fraction is 0): give a file or a "
-                            "packed directory with --data");
-    }
-    if (r->purpose != BY_TASK_PREDICT) {
-        return BY_OK;
-    }
-    BY_TRY(refuse_damage(d, error));
-    return by__task_documents_open(&d->documents, d->valid[0], error);
-}
-
-static void close_data(by_task_data *base)
-{
-    language_data *d = (language_data *)base;
-    by__task_documents_close(&d->documents);
-    for (size_t i = 0; d->train != NULL && i < d->paths.train_count; i++) {
-        by_dataset_close(&d->train[i]);
-    }
-    free(d->train);
-    by_logit_store_close(&d->logits);
-    by_token_weights_close(&d->weights);
-    by_token_weights_close(&d->valid_weights);
-    for (size_t i = 0; i < d->valid_count; i++) {
-        by_dataset_close(&d->valid[i]);
-    }
-    free(d->valid);
-    free(d->keys);
-    by__task_data_mix_free(&d->mix);
-    by__task_data_paths_free(&d->paths);
-    by__task_evaluation_data_close(&d->other);
-    by__loader_damage_free(&d->damage);
-    free(d->eos_token);
-    by__task_origin_files_free(&d->origin);
-    free(d->tokenizer_config);
-    free(d->reference);
-    free(d);
-}
-
-static by_status open_data(by_task_data **out, const by_task_request *r, by_error *error)
-{
-    language_data *d;
-    BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
-    *d = (language_data){.base = {.task = &by__task_language.task}, .eos = -1};
-    by_status status =
-        r->purpose == BY_TASK_TRAIN ? open_training(d, r, error) : open_other(d, r, error);
-    if (status != BY_OK) {
-        close_data(&d->base);
-        return status;
-    }
-    *out = &d->base;
-    return BY_OK;
-}
-
-static by_token_options token_options(const language_data *d, const by_config *config,
-                                      bool training)
-{
-    return (by_token_options){.weighted = by__task_weighs_targets(config),
-                              .weights = training ? d->weights : d->valid_weights,
-                              .context = (size_t)config->model.context,
-                              .shuffle = training,
-                              .documents = by__task_keeps_documents(config),
-                              .packing = strcmp(config->data.packing, "best_fit") == 0
-                                             ? BY_TOKENS_BEST_FIT
-                                             : BY_TOKENS_STREAM};
-}
-
-/* Computes the memory of the training data's sources, which are opened one after another. */
-static by_status plan_sources(language_data *d, const by_config *config, by_error *error)
-{
-    const by_token_options options = token_options(d, config, true);
-    d->base.bytes = 0;
-    d->base.opening_bytes = 0;
-    size_t count = d->train == NULL || config->model.context < 1 ? 0 : d->paths.train_count;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bytes;
-        uint64_t opening;
-        BY_TRY(by_token_source_bytes(&bytes, &opening, d->train[i], &options, error));
-        opening += d->base.bytes;
-        d->base.opening_bytes = opening > d->base.opening_bytes ? opening : d->base.opening_bytes;
-        d->base.bytes += bytes;
-    }
-    return BY_OK;
-}
-
-/* Names the tokenizer that was chosen, unless the config does. */
-static by_status name_tokenizer(by_config *config, const char *chosen, by_error *error)
-{
-    by_string setting = {0};
-    if (chosen == NULL || by__config_is_given(config, "data.tokenizer") ||
-        strcmp(chosen, config->data.tokenizer) == 0) {
-        return BY_OK;
-    }
-    by__string_append(&setting, "data.tokenizer=");
-    by_string_json(&setting, chosen, strlen(chosen));
-    by_status status = setting.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
-                                      : by_config_set(config, setting.data, error);
-    by_string_free(&setting);
-    return status;
-}
-
-static by_status complete(by_task_data *base, by_config *config, by_error *error)
-{
-    language_data *d = (language_data *)base;
-    BY_TRY(name_tokenizer(config, d->paths.chosen, error));
-    if (d->train != NULL) {
-        int64_t vocab = by_dataset_vocab(d->train[0]);
-        if (config->model.vocab < 0) {
-            int64_t unit = config->model.pad_vocab_to;
-            config->model.vocab = (vocab + unit - 1) / unit * unit;
-        }
-        bool given = by__config_is_given(config, "model.vocab");
-        if (config->model.vocab < vocab && config->model.from[0] != '\0' && !given) {
-            return by_error_set(
-                error, BY_ECONFIG,
-                "model.from=%s: \"vocab_size\" of its config.json is %lld, less than the %lld of "
-                "the tokenizer that the text is packed with: set data.tokenizer to the model's, or "
-                "copy its tokenizer.json to it",
-                config->model.from, (long long)config->model.vocab, (long long)vocab);
-        }
-        if (config->model.vocab < vocab) {
-            return by_error_set(
-                error, BY_ECONFIG,
-                "model.vocab %lld is less than the tokenizer's %lld; leave it out to take "
-                "the tokenizer's",
-                (long long)config->model.vocab, (long long)vocab);
-        }
-    }
-    for (size_t i = 0; i < d->valid_count; i++) {
-        if (by_dataset_vocab(d->valid[i]) > (uint64_t)config->model.vocab) {
-            return by_error_set(error, BY_ECONFIG,
-                                "%s: its vocabulary of %u is more than the model's %lld",
-                                d->paths.valid_count > 0 ? d->paths.valid[i] : d->other.directory,
-                                by_dataset_vocab(d->valid[i]), (long long)config->model.vocab);
-        }
-    }
-    BY_TRY(plan_sources(d, config, error));
-    if (d->documents != NULL) { /* one window at a time: its loss is that of a document's part */
-        config->train.batch = 1;
-        config->train.micro_batch = 1;
-    }
-    return by_config_resolve(config, error);
-}
-
-/* Opens the training data: one source, or the mix of several. */
-static by_status open_mixed(by_source **out, language_data *d, const by_config *config,
-                            by_error *error)
-{
-    by_token_options options = token_options(d, config, true);
-    size_t count = d->paths.train_count;
-    by_source **parts;
-    options.logits = d->logits;
-    if (d->logits != NULL) {
-        BY_TRY(by_logit_store_check(d->logits, d->train[0], options.context,
-                                    config->distill.temperature, error));
-    }
-    if (d->mix.stage_count == 0) {
-        return by_token_source_open(out, d->train[0], &options, error);
-    }
-    BY_TRY(by__alloc((void **)&parts, count, sizeof *parts, "a mix", error));
-    by_status status = BY_OK;
-    size_t opened = 0;
-    while (opened < count && status == BY_OK) {
-        status = by_token_source_open(&parts[opened], d->train[opened], &options, error);
-        opened += status == BY_OK;
-    }
-    if (status == BY_OK) {
-        status = by_mix_source_open(out, parts, count,
-                                    &(by_mix_options){.stages = d->mix.stages,
-                                                      .stage_count = d->mix.stage_count,
-                                                      .shuffle = d->mix.shuffle},
-                                    error);
-    } else {
-        for (size_t i = 0; i < opened; i++) {
-            by_source_close(&parts[i]);
-        }
-    }
-    free(parts);
-    return status;
-}
-
-/* Opens one pass over the held-out data: its parts one after another, each in whole
- * micro-batches. */
-static by_status open_held_out(by_source **out, language_data *d, const by_config *config,
-                               by_error *error)
-{
-    const by_token_options options = token_options(d, config, false);
-    by_source *parts[BY_TASK_PARTS];
-    uint64_t ends[BY_TASK_PARTS];
-    uint64_t unit = (uint64_t)config->train.micro_batch;
-    int64_t batches = config->train.eval_batches;
-    if (d->base.part_count == 0) {
-        return by_token_source_open(out, d->valid[0], &options, error);
-    }
-    for (size_t i = 0; i < d->valid_count; i++) {
-        by_status status = by_token_source_open(&parts[i], d->valid[i], &options, error);
-        if (status != BY_OK) {
-            while (i-- > 0) {
-                by_source_close(&parts[i]);
-            }
-            return status;
-        }
-    }
-    BY_TRY(by_joined_source_open(out, parts, d->valid_count, unit,
-                                 batches < 0 ? 0 : (uint64_t)batches * unit, ends, error));
-    for (size_t i = 0; i < d->valid_count; i++) {
-        d->base.parts[i].end = ends[i];
-    }
-    return BY_OK;
-}
-
-static by_status source(by_source **out, by_task_data *base, const by_config *config, bool training,
-                        by_error *error)
-{
-    language_data *d = (language_data *)base;
-    const by_token_options options = token_options(d, config, training);
-    return d->documents != NULL
-               ? by__task_documents_source(out, d->documents, options.context, options.documents,
-                                           options.weighted, error)
-           : training ? open_mixed(out, d, config, error)
-                      : open_held_out(out, d, config, error);
-}
-
-/* ---- without data ---- */
-
-static int64_t per_sample(const by_config *config)
-{
-    return config->model.context;
-}
-
-static unsigned knows(const by_config *config)
-{
-    const by_data_config *data = &config->data;
-    bool has_text = data->text.count > 0;
-    bool holds_out = data->valid[0] != '\0' || data->valid_sets.count > 0 ||
-                     (has_text && data->valid_fraction > 0.0);
-    bool has_data = has_text || data->train[0] != '\0' || data->mix.count > 0;
-    return (config->model.vocab > 0 ? (unsigned)BY_TASK_SIZES : 0) |
-           (has_data ? (unsigned)BY_TASK_DATA : 0) | (holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
-}
-
-/* Assumes the vocabulary of tinyshakespeare's characters. */
-static void assume(by_config *config)
-{
-    config->model.vocab = config->model.vocab < 0 ? 65 : config->model.vocab;
-}
+#include "tasks/text_data.h"
 
 /* ---- loss and metrics ---- */
 
@@ -451,6 +21,12 @@ static by_status loss(const by_config *config, const by_model_request *request, 
                             "task.kind language needs a model of tokens; model.kind %s reads %s: "
                             "set task.kind to classify or regress",
                             config->model.kind, by_model_reads(&config->model));
+    }
+    if (by_model_is_encoder(&config->model)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "task.kind language predicts each token from those before it, and "
+                            "model.kind %s sees all of them: set task.kind to masked",
+                            config->model.kind);
     }
     bool weighted = by__task_weighs_targets(config);
     by_value weights = BY_NONE;
@@ -491,143 +67,26 @@ static double perplexity(const by_task_data *base, const double *const *sums,
 static double bits_per_byte(const by_task_data *base, const double *const *sums,
                             const by_evaluation *evaluation)
 {
-    const language_data *d = (const language_data *)base;
-    double tokens = 0.0;
-    double bytes = 0.0;
-    bool known = true;
+    uint64_t tokens;
+    uint64_t bytes;
     BY_UNUSED(sums);
-    for (size_t i = 0; i < d->valid_count; i++) {
-        tokens += (double)by_dataset_tokens(d->valid[i]);
-        bytes += (double)by_dataset_text_bytes(d->valid[i]);
-        known = known && by_dataset_text_bytes(d->valid[i]) > 0;
-    }
-    return known ? evaluation->loss / log(2.0) * tokens / bytes : 0.0;
+    by__task_text_valid_size(base, &tokens, &bytes);
+    return bytes > 0 ? evaluation->loss / log(2.0) * (double)tokens / (double)bytes : 0.0;
 }
 
 static const by_metric metrics[] = {{"perplexity", false, 2, perplexity},
                                     {"bits_per_byte", false, 4, bits_per_byte}};
-
-/* ---- checkpoints ---- */
-
-/* Hash of the training data: for a mix, of its parts and weights; includes packing other than the
- * stream. */
-static by_status hash_content(char out[33], const language_data *d, by_error *error)
-{
-    by_string text = {0};
-    char *all;
-    char hash[33];
-    if (d->mix.stage_count == 0 && !d->best_fit && d->logits == NULL && d->weights == NULL) {
-        by_dataset_hash(d->train[0], out);
-        return BY_OK;
-    }
-    if (d->logits != NULL) {
-        by_logit_store_hash(d->logits, hash);
-        by_string_format(&text, "logits %s\n", hash);
-    }
-    if (d->weights != NULL) {
-        by_token_weights_hash(d->weights, hash);
-        by_string_format(&text, "weights %s\n", hash);
-    }
-    by__string_append(&text, d->best_fit ? "best fit\n" : "");
-    by__string_append(&text, d->mix.shuffle ? "random\n" : "exact\n");
-    for (size_t i = 0; i < d->paths.train_count; i++) {
-        by_dataset_hash(d->train[i], hash);
-        by_string_format(&text, "%s\n", hash);
-    }
-    for (size_t s = 0; s < d->mix.stage_count; s++) {
-        by_string_format(&text, "%llu", (unsigned long long)d->mix.stages[s].first);
-        for (size_t i = 0; i < d->paths.train_count; i++) {
-            by_string_format(&text, " %a", d->mix.stages[s].weights[i]);
-        }
-        by__string_append(&text, "\n");
-    }
-    BY_TRY(by__string_release(&text, &all, error));
-    by__hash128_hex(out, all, strlen(all));
-    free(all);
-    return BY_OK;
-}
-
-static by_status keep(by_task_data *base, const by_config *config, by_task_kept *out,
-                      by_error *error)
-{
-    language_data *d = (language_data *)base;
-    if (d->tokenizer_config == NULL) {
-        BY_TRY(by__task_reference_of_text(&d->reference, d->train,
-                                          d->mix.stage_count == 0 ? NULL : d->mix.stages[0].weights,
-                                          d->paths.train_count, error));
-        BY_TRY(hash_content(d->content, d, error));
-        by__task_origin_files_free(&d->origin);
-        if (d->paths.origin != NULL) {
-            BY_TRY(by__task_origin_files_read(&d->origin, d->paths.origin, config->model.context,
-                                              error));
-        }
-        BY_TRY(by__task_tokenizer_config(&d->tokenizer_config, d->eos_token, config->model.context,
-                                         error));
-    }
-    const char *settings =
-        d->origin.tokenizer_config != NULL ? d->origin.tokenizer_config : d->tokenizer_config;
-    *out = (by_task_kept){
-        .values = {{.key = "tokenizer_hash",
-                    .kind = BY_VALUE_STRING,
-                    .as.string = by_dataset_tokenizer_hash(d->train[0])},
-                   {.key = "train_tokens", .kind = BY_VALUE_U64, .as.u64 = d->base.train_examples},
-                   {.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->content},
-                   {.key = "train_mix", .kind = BY_VALUE_STRING, .as.string = d->mix.text}},
-        .value_count = d->mix.text == NULL ? 3 : 4,
-        .files = {{.name = "tokenizer.json", .path = d->paths.tokenizer},
-                  {.name = "tokenizer_config.json", .data = settings, .size = strlen(settings)},
-                  {.name = BY_DRIFT_FILE, .data = d->reference, .size = strlen(d->reference)}},
-        .file_count = 3,
-        .eos = d->eos};
-    by__task_origin_files_keep(&d->origin, out);
-    return BY_OK;
-}
-
-/* Refuses to resume with data other than the checkpoint was trained on. */
-static by_status check(const by_task_data *base, const by_checkpoint *checkpoint, by_error *error)
-{
-    const language_data *d = (const language_data *)base;
-    const char *tokenizer;
-    const char *content;
-    char now[33];
-    uint64_t tokens;
-    BY_TRY(by_checkpoint_value_string(checkpoint, "tokenizer_hash", &tokenizer, error));
-    BY_TRY(by_checkpoint_value_u64(checkpoint, "train_tokens", &tokens, error));
-    const char *own_tokenizer = by_dataset_tokenizer_hash(d->train[0]);
-    if (strcmp(tokenizer, own_tokenizer) != 0 || tokens != d->base.train_examples) {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "%s was trained on other data (%llu tokens, tokenizer %.8s) than there is "
-            "now (%llu tokens, tokenizer %.8s); start a new run with model.from=%s",
-            by_checkpoint_path(checkpoint), (unsigned long long)tokens, tokenizer,
-            (unsigned long long)d->base.train_examples, own_tokenizer,
-            by_checkpoint_path(checkpoint));
-    }
-    /* Checkpoints of earlier versions lack the hash. */
-    BY_TRY(hash_content(now, d, error));
-    if (by_checkpoint_value_string(checkpoint, "train_hash", &content, NULL) == BY_OK &&
-        strcmp(content, now) != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s was trained on other text of the same length (content %.8s) than "
-                            "there is now (%.8s): the text or data.mix was edited; restore it, or "
-                            "start a new run with model.from=%s",
-                            by_checkpoint_path(checkpoint), content, now,
-                            by_checkpoint_path(checkpoint));
-    }
-    return BY_OK;
-}
 
 /* ---- predictions ---- */
 
 static by_status predict(by_task_data *base, const by_batch *batch, double sum, const float *values,
                          size_t width, by_predicted *report, void *user, by_error *error)
 {
-    language_data *d = (language_data *)base;
     by__task_document_loss result;
     BY_UNUSED(values);
     BY_UNUSED(width);
     BY_UNUSED(error);
-    if (by__task_documents_add(d->documents, batch->first_sample, sum, &result)) {
+    if (by__task_documents_add(by__task_text_documents(base), batch->first_sample, sum, &result)) {
         const by_field fields[] = {
             {.name = "index", .number = (double)result.document, .is_whole = true},
             {.name = "loss", .number = result.loss},
@@ -638,18 +97,9 @@ static by_status predict(by_task_data *base, const by_batch *batch, double sum, 
     return BY_OK;
 }
 
-static by_status encode(by_task_data *base, const char *text, int32_t **ids, size_t *count,
-                        int64_t *vocab, by_error *error)
+static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
 {
-    return by__task_text_to_ids(((language_data *)base)->paths.tokenizer, text, ids, count, vocab,
-                                error);
-}
-
-static by_status decode(by_task_data *base, const int32_t *ids, size_t count, char **text,
-                        size_t *length, by_error *error)
-{
-    return by__task_text_of_ids(((language_data *)base)->paths.tokenizer, ids, count, text, length,
-                                error);
+    return by__task_text_open(out, &by__task_language.task, request, error);
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)
@@ -667,7 +117,7 @@ static const char *loss_label(const by_config *config)
 const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "Prediction of the next token of text.",
-             .keys = {&key_list, &by__task_weight_keys},
+             .keys = {&by__task_text_keys, &by__task_weight_keys},
              .size = sizeof(by__task_language_keys),
              .resolve = resolve},
     .task = {.name = "language",
@@ -676,16 +126,16 @@ const by__task_row by__task_language = {
              .metric_count = BY_ARRAY_LENGTH(metrics),
              .loss_label = loss_label,
              .open = open_data,
-             .close = close_data,
-             .per_sample = per_sample,
-             .knows = knows,
-             .assume = assume,
-             .complete = complete,
-             .source = source,
+             .close = by__task_text_close,
+             .per_sample = by__task_text_per_sample,
+             .knows = by__task_text_knows,
+             .assume = by__task_text_assume,
+             .complete = by__task_text_complete,
+             .source = by__task_text_source,
              .loss = loss,
-             .keep = keep,
-             .check = check,
+             .keep = by__task_text_keep,
+             .check = by__task_text_check,
              .predict = predict,
-             .encode = encode,
-             .decode = decode},
+             .encode = by__task_text_encode,
+             .decode = by__task_text_decode},
 };

@@ -17,6 +17,7 @@
 /* One row per task: by__task_NAME of NAME.c. */
 #define TASKS(ROW)                                                                                 \
     ROW(language)                                                                                  \
+    ROW(masked)                                                                                    \
     ROW(classify)                                                                                  \
     ROW(regress)
 

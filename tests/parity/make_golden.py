@@ -32,9 +32,9 @@ Metadata (all strings): the sizes of the case, batch, steps, torch; and error.NA
 |f32 - f64| / |f64| (Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst
 final weight (final).
 
-The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], and vit's attention.key.bias have a
+The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], and vit's and bert's key.bias have a
 gradient of exactly zero (softmax does not change when a constant is added to a row), so what rounding leaves
-there is noise that AdamW then scales to full steps: compare gpt2's gradient within the whole bias, vit's with
+there is noise that AdamW then scales to full steps: compare gpt2's gradient within the whole bias, theirs with
 zero, and the final values not at all. `error.final` leaves them out, as --check does.
 """
 import argparse
@@ -64,6 +64,8 @@ CASES = {
     "mixtral": dict(kind="mixtral", layers=2, heads=4, kv_heads=2, width=32, mlp_width=24, context=16,
                     vocab=67, tied=0, norm_eps=1e-5, rope_theta=10000.0, experts=6, chosen=2,
                     aux_coef=0.5, seed=107),
+    "bert": dict(kind="bert", layers=2, heads=4, width=32, mlp_width=64, context=16, vocab=67, segments=2,
+                 norm_eps=1e-12, seed=113),
     "vit": dict(kind="vit", layers=2, heads=4, width=32, mlp_width=64, channels=3, image_size=12,
                 patch_size=4, classes=7, norm_eps=1e-12, seed=104),
     "resnet_basic": dict(kind="resnet", block="basic", depths=[1, 2], widths=[8, 12], width=8, channels=1,
@@ -218,6 +220,56 @@ def mixtral_forward(c, w, tokens):
     p, choice = torch.cat(probabilities), torch.cat(choices)
     shares = F.one_hot(choice, c["experts"]).to(p.dtype).sum(1).mean(0)
     return logits, c["aux_coef"] * c["experts"] * (shares * p.mean(0)).sum()
+
+
+def bert_shapes(c):
+    width, mlp = c["width"], c["mlp_width"]
+    shapes = {"bert.embeddings.word_embeddings.weight": (c["vocab"], width),
+              "bert.embeddings.position_embeddings.weight": (c["context"], width),
+              "bert.embeddings.token_type_embeddings.weight": (c["segments"], width)}
+
+    def linear(name, *shape):
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+
+    linear("bert.embeddings.LayerNorm", width)
+    for i in range(c["layers"]):
+        layer = f"bert.encoder.layer.{i}."
+        for name in ("query", "key", "value"):
+            linear(f"{layer}attention.self.{name}", width, width)
+        linear(layer + "attention.output.dense", width, width)
+        linear(layer + "attention.output.LayerNorm", width)
+        linear(layer + "intermediate.dense", mlp, width)
+        linear(layer + "output.dense", width, mlp)
+        linear(layer + "output.LayerNorm", width)
+    linear("cls.predictions.transform.dense", width, width)
+    linear("cls.predictions.transform.LayerNorm", width)
+    shapes["cls.predictions.bias"] = (c["vocab"],)
+    return shapes
+
+
+def bert_forward(c, w, tokens):
+    width, heads = c["width"], c["heads"]
+
+    def norm(x, name):
+        return F.layer_norm(x, (width,), w[name + ".weight"], w[name + ".bias"], c["norm_eps"])
+
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    words = w["bert.embeddings.word_embeddings.weight"]
+    x = words[tokens.long()] + w["bert.embeddings.position_embeddings.weight"]
+    x = norm(x + w["bert.embeddings.token_type_embeddings.weight"][0], "bert.embeddings.LayerNorm")
+    for i in range(c["layers"]):
+        layer = f"bert.encoder.layer.{i}."
+        q, k, v = (linear(x, f"{layer}attention.self.{n}").unflatten(-1, (heads, width // heads)).transpose(1, 2)
+                   for n in ("query", "key", "value"))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(width // heads)
+        y = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+        x = norm(x + linear(y, layer + "attention.output.dense"), layer + "attention.output.LayerNorm")
+        y = linear(F.gelu(linear(x, layer + "intermediate.dense")), layer + "output.dense")
+        x = norm(x + y, layer + "output.LayerNorm")
+    x = F.gelu(linear(x, "cls.predictions.transform.dense"))
+    return norm(x, "cls.predictions.transform.LayerNorm") @ words.T + w["cls.predictions.bias"]
 
 
 def vit_shapes(c):
@@ -492,6 +544,7 @@ def targets_loss(values, targets):
 
 MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward),
           "mixtral": (mixtral_shapes, mixtral_forward), "vit": (vit_shapes, vit_forward),
+          "bert": (bert_shapes, bert_forward),
           "resnet": (resnet_shapes, resnet_forward), "convnext": (convnext_shapes, convnext_forward),
           "mobilenet_v2": (mobilenet_shapes, mobilenet_forward), "mlp": (mlp_shapes, mlp_forward)}
 
@@ -611,7 +664,7 @@ def relative(a, b):
 
 def comparable(c, name, tensor):
     """What of a tensor is determined: final.*.c_attn.bias without its key part, nothing of *.key.bias."""
-    if name.endswith("attention.key.bias") and not name.startswith("weights."):
+    if name.endswith(("attention.key.bias", "attention.self.key.bias")) and not name.startswith("weights."):
         return tensor[:0]
     if name.startswith("final.") and name.endswith("attn.c_attn.bias"):
         return torch.cat((tensor[:c["width"]], tensor[2 * c["width"]:]))

@@ -16,9 +16,12 @@
 #include "banyan/passes.h"
 #include "checkpoint/storage.h"
 #include "runner.h"
+#include "tasks/tasks.h"
 #include "trainer/state/train.h"
 
 #define BOUND 1e-4
+
+extern const by__task_row by__task_masked;
 
 /* What is compared: a golden file, the model it is of, and the arrays of its batches. */
 typedef struct model_case {
@@ -219,11 +222,11 @@ static bool is_statistic(const char *name)
     return strstr(name, ".running_") != NULL;
 }
 
-/* A constant added to all keys changes no attention: the gradient of vit's key bias is zero, and
- * what rounding leaves is noise. */
+/* A constant added to all keys changes no attention: the gradient of the key bias of vit and bert
+ * is zero, and what rounding leaves is noise. */
 static bool is_noise(const char *name)
 {
-    return strstr(name, "attention.key.bias") != NULL;
+    return strstr(name, ".key.bias") != NULL;
 }
 
 static void compare_gradients(const golden *g, double bound)
@@ -285,7 +288,7 @@ static void compare_logits(const golden *g)
     by_graph *graph;
     by_model model;
     memory m;
-    bool tokens = g->of->task == NULL;
+    bool tokens = strcmp(by_model_reads(&g->config->model), "tokens") == 0;
     by_model_request request = {
         .mode = tokens ? BY_MODEL_LOGITS : BY_MODEL_LOSS, .batch = 3, .time = 16};
     runner r;
@@ -479,6 +482,21 @@ static by_status targets_loss(const by_config *config, const by_model_request *r
 static const by_task classes = {.name = "classes", .examples = "images", .loss = labels_loss};
 static const by_task values = {.name = "values", .examples = "rows", .loss = targets_loss};
 
+static void test_bert(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=bert", LANGUAGE, "model.mlp_width=64"};
+    compare_all(CASE("bert", &by__task_masked.task, settings, "tokens", "targets"));
+}
+
+static void test_bert_accumulated_and_recomputed(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=bert", LANGUAGE, "model.mlp_width=64",
+                                           "train.micro_batch=1", "memory.recompute=block"};
+    compare_all(CASE("bert", &by__task_masked.task, settings, "tokens", "targets"));
+}
+
 #define VIT                                                                                        \
     "model.kind=vit", "model.heads=4", "model.mlp_width=64", "model.patch=4", "model.outputs=7",   \
         "model.channels=3", "model.image_height=12", "model.image_width=12"
@@ -610,6 +628,8 @@ int main(void)
         cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_mixtral_recomputed),
         cmocka_unit_test(test_mixtral_with_capacity),
+        cmocka_unit_test(test_bert),
+        cmocka_unit_test(test_bert_accumulated_and_recomputed),
         cmocka_unit_test(test_vit),
         cmocka_unit_test(test_vit_accumulated_and_recomputed),
         cmocka_unit_test(test_resnet),

@@ -64,19 +64,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 
 static by_value norm(by__nn_build *b, by_value x, const char *prefix)
 {
-    by_shape shape = BY_SHAPE(b->config->width);
-    by_value w =
-        by__nn_weight(b, "embed", shape, (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
-    by_value bias = by__nn_weight(b, "embed", shape, (by_init){0}, "%s.bias", prefix);
-    return by_layer_norm(b->graph, x, w, bias, (float)own_keys(b->config)->norm_eps);
-}
-
-static by_value linear(by__nn_build *b, by_value x, int64_t in, int64_t out, const char *axes,
-                       const char *bias_axes, by_init init, const char *prefix)
-{
-    by_value w = by__nn_weight(b, axes, BY_SHAPE(out, in), init, "%s.weight", prefix);
-    by_value bias = by__nn_weight(b, bias_axes, BY_SHAPE(out), (by_init){0}, "%s.bias", prefix);
-    return by_linear(b->graph, x, w, bias, true);
+    return by__nn_encoder_norm(b, x, own_keys(b->config)->norm_eps, prefix);
 }
 
 /* The class token and the patches, with their positions: [B, 1 + patches, width]. */
@@ -105,32 +93,6 @@ static by_value embed(by__nn_build *b)
     return by__nn_drop(b, by_add(g, by_concat(g, parts, 2, 1), positions));
 }
 
-/* Queries, keys and values in one product: their weights are separate only in checkpoints. */
-static by_value attention(by__nn_build *b, by_value x, int layer)
-{
-    static const char *const names[] = {"query", "key", "value"};
-    const by_model_config *c = b->config;
-    by_value weights[3];
-    by_value biases[3];
-    for (int i = 0; i < 3; i++) {
-        char prefix[96];
-        (void)snprintf(prefix, sizeof prefix, "vit.encoder.layer.%d.attention.attention.%s", layer,
-                       names[i]);
-        weights[i] = by__nn_weight(b, "heads embed", BY_SHAPE(c->width, c->width),
-                                   by__nn_init_normal(b), "%s.weight", prefix);
-        if (own_keys(c)->qkv_bias) {
-            biases[i] =
-                by__nn_weight(b, "heads", BY_SHAPE(c->width), (by_init){0}, "%s.bias", prefix);
-        }
-    }
-    by_value w = by_concat(b->graph, weights, 3, 0);
-    by_value bias = own_keys(c)->qkv_bias ? by_concat(b->graph, biases, 3, 0) : BY_NONE;
-    by_value qkv = by_linear(b->graph, x, w, bias, true);
-    by_attention_mask mask = BY_ATTENTION_CAUSAL;
-    mask.bidirectional = true;
-    return by_attention_masked(b->graph, qkv, BY_NONE, BY_NONE, c->heads, c->heads, &mask);
-}
-
 static by_value block(by__nn_build *b, by_value x, int layer)
 {
     const by_model_config *c = b->config;
@@ -138,22 +100,27 @@ static by_value block(by__nn_build *b, by_value x, int layer)
     char name[96];
     by_graph_set_block(g, layer);
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_before", layer);
-    by_value y = attention(b, norm(b, x, name), layer);
+    by_value y = norm(b, x, name);
+    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.attention.attention", layer);
+    y = by__nn_encoder_attention(b, y, own_keys(c)->qkv_bias != 0, name);
     if (layer == c->layers - 1) {
         /* The classifier reads the class token: from here on, the last block computes only that. */
         x = by_slice(g, x, 1, 0, 1);
         y = by_slice(g, y, 1, 0, 1);
     }
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.attention.output.dense", layer);
-    y = linear(b, y, c->width, c->width, "embed heads", "embed", by__nn_init_residual(b), name);
+    y = by__nn_encoder_linear(b, y, c->width, c->width, "embed heads", "embed",
+                              by__nn_init_residual(b), name);
     x = by_add(g, x, by__nn_drop(b, y));
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_after", layer);
     y = norm(b, x, name);
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.intermediate.dense", layer);
-    y = linear(b, y, c->width, c->mlp_width, "mlp embed", "mlp", by__nn_init_normal(b), name);
+    y = by__nn_encoder_linear(b, y, c->width, c->mlp_width, "mlp embed", "mlp",
+                              by__nn_init_normal(b), name);
     y = by_unary(g, y, BY_FN_GELU_ERF);
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.output.dense", layer);
-    y = linear(b, y, c->mlp_width, c->width, "embed mlp", "embed", by__nn_init_residual(b), name);
+    y = by__nn_encoder_linear(b, y, c->mlp_width, c->width, "embed mlp", "embed",
+                              by__nn_init_residual(b), name);
     x = by_add(g, x, by__nn_drop(b, y));
     by_graph_set_block(g, -1);
     return x;
@@ -168,8 +135,8 @@ static void body(by__nn_build *b)
     }
     x = norm(b, by_reshape(b->graph, x, BY_SHAPE(b->request->batch, c->width)), "vit.layernorm");
     by_model_register(&b->model, b->graph, "features", x);
-    x = linear(b, x, c->width, c->outputs, "class embed", "class", by__nn_init_normal(b),
-               "classifier");
+    x = by__nn_encoder_linear(b, x, c->width, c->outputs, "class embed", "class",
+                              by__nn_init_normal(b), "classifier");
     b->model.output = x;
 }
 

@@ -1,0 +1,158 @@
+/* BERT (Devlin et al. 2018): an encoder of tokens. Learned positions and segments, post-norm blocks
+ * with layer norm, attention over all tokens and GELU (the exact form). Masked tokens are predicted
+ * by a layer of its own and a head tied to the token embedding, with a bias. Weights are [out, in],
+ * as in torch.nn.Linear; names are those of transformers' BertForMaskedLM. All tokens are of the
+ * first segment. */
+#include "nn/nn.h"
+
+typedef struct bert_keys {
+    int64_t segments;
+    double norm_eps;
+} bert_keys;
+
+static const by__config_key keys[] = {
+    {"model", "heads", BY__KEY_INT, BY__FIELD(model.heads), "4", 1, 65536,
+     .help = "attention heads; divides width"},
+    {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
+     .derived = "4 x width", .help = "hidden width of the MLP"},
+    {"model", "segments", BY__KEY_INT, BY__OWN(bert_keys, segments), "2", 1, 65536,
+     .help = "rows of the table of segments, of which the first is used"},
+    {"model", "norm_eps", BY__KEY_REAL, BY__OWN(bert_keys, norm_eps), "1e-12", 0, 1, BY__ABOVE_MIN,
+     .help = "epsilon of layer norm"},
+    {"model", "init_std", BY__KEY_REAL, BY__FIELD(model.init_std), "-1", 0, 10,
+     .derived = "the square root of 2 / (5 x width)",
+     .help = "standard deviation of the initial weights"},
+};
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
+
+extern const by__nn_family by__nn_family_bert;
+
+static bert_keys *own_keys(const by_model_config *c)
+{
+    return by__config_kind_own(c->own, &by__nn_family_bert.kind);
+}
+
+static by_status resolve(by_config *config, void *own, by_error *error)
+{
+    BY_UNUSED(own);
+    by_model_config *c = &config->model;
+    c->kv_heads = c->heads;
+    c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
+    c->tied = 1;
+    BY_TRY(by__nn_token_resolve(config, error));
+    return by__nn_transformer_resolve(config, -1, error);
+}
+
+static by_value norm(by__nn_build *b, by_value x, const char *prefix)
+{
+    return by__nn_encoder_norm(b, x, own_keys(b->config)->norm_eps, prefix);
+}
+
+/* The sum of token, position and segment: [B, T, width]. */
+static by_value embed(by__nn_build *b, by_value words)
+{
+    const by_model_config *c = b->config;
+    by_init init = by__nn_init_normal(b);
+    by_graph *g = b->graph;
+    by_value positions = by__nn_weight(b, "position embed", BY_SHAPE(c->context, c->width), init,
+                                       "bert.embeddings.position_embeddings.weight");
+    by_value segments = by__nn_weight(b, "segment embed", BY_SHAPE(own_keys(c)->segments, c->width),
+                                      init, "bert.embeddings.token_type_embeddings.weight");
+    by_value x = by_position(g, by_embedding(g, b->model.tokens, words), positions);
+    by_value first = by_reshape(g, by_slice(g, segments, 0, 0, 1), BY_SHAPE(c->width));
+    return by__nn_drop(b, norm(b, by_add(g, x, first), "bert.embeddings.LayerNorm"));
+}
+
+static by_value block(by__nn_build *b, by_value x, int layer)
+{
+    const by_model_config *c = b->config;
+    by_graph *g = b->graph;
+    by_init init = by__nn_init_normal(b);
+    char name[96];
+    by_graph_set_block(g, layer);
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.self", layer);
+    by_value y = by__nn_encoder_attention(b, x, true, name);
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.dense", layer);
+    y = by__nn_encoder_linear(b, y, c->width, c->width, "embed heads", "embed", init, name);
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.LayerNorm", layer);
+    x = norm(b, by_add(g, x, by__nn_drop(b, y)), name);
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.intermediate.dense", layer);
+    y = by__nn_encoder_linear(b, x, c->width, c->mlp_width, "mlp embed", "mlp", init, name);
+    y = by_unary(g, y, BY_FN_GELU_ERF);
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.output.dense", layer);
+    y = by__nn_encoder_linear(b, y, c->mlp_width, c->width, "embed mlp", "embed", init, name);
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.output.LayerNorm", layer);
+    x = norm(b, by_add(g, x, by__nn_drop(b, y)), name);
+    by_graph_set_block(g, -1);
+    return x;
+}
+
+static void body(by__nn_build *b)
+{
+    const by_model_config *c = b->config;
+    by_value words = by__nn_weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
+                                   by__nn_init_normal(b), "bert.embeddings.word_embeddings.weight");
+    by_value x = embed(b, words);
+    for (int layer = 0; layer < c->layers; layer++) {
+        x = block(b, x, layer);
+    }
+    b->model.states = x;
+    x = by__nn_encoder_linear(b, x, c->width, c->width, "features embed", "features",
+                              by__nn_init_normal(b), "cls.predictions.transform.dense");
+    x = norm(b, by_unary(b->graph, x, BY_FN_GELU_ERF), "cls.predictions.transform.LayerNorm");
+    b->model.hidden = x;
+    b->model.head = words;
+    b->model.head_bias =
+        by__nn_weight(b, "vocab", BY_SHAPE(c->vocab), (by_init){0}, "cls.predictions.bias");
+}
+
+static void write_config(json_t *out, const by_model_config *c)
+{
+    (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
+    (void)json_object_set_new(out, "num_hidden_layers", json_integer(c->layers));
+    (void)json_object_set_new(out, "num_attention_heads", json_integer(c->heads));
+    (void)json_object_set_new(out, "intermediate_size", json_integer(c->mlp_width));
+    (void)json_object_set_new(out, "max_position_embeddings", json_integer(c->context));
+    (void)json_object_set_new(out, "type_vocab_size", json_integer(own_keys(c)->segments));
+    (void)json_object_set_new(out, "hidden_act", json_string("gelu"));
+    (void)json_object_set_new(out, "position_embedding_type", json_string("absolute"));
+    (void)json_object_set_new(out, "layer_norm_eps", json_real(own_keys(c)->norm_eps));
+    (void)json_object_set_new(out, "hidden_dropout_prob", json_real(c->dropout));
+    (void)json_object_set_new(out, "attention_probs_dropout_prob", json_real(0.0));
+}
+
+static by_status read_config(by_model_config *c, const char *name, const json_t *in,
+                             by_error *error)
+{
+    bert_keys *k = own_keys(c);
+    BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_size", 768, error));
+    BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", 12, error));
+    BY_TRY(by__nn_json_integer(&c->heads, name, in, "num_attention_heads", 12, error));
+    BY_TRY(by__nn_json_integer(&c->mlp_width, name, in, "intermediate_size", 3072, error));
+    BY_TRY(by__nn_json_integer(&c->context, name, in, "max_position_embeddings", 512, error));
+    BY_TRY(by__nn_json_integer(&k->segments, name, in, "type_vocab_size", 2, error));
+    BY_TRY(by__nn_json_number(&k->norm_eps, name, in, "layer_norm_eps", 1e-12, error));
+    c->kv_heads = c->heads;
+    BY_TRY(by__nn_json_expect_bool(name, in, "tie_word_embeddings", true, error));
+    BY_TRY(by__nn_json_expect_bool(name, in, "is_decoder", false, error));
+    BY_TRY(by__nn_json_expect_bool(name, in, "add_cross_attention", false, error));
+    BY_TRY(by__nn_json_expect(name, in, "position_embedding_type", "absolute", error));
+    return by__nn_json_expect(name, in, "hidden_act", "gelu", error);
+}
+
+const by__nn_family by__nn_family_bert = {
+    .kind = {.name = "bert",
+             .help = "BERT: an encoder that predicts masked tokens; learned positions, GELU.",
+             .keys = {&by__nn_token_keys, &key_list},
+             .size = sizeof(bert_keys),
+             .resolve = resolve},
+    .base = "bert.",
+    .embedding = "bert.embeddings.word_embeddings.weight",
+    .reads = "tokens",
+    .encoder = true,
+    .body = body,
+    .write_config = write_config,
+    .read_config = read_config,
+    .published = (const by__nn_published[]){{"bert", "BertForMaskedLM", true}, {0}},
+    .adapted = "query value",
+};

@@ -1,0 +1,153 @@
+/* Tokens that are hidden in samples: how many, which, behind what, and that it is a function of
+ * seed, epoch and sample. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "banyan/data.h"
+#include "base/base.h"
+
+#define CONTEXT 40
+#define MASK    1000
+#define SPECIAL 7
+
+/* Sample i has the tokens i + 0, i + 1, ..., of which the last sample has fewer. */
+static by_status fill_plain(const by_source *source, const by_source_sample *sample,
+                            void *const *rows, by_error *error)
+{
+    int32_t *tokens = rows[0];
+    int32_t *targets = rows[1];
+    size_t valid = sample->place >= source->samples       ? 0
+                   : sample->place + 1 == source->samples ? 3
+                                                          : CONTEXT;
+    BY_UNUSED(error);
+    for (size_t i = 0; i < CONTEXT; i++) {
+        tokens[i] = i < valid ? (int32_t)((sample->place + i) % 50) : 0;
+        targets[i] = i < valid ? tokens[i] + 1 : -1;
+    }
+    return BY_OK;
+}
+
+static by_array arrays[2] = {{"tokens", BY_I32, {.rank = 1, .dim = {CONTEXT}}, NULL},
+                             {"targets", BY_I32, {.rank = 1, .dim = {CONTEXT}}, NULL}};
+static by_source plain = {.name = "plain",
+                          .arrays = arrays,
+                          .array_count = 2,
+                          .samples = 200,
+                          .sample_targets = CONTEXT,
+                          .targets = 199 * CONTEXT + 3,
+                          .fill = fill_plain};
+static const int32_t special[1] = {SPECIAL};
+
+static by_source *open_masked(double share)
+{
+    by_error error = {0};
+    by_source *source = NULL;
+    by_mask_options options = {
+        .share = share, .mask = MASK, .random = 900, .special = special, .special_count = 1};
+    assert_int_equal(by_masked_source_open(&source, &plain, &options, &error), BY_OK);
+    return source;
+}
+
+static void read(const by_source *source, const by_source_sample *sample, int32_t *tokens,
+                 int32_t *targets)
+{
+    by_error error = {0};
+    void *rows[2] = {tokens, targets};
+    assert_int_equal(source->fill(source, sample, rows, &error), BY_OK);
+}
+
+static void test_shares(void **state)
+{
+    BY_UNUSED(state);
+    by_source *source = open_masked(0.15);
+    by_error error = {0};
+    size_t hidden = 0;
+    size_t masked = 0;
+    size_t kept = 0;
+    uint64_t all = 0;
+    for (uint64_t place = 0; place < 202; place++) {
+        int32_t tokens[CONTEXT];
+        int32_t targets[CONTEXT];
+        int32_t before[CONTEXT];
+        int32_t next[CONTEXT];
+        by_source_sample sample = {.place = place, .index = place, .seed = 5};
+        read(&plain, &sample, before, next);
+        read(source, &sample, tokens, targets);
+        size_t own = 0;
+        for (int i = 0; i < CONTEXT; i++) {
+            if (targets[i] < 0) {
+                assert_int_equal(tokens[i], before[i]);
+                continue;
+            }
+            own++;
+            assert_int_equal(targets[i], before[i]);
+            assert_int_not_equal(targets[i], SPECIAL);
+            masked += tokens[i] == MASK;
+            kept += tokens[i] == before[i];
+            assert_true(tokens[i] == MASK || tokens[i] < 900);
+        }
+        uint64_t counted;
+        assert_int_equal(source->count(source, &sample, &counted, &error), BY_OK);
+        assert_int_equal(own, place < 199 ? 6 : place == 199 ? 1 : 0);
+        assert_int_equal(counted, own);
+        hidden += own;
+        all += counted;
+    }
+    assert_int_equal(all, source->targets);
+    /* Of 1,195 draws, five standard deviations around 80 and 10 %. */
+    assert_in_range(masked, hidden * 74 / 100, hidden * 86 / 100);
+    assert_in_range(kept, hidden * 5 / 100, hidden * 15 / 100);
+    by_source_close(&source);
+}
+
+static void test_order(void **state)
+{
+    BY_UNUSED(state);
+    by_source *source = open_masked(0.5);
+    int32_t tokens[3][CONTEXT];
+    int32_t targets[3][CONTEXT];
+    by_source_sample sample = {.place = 3, .index = 3, .seed = 5};
+    read(source, &sample, tokens[0], targets[0]);
+    read(source, &sample, tokens[1], targets[1]);
+    sample.epoch = 1;
+    sample.index = 203;
+    read(source, &sample, tokens[2], targets[2]);
+    assert_memory_equal(tokens[0], tokens[1], sizeof tokens[0]);
+    assert_memory_equal(targets[0], targets[1], sizeof targets[0]);
+    assert_memory_not_equal(targets[0], targets[2], sizeof targets[0]);
+    by_source_close(&source);
+    /* All of them, special ones too, where the share asks for it. */
+    source = open_masked(1.0);
+    read(source, &sample, tokens[0], targets[0]);
+    for (int i = 0; i < CONTEXT; i++) {
+        assert_true(targets[0][i] >= 0);
+    }
+    by_source_close(&source);
+}
+
+static void test_refusals(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_source *source = NULL;
+    by_mask_options options = {.share = 0.0, .mask = MASK, .random = 900};
+    assert_int_equal(by_masked_source_open(&source, &plain, &options, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "share"));
+    by_source other = plain;
+    other.array_count = 1;
+    options.share = 0.1;
+    assert_int_equal(by_masked_source_open(&source, &other, &options, &error), BY_EARG);
+    assert_null(source);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_order),
+                                       cmocka_unit_test(test_refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
