@@ -1,7 +1,7 @@
 /* Vectors of texts: the last hidden states of a token model, pooled. A text is padded at its end to
- * the size of a program. Where attention is causal, padding does not affect its states; encoders are
- * given the lengths. The longer
- * the texts of a program, the fewer it takes, so that memory is bounded for any context. */
+ * the size of a program. Where attention is causal, padding does not affect its states; encoders
+ * are given the lengths. The longer the texts of a program, the fewer it takes, so that memory is
+ * bounded for any context. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -73,8 +73,8 @@ typedef struct by__nn_family {
      * NULL: the family has no keys for sizes, and the width of a head is width / heads. */
     by_status (*reduce)(by_model_config *config, const by__nn_reduction *to, by_error *error);
     bool rotary; /* positions are rotations, not rows of a table */
-    /* A model of tokens whose attention is over all of them: it predicts masked tokens and continues
-     * no text. */
+    /* A model of tokens whose attention is over all of them: it predicts masked tokens and
+     * continues no text. */
     bool encoder;
     /* Returns why a context longer than the config's is impossible; NULL: it is possible. May be
      * NULL itself. */

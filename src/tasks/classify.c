@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "banyan/ops.h"
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 typedef struct classify_keys {
     by__task_examples_keys set;

@@ -2,7 +2,7 @@
 #ifndef BY_TASKS_HELD_OUT_H
 #define BY_TASKS_HELD_OUT_H
 
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 /* Says for people how the held-out examples were chosen. NULL: there are none. */
 const char *by__task_train_held_out_how(const by__task_examples *d);

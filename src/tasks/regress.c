@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "banyan/ops.h"
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 typedef struct regress_keys {
     by__task_examples_keys set;

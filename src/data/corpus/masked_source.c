@@ -3,8 +3,9 @@
  *
  * Of the tokens of a sample that have a target in the inner source, a share is chosen; 80 % of the
  * chosen ones are replaced by the mask, 10 % by a random token, and 10 % stay (Devlin et al. 2018,
- * section 3.1). How many are chosen depends on the sample's length only; which, and by what they are replaced, is a pure function of seed, epoch and
- * sample, so that every epoch hides others (Liu et al. 2019), and a resumed run the same. */
+ * section 3.1). How many are chosen depends on the sample's length only; which, and by what they
+ * are replaced, is a pure function of seed, epoch and sample, so that every epoch hides others (Liu
+ * et al. 2019), and a resumed run the same. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef BY_TASKS_EXAMPLES_OPEN_H
 #define BY_TASKS_EXAMPLES_OPEN_H
 
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 static inline bool by__task_examples_has_images(const by__task_examples_keys *keys)
 {

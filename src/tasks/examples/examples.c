@@ -1,12 +1,12 @@
 /* Examples in memory as the data of a task: opened, read and kept. */
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "banyan/drift.h"
-#include "tasks/examples_learned.h"
-#include "tasks/examples_open.h"
+#include "tasks/examples/examples_learned.h"
+#include "tasks/examples/examples_open.h"
 #include "tasks/held_out.h"
 
 static uint64_t bytes_of(const by_array_set *set)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/image/image_file.h"
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, by_error *error)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "data/transform/transform.h"
-#include "tasks/examples_open.h"
+#include "tasks/examples/examples_open.h"
 
 bool by__task_examples_mixes(const by__task_examples_keys *k)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "data/image/image_shard.h"
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 bool by__task_examples_are_folders(const by_string_list *images)
 {

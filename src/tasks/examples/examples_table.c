@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "data/table/encoding.h"
-#include "tasks/examples_learned.h"
-#include "tasks/examples_open.h"
+#include "tasks/examples/examples_learned.h"
+#include "tasks/examples/examples_open.h"
 #include "tasks/references.h"
 
 /* ---- targets ---- */

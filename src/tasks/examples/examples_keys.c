@@ -1,7 +1,7 @@
 /* The keys of examples in memory, and what a config tells without data. */
 #include <string.h>
 
-#include "tasks/examples_open.h"
+#include "tasks/examples/examples_open.h"
 
 /* clang-format off: one row a key */
 static const by__config_key image_keys[] = {

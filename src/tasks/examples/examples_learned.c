@@ -1,6 +1,6 @@
 /* What is learned from the training part of a set of examples, stored with the weights and loaded
  * from there. */
-#include "tasks/examples_learned.h"
+#include "tasks/examples/examples_learned.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef BY_TASKS_EXAMPLES_LEARNED_H
 #define BY_TASKS_EXAMPLES_LEARNED_H
 
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 /* Learns mean and deviation of images from the training part; makes the JSON text of these or of
  * the encoding. */

@@ -1,6 +1,6 @@
 /* What is told of examples while they are opened: damage that is left out, and remarks. */
 #include "banyan/train_events.h"
-#include "tasks/examples_open.h"
+#include "tasks/examples/examples_open.h"
 
 by_status by__task_examples_add_damage(by__task_examples *d, const by_damage *damage, size_t count,
                                        uint64_t kept, by_error *error)

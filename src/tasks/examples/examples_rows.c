@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "data/loader/row_list.h"
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 static by_status refuse_common(const by__task_examples *d, uint64_t example, by_error *error)
 {

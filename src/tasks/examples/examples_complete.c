@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "nn/nn.h"
-#include "tasks/examples.h"
+#include "tasks/examples/examples.h"
 
 static by_status set_size(int64_t *size, int64_t have, const char *key, const char *set,
                           by_error *error)
