@@ -64,7 +64,11 @@ typedef struct by_image_files {
     bool skip;                    /* leave out CIFAR records that are truncated or have an invalid
                                 label, and JPEG or PNG files that cannot be read */
     const by_image_fit *fit;      /* applied to every image; NULL: images keep their size */
-    int64_t channels;             /* of a JPEG or PNG: 1 (grayscale) or 3 (RGB); 0: 3 */
+    /* Decode pictures that have `classes` and a `fit` that resizes when they are used, by the
+     * threads of a loader, from the files, which stay as they are meanwhile: the array "images" has
+     * a shape and no data. With `skip` each is decoded once before. */
+    bool on_use;
+    int64_t channels; /* of a JPEG or PNG: 1 (grayscale) or 3 (RGB); 0: 3 */
 } by_image_files;
 
 /* Reads images u8 [N, C, H, W] and, if there are any, labels i32 [N]. Array files of shape

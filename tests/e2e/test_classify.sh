@@ -309,6 +309,41 @@ head -c 20000 lines.tar >cut.tar
 run 1 "$banyan" train images.yaml "$@" --set data.images=cut.tar
 holds err "cut.tar: the tar archive is damaged at byte "
 
+say "decoded when they are used: the same bits with more threads, from a shard, and after a resume"
+use="--set data.decode=use --set data.transforms=[resized_crop=0.3,flip] --set data.shift=0 --set data.flip=false
+    --set data.resize=stretch --set model.image_height=8 --set model.image_width=8 --set train.steps=6 --set checkpoint.every=3"
+for threads in 1 3; do
+    run 0 "$banyan" train images.yaml "$@" $use --set name=use$threads --set data.threads=$threads
+done
+at=checkpoints/step-00000006/model.safetensors
+same runs/use1/$at runs/use3/$at
+# The pictures have the size of the model: those decoded ahead are cut alike.
+run 0 "$banyan" train images.yaml "$@" $use --set data.decode=ahead --set name=ahead
+same runs/use1/$at runs/ahead/$at
+cp -r runs/use1 runs/again
+rm -r runs/again/checkpoints/step-00000006
+run 0 "$banyan" train --resume runs/again --set data.threads=2
+same runs/use1/$at runs/again/$at
+run 0 "$banyan" eval runs/use1 --data lines --json
+[ "$(field samples <out)" = 110 ] || fail "$(cat out)"
+run 0 "$banyan" train images.yaml "$@" $use --set data.images=lines.tar --set 'data.label_names=[high, low, middle]' --set name=use_shard
+cp "$one" kept.png
+printf 'more' >>"$one"
+run 2 "$banyan" train --resume runs/again --set train.steps=9
+holds err "was trained on other data"
+head -c 60 kept.png >"$one"
+run 1 "$banyan" train images.yaml "$@" $use --set name=cut
+holds err "$one: "
+holds err "(data.corrupt=skip leaves out pictures that cannot be read)"
+run 0 "$banyan" train images.yaml "$@" $use --set name=cut --set data.corrupt=skip
+holds err "left out: $one: "
+cp kept.png "$one"
+rm -r runs/cut runs/use_shard runs/ahead runs/again
+run 2 "$banyan" train images.yaml --set data.decode=use
+holds err "data.decode use: images.idx is no folder and no shard of pictures"
+run 2 "$banyan" train images.yaml "$@" --set data.decode=use
+holds err "set data.resize"
+
 say "a broken picture of few is left out, more than one is not"
 cp bad/b.png lines/low
 run 0 "$banyan" train images.yaml "$@" --set train.steps=1 --set data.corrupt=skip

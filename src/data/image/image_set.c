@@ -375,6 +375,20 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
         return by_error_set(error, BY_EARG, "no image files were given");
     }
     bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0;
+    if (pictures && files->on_use && files->classes != NULL) {
+        if (files->fit == NULL || files->fit->resize == BY_RESIZE_NONE) {
+            return by_error_set(error, BY_EARG,
+                                "%s: pictures that are decoded when they are used need a size to "
+                                "which they are resized: set data.resize",
+                                files->images[0]);
+        }
+        status = by__image_pictures_later(out, files, &s.damage, error);
+        if (status == BY_OK) {
+            by__loader_array_set_own_damage(*out, &s.damage);
+        }
+        by__loader_damage_free(&s.damage);
+        return status;
+    }
     if (pictures && files->classes == NULL && files->ranges == NULL) {
         BY_TRY(has_picture(&pictures, files, error));
     }

@@ -3,11 +3,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/paths.h"
 #include "base/threads.h"
-#include "formats/array_file.h"
+#include "data/image/picture_use.h"
 #include "formats/image/image_file.h"
 
 typedef struct picture_reader {
@@ -17,6 +15,7 @@ typedef struct picture_reader {
     size_t bytes;    /* of a picture */
     uint8_t *pixels; /* [count, bytes] */
     uint8_t *bad;    /* [count]: it could not be read */
+    size_t *kept;    /* [count] of pictures that are decoded later; NULL: now */
     atomic_size_t next;
     atomic_size_t
         first; /* the first bad one, behind which nothing matters unless they are skipped */
@@ -29,29 +28,6 @@ static const by_image_range *range_of(const picture_reader *r, size_t i)
     return range == NULL || (range->size == 0 && range->problem == NULL) ? NULL : range;
 }
 
-static by_status read_range(uint8_t **data, size_t *size, const char *path,
-                            const by_image_range *range, by_error *error)
-{
-    int file;
-    if (range->problem != NULL || range->size > BY__ARRAY_FILE_LIMIT) {
-        return by_error_set(error, BY_EFORMAT, "%s, byte %llu: %s", path,
-                            (unsigned long long)range->begin,
-                            range->problem != NULL ? range->problem : "the picture is too large");
-    }
-    BY_TRY(by__alloc((void **)data, (size_t)range->size, 1, "a picture", error));
-    by_status status = by__open_regular(&file, NULL, path, error);
-    if (status == BY_OK) {
-        status = by__read_at(file, path, range->begin, *data, (size_t)range->size, error);
-        (void)close(file);
-    }
-    if (status != BY_OK) {
-        free(*data);
-        return status;
-    }
-    *size = (size_t)range->size;
-    return BY_OK;
-}
-
 /* Reads a file; *height and *width are those of the fit, if it has any. */
 static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
                            const picture_reader *r, size_t i, by_error *error)
@@ -61,20 +37,11 @@ static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
     by_error why = {0};
     const char *path = r->files->images[i];
     const by_image_range *range = range_of(r, i);
-    if (range == NULL) {
-        BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
-    } else {
-        BY_TRY(read_range(&data, &size, path, range, error));
-    }
+    BY_TRY(by__image_picture_bytes(&data, &size, path, range, error));
     by_status status =
         by__format_image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
     free(data);
-    if (status == BY_OK) {
-        return BY_OK;
-    }
-    return range == NULL ? by_error_set(error, status, "%s: %s", path, why.message)
-                         : by_error_set(error, status, "%s, byte %llu: %s", path,
-                                        (unsigned long long)range->begin, why.message);
+    return status == BY_OK ? BY_OK : by__image_picture_refuse(path, range, &why, "", error);
 }
 
 /* Takes files until there are no more. */
@@ -94,7 +61,9 @@ static by_status work(void *context, size_t thread, by_error *error)
         by_error why = {0};
         by_status status = read_file(&pixels, &height, &width, r, i, &why);
         if (status == BY_OK) {
-            memcpy(r->pixels + i * r->bytes, pixels, r->bytes);
+            if (r->pixels != NULL) {
+                memcpy(r->pixels + i * r->bytes, pixels, r->bytes);
+            }
             free(pixels);
             continue;
         }
@@ -118,9 +87,7 @@ static by_status refuse_one(const picture_reader *r, const by_error *why, bool w
     bool may_skip = r->files->classes != NULL && !r->files->skip && !whole;
     return why->status != BY_EFORMAT || !may_skip
                ? by_error_set(error, why->status, "%s", why->message)
-               : by_error_set(error, why->status,
-                              "%s (data.corrupt=skip leaves out pictures that cannot be read)",
-                              why->message);
+               : by_error_set(error, why->status, "%s" BY__IMAGE_MAY_SKIP, why->message);
 }
 
 /* Takes the size of the first picture that can be read, if the fit has none. */
@@ -189,7 +156,9 @@ static by_status remove_skipped(size_t *kept, picture_reader *r, int32_t *labels
             BY_TRY(by__loader_damage_add(damage, &item, error));
             continue;
         }
-        if (*kept < i) {
+        if (r->kept != NULL) {
+            r->kept[*kept] = i;
+        } else if (*kept < i) {
             memmove(r->pixels + *kept * r->bytes, r->pixels + i * r->bytes, r->bytes);
         }
         if (labels != NULL) {
@@ -249,5 +218,45 @@ by_status by__image_pictures_read(by__image_pictures *out, const by_image_files 
         free(out->labels);
         *out = (by__image_pictures){0};
     }
+    return status;
+}
+
+by_status by__image_pictures_later(by_array_set **out, const by_image_files *files,
+                                   by__loader_damage *damage, by_error *error)
+{
+    picture_reader r = {
+        .files = files, .fit = *files->fit, .channels = files->channels == 0 ? 3 : files->channels};
+    int32_t *labels = NULL;
+    size_t kept = 0;
+    size_t threads = (size_t)by__thread_count(0);
+    atomic_init(&r.next, 0);
+    atomic_init(&r.first, SIZE_MAX);
+    by_status status =
+        by__alloc((void **)&r.kept, files->image_count, sizeof *r.kept, "pictures", error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&r.bad, files->image_count, 1, "pictures", error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&labels, files->image_count, sizeof *labels, "labels", error);
+    }
+    for (size_t i = 0; i < files->image_count && status == BY_OK && !files->skip; i++) {
+        r.bad[i] = files->ranges != NULL && files->ranges[i].problem != NULL;
+    }
+    if (status == BY_OK && files->skip) {
+        status = by__threads_run(threads, work, &r, error);
+    }
+    if (status == BY_OK) {
+        status = remove_skipped(&kept, &r, labels, damage, error);
+    }
+    if (status == BY_OK && kept == 0) {
+        status = refuse_all(&r, damage->items[damage->count - 1].reason, error);
+    }
+    if (status == BY_OK) {
+        status = by__image_pictures_use(out, files, files->fit, r.kept, kept, labels, error);
+        labels = NULL;
+    }
+    free(labels);
+    free(r.kept);
+    free(r.bad);
     return status;
 }

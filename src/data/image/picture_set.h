@@ -17,5 +17,9 @@ typedef struct by__image_pictures {
  * first file that is wrong. */
 by_status by__image_pictures_read(by__image_pictures *out, const by_image_files *files,
                                   by__loader_damage *damage, by_error *error);
+/* Opens a set of pictures that are decoded when they are used (files->on_use). Those that are left
+ * out are added to `damage`, which with files->skip takes to decode all of them once. */
+by_status by__image_pictures_later(by_array_set **out, const by_image_files *files,
+                                   by__loader_damage *damage, by_error *error);
 
 #endif

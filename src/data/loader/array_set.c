@@ -13,12 +13,15 @@ struct by_array_set {
     by_array *arrays;
     size_t count;
     char hash[33];
-    by__loader_damage damage; /* examples that were skipped */
+    by__loader_damage damage;     /* examples that were skipped */
+    by__loader_pictures pictures; /* without data of the first array */
+    char picture_hash[33];
 };
 
 /* ---- sets ---- */
 
-static by_status check_arrays(const char *name, const by_array *arrays, size_t count,
+/* pictures: the first array has no data. */
+static by_status check_arrays(const char *name, const by_array *arrays, size_t count, bool pictures,
                               by_error *error)
 {
     if (count == 0) {
@@ -28,7 +31,7 @@ static by_status check_arrays(const char *name, const by_array *arrays, size_t c
         const by_array *a = &arrays[i];
         char shape[128];
         bool is_valid = a->shape.rank >= 1 && a->shape.rank <= BY_MAX_RANK &&
-                        by_dtype_size(a->dtype) > 0 && a->data != NULL;
+                        by_dtype_size(a->dtype) > 0 && (a->data != NULL || (pictures && i == 0));
         for (int k = 0; is_valid && k < a->shape.rank; k++) {
             is_valid = a->shape.dim[k] > 0;
         }
@@ -78,17 +81,35 @@ static by_status hash_arrays(by_array_set *s, by_error *error)
         by__hasher_add(hasher, a->name, strlen(a->name) + 1);
         by__hasher_add(hasher, dtype, strlen(dtype) + 1);
         by__hasher_add(hasher, shape, strlen(shape) + 1);
-        by__hasher_add(hasher, a->data,
-                       (size_t)by_shape_count(&a->shape) * by_dtype_size(a->dtype));
+        if (a->data == NULL) {
+            by__hasher_add(hasher, s->picture_hash, sizeof s->picture_hash);
+        } else {
+            by__hasher_add(hasher, a->data,
+                           (size_t)by_shape_count(&a->shape) * by_dtype_size(a->dtype));
+        }
     }
     by__hasher_hex(hasher, s->hash);
     by__hasher_close(&hasher);
     return BY_OK;
 }
 
-/* Takes ownership of the names and elements (from malloc), also on failure. */
 by_status by__loader_array_set_own(by_array_set **out, const char *name, const by_array *arrays,
                                    size_t count, by_error *error)
+{
+    const by__loader_pictures none = {0};
+    return by__loader_array_set_own_pictures(out, name, arrays, count, &none, "", error);
+}
+
+const by__loader_pictures *by__loader_array_set_pictures(const by_array_set *set)
+{
+    return &set->pictures;
+}
+
+/* Takes ownership of the names and elements (from malloc), also on failure. */
+by_status by__loader_array_set_own_pictures(by_array_set **out, const char *name,
+                                            const by_array *arrays, size_t count,
+                                            const by__loader_pictures *pictures, const char *hash,
+                                            by_error *error)
 {
     by_array_set *s = NULL;
     by_status status = by__alloc((void **)&s, 1, sizeof *s, "a set of arrays", error);
@@ -100,17 +121,22 @@ by_status by__loader_array_set_own(by_array_set **out, const char *name, const b
             free((void *)(uintptr_t)arrays[i].name);
             free((void *)(uintptr_t)arrays[i].data);
         }
+        if (pictures->context != NULL) {
+            pictures->close(pictures->context);
+        }
         free(s);
         return status;
     }
     memcpy(s->arrays, arrays, count * sizeof *arrays);
     s->count = count;
+    s->pictures = *pictures;
+    (void)snprintf(s->picture_hash, sizeof s->picture_hash, "%s", hash);
     s->name = by__strdup(name);
     if (s->name == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: name");
     }
     if (status == BY_OK) {
-        status = check_arrays(name, arrays, count, error);
+        status = check_arrays(name, arrays, count, pictures->context != NULL, error);
     }
     if (status == BY_OK) {
         status = hash_arrays(s, error);
@@ -140,7 +166,7 @@ by_status by_array_set_open(by_array_set **out, const char *name, const by_array
                             size_t count, by_error *error)
 {
     by_array *copies;
-    BY_TRY(check_arrays(name, arrays, count, error));
+    BY_TRY(check_arrays(name, arrays, count, false, error));
     BY_TRY(by__alloc((void **)&copies, count, sizeof *copies, "arrays", error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
@@ -169,6 +195,9 @@ void by_array_set_close(by_array_set **set)
         free((void *)(uintptr_t)s->arrays[i].data);
     }
     by__loader_damage_free(&s->damage);
+    if (s->pictures.context != NULL) {
+        s->pictures.close(s->pictures.context);
+    }
     free(s->arrays);
     free(s->name);
     free(s);

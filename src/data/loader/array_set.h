@@ -5,6 +5,17 @@
 #include "banyan/array_set.h"
 #include "data/loader/damage.h"
 #include "data/loader/order.h"
+#include "data/transform/transform.h"
+
+/* Reads the images of a set when they are used; any number of threads may. */
+typedef struct by__loader_pictures {
+    void *context; /* NULL: there are none, images are in memory */
+    /* Writes image `row`, u8 [C, H, W]: the part that a step of a chain draws, resized, or without
+     * a step all of it, fitted as held-out images are. */
+    by_status (*read)(const void *context, uint64_t row, const by__transform_step *step,
+                      const by__transform_draw *draw, uint8_t *out, by_error *error);
+    void (*close)(void *context);
+} by__loader_pictures;
 
 /* Bytes of an array. BY_EMEMORY (naming `name`) when they overflow. */
 by_status by__loader_array_bytes(size_t *out, by_dtype dtype, const by_shape *shape,
@@ -13,6 +24,14 @@ by_status by__loader_array_bytes(size_t *out, by_dtype dtype, const by_shape *sh
  * also on failure. */
 by_status by__loader_array_set_own(by_array_set **out, const char *name, const by_array *arrays,
                                    size_t count, by_error *error);
+
+/* The same of a set whose images, the first array, are read when they are used; `hash` tells which
+ * they are. Takes ownership of the pictures, also on failure. */
+by_status by__loader_array_set_own_pictures(by_array_set **out, const char *name,
+                                            const by_array *arrays, size_t count,
+                                            const by__loader_pictures *pictures, const char *hash,
+                                            by_error *error);
+const by__loader_pictures *by__loader_array_set_pictures(const by_array_set *set);
 
 /* Sets the list of examples that were skipped; takes ownership of it. */
 void by__loader_array_set_own_damage(by_array_set *set, by__loader_damage *damage);

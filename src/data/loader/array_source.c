@@ -12,6 +12,10 @@ typedef struct pixels {
     size_t channels;
     size_t plane;
     by__transform_chain chain; /* of training data */
+    /* of images that are read when they are used */
+    const by__loader_pictures *read; /* NULL: they are in memory */
+    by__transform_step cut;          /* what the chain begins with, if has_cut */
+    bool has_cut;
     float *table; /* [channels][256] value of each byte; NULL: bytes are not converted */
 } pixels;
 
@@ -37,21 +41,43 @@ static uint64_t partner_row(const array_source *s, const by_source_sample *sampl
     return by__part_row(&s->rows, by__transform_partner(sample, s->base.samples));
 }
 
+/* Gets an image of the set; one that is read is written to `memory`. */
+static by_status get_image(const array_source *s, const by_source_sample *sample, uint64_t row,
+                           uint8_t *memory, const uint8_t **out, by_error *error)
+{
+    const pixels *p = &s->pixels;
+    if (p->read == NULL) {
+        *out = (const uint8_t *)s->in[s->images].data + row * p->channels * p->plane;
+        return BY_OK;
+    }
+    *out = memory;
+    if (!p->has_cut) {
+        return p->read->read(p->read->context, row, NULL, NULL, memory, error);
+    }
+    const by__transform_draw draw = by__transform_draw_of(&p->cut, sample);
+    return p->read->read(p->read->context, row, &p->cut, &draw, memory, error);
+}
+
 /* *share: of the sample's own label. */
-static void fill_image(const array_source *s, const by_source_sample *sample, void *out,
-                       const uint8_t *in, double *share)
+static by_status fill_image(const array_source *s, const by_source_sample *sample, uint64_t row,
+                            void *out, double *share, by_error *error)
 {
     const pixels *p = &s->pixels;
     size_t bytes = p->channels * p->plane;
+    uint8_t *memory = (uint8_t *)sample->scratch + by__transform_scratch(&p->chain);
+    const uint8_t *in;
     const uint8_t *other = NULL;
+    BY_TRY(get_image(s, sample, row, memory, &in, error));
     if (by__transform_mixes(&p->chain)) {
-        other = (const uint8_t *)s->in[s->images].data + partner_row(s, sample) * bytes;
+        const by_source_sample partner = by__transform_partner_sample(sample);
+        BY_TRY(get_image(s, &partner, partner_row(s, sample),
+                         memory + by__round_up(bytes, BY_CACHE_LINE), &other, error));
     }
     const uint8_t *image =
         by__transform_apply(&p->chain, sample, in, other, sample->scratch, share);
     if (p->table == NULL) {
         memcpy(out, image, bytes);
-        return;
+        return BY_OK;
     }
     float *values = out;
     for (size_t c = 0; c < p->channels; c++) {
@@ -60,6 +86,7 @@ static void fill_image(const array_source *s, const by_source_sample *sample, vo
             values[i] = table[image[i]];
         }
     }
+    return BY_OK;
 }
 
 /* ---- samples ---- */
@@ -80,21 +107,19 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
                       by_error *error)
 {
     const array_source *s = (const array_source *)source;
-    BY_UNUSED(error);
     bool counts = sample->place < source->samples;
     double share = 1.0;
     uint64_t row = counts ? by__part_row(&s->rows, sample->place) : 0;
     for (size_t i = 0; i < s->count; i++) {
         size_t bytes = s->row_bytes[i];
-        const uint8_t *from = (const uint8_t *)s->in[i].data + row * bytes;
         if (!counts) {
             bool is_label = i == s->target && s->in[i].dtype == BY_I32;
             bool is_wide = i == s->images && s->pixels.table != NULL;
             memset(rows[i], is_label ? 0xff : 0, is_wide ? bytes * sizeof(float) : bytes);
         } else if (i == s->images) {
-            fill_image(s, sample, rows[i], from, &share);
+            BY_TRY(fill_image(s, sample, row, rows[i], &share, error));
         } else {
-            memcpy(rows[i], from, bytes);
+            memcpy(rows[i], (const uint8_t *)s->in[i].data + row * bytes, bytes);
         }
     }
     if (s->weight == s->count) {
@@ -186,7 +211,16 @@ static by_status open_chain(array_source *s, const by_array_source_options *o, b
         return by_error_set(error, status, "%s: %s", s->base.name, why.message);
     }
     chain->count = o->shuffle ? chain->count : 0;
+    if (s->pixels.read != NULL && chain->count > 0 && chain->steps[0].row->crop != NULL) {
+        s->pixels.cut = chain->steps[0];
+        s->pixels.has_cut = true;
+        memmove(chain->steps, chain->steps + 1, --chain->count * sizeof chain->steps[0]);
+    }
     s->base.scratch = by__transform_scratch(chain);
+    if (s->pixels.read != NULL) {
+        size_t bytes = s->pixels.channels * s->pixels.plane;
+        s->base.scratch += 2 * by__round_up(bytes, BY_CACHE_LINE);
+    }
     return BY_OK;
 }
 
@@ -207,11 +241,14 @@ static by_status open_mixed(array_source *s, by_error *error)
     return BY_OK;
 }
 
-static by_status open_images(array_source *s, const by_array_source_options *o, by_error *error)
+static by_status open_images(array_source *s, const by_array_set *set,
+                             const by_array_source_options *o, by_error *error)
 {
     pixels *p = &s->pixels;
+    const by__loader_pictures *read = by__loader_array_set_pictures(set);
+    read = read->context == NULL ? NULL : read;
     if (o->shift == 0 && !o->flip && o->transform_count == 0 && o->mean == NULL &&
-        o->deviation == NULL) {
+        o->deviation == NULL && read == NULL) {
         return BY_OK;
     }
     BY_TRY(find_array(&s->images, s, "images", error));
@@ -222,8 +259,10 @@ static by_status open_images(array_source *s, const by_array_source_options *o, 
     const by__transform_size size = {.channels = (size_t)a->shape.dim[1],
                                      .height = (size_t)a->shape.dim[2],
                                      .width = (size_t)a->shape.dim[3]};
-    *p = (pixels){
-        .channels = size.channels, .plane = size.height * size.width, .chain = {.size = size}};
+    *p = (pixels){.channels = size.channels,
+                  .plane = size.height * size.width,
+                  .chain = {.size = size},
+                  .read = read};
     BY_TRY(open_chain(s, o, error));
     if (by__transform_mixes(&p->chain) && s->target < s->count) {
         BY_TRY(open_mixed(s, error));
@@ -253,7 +292,8 @@ static by_status check_weights(const array_source *s, const by_array *weights, b
                                s->base.name);
 }
 
-static by_status open_arrays(array_source *s, const by_array_source_options *o, by_error *error)
+static by_status open_arrays(array_source *s, const by_array_set *set,
+                             const by_array_source_options *o, by_error *error)
 {
     BY_TRY(by__alloc((void **)&s->arrays, s->count + 4, sizeof *s->arrays, "arrays", error));
     BY_TRY(by__alloc((void **)&s->row_bytes, s->count, sizeof *s->row_bytes, "arrays", error));
@@ -275,7 +315,7 @@ static by_status open_arrays(array_source *s, const by_array_source_options *o, 
     if (o->target != NULL) {
         BY_TRY(find_array(&s->target, s, o->target, error));
     }
-    return open_images(s, o, error);
+    return open_images(s, set, o, error);
 }
 
 by_status by_array_source_open(by_source **out, const by_array_set *set, const by_part *part,
@@ -304,7 +344,7 @@ by_status by_array_source_open(by_source **out, const by_array_set *set, const b
                           .targets = part->count,
                           .fill = fill,
                           .close = close_source};
-    by_status status = open_arrays(s, options, error);
+    by_status status = open_arrays(s, set, options, error);
     s->base.arrays = s->arrays;
     if (status != BY_OK) {
         close_source(&s->base);

@@ -98,6 +98,11 @@ size_t by__transform_scratch(const by__transform_chain *chain);
 bool by__transform_mixes(const by__transform_chain *chain);
 /* The place, below `samples`, of the sample that this one is mixed with. */
 uint64_t by__transform_partner(const by_source_sample *sample, uint64_t samples);
+/* That sample, with draws of its own for the image of the partner. */
+by_source_sample by__transform_partner_sample(const by_source_sample *sample);
+/* The draw of a step whose `crop` is asked for alone. */
+by__transform_draw by__transform_draw_of(const by__transform_step *step,
+                                         const by_source_sample *sample);
 /* Returns the transformed image: in the scratch, or `in` if nothing changes it. other: the image of
  * the partner if the chain mixes, which the steps before that change as well, with draws of their
  * own. *share: of the sample's own label, 1 if nothing is mixed. */

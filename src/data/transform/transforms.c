@@ -170,11 +170,26 @@ uint64_t by__transform_partner(const by_source_sample *sample, uint64_t samples)
     return ((uint64_t)random[0] << 32 | random[1]) % samples;
 }
 
+by_source_sample by__transform_partner_sample(const by_source_sample *sample)
+{
+    by_source_sample partner = *sample;
+    uint32_t random[4];
+    by_source_random(sample, STREAM_PARTNER, random);
+    partner.seed = (uint64_t)random[2] << 32 | random[3];
+    return partner;
+}
+
 static by__transform_draw draw_of(const by__transform_step *s, const by_source_sample *sample,
                                   void *scratch)
 {
     return (by__transform_draw){
         .sample = sample, .purpose = s->row->stream + (s->turn << 32), .scratch = scratch};
+}
+
+by__transform_draw by__transform_draw_of(const by__transform_step *step,
+                                         const by_source_sample *sample)
+{
+    return draw_of(step, sample, NULL);
 }
 
 /* Applies the steps from *at on up to one that mixes, in two images of scratch. */
@@ -209,11 +224,8 @@ const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_so
     uint8_t *const others[2] = {(uint8_t *)scratch + 2 * bytes, (uint8_t *)scratch + 3 * bytes};
     const by__transform_step *mixing = &chain->steps[at];
     const by__transform_draw draw = draw_of(mixing, sample, own);
-    by_source_sample partner = *sample;
+    const by_source_sample partner = by__transform_partner_sample(sample);
     size_t same = 0;
-    uint32_t random[4];
-    by_source_random(sample, STREAM_PARTNER, random);
-    partner.seed = (uint64_t)random[2] << 32 | random[3];
     other = apply_steps(chain, &same, &partner, other, others, own);
     uint8_t *out = images[in == images[0]];
     *share = mixing->row->mix(mixing->parameters, &chain->size, &draw, in, other, out);

@@ -148,11 +148,10 @@ static by_status refuse_format(const uint8_t *data, size_t size, by_error *error
                               "the image is %s, and neither a JPEG nor a PNG: convert it", kind);
 }
 
-by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
-                                  const by_image_fit *fit, const uint8_t *data, size_t size,
-                                  by_error *error)
+static by_status decode(by__format_image_decoding d, uint8_t **out, int64_t *height, int64_t *width,
+                        const uint8_t *data, size_t size, by_error *error)
 {
-    by__format_image_decoding d = {.channels = channels, .fit = fit};
+    int64_t channels = d.channels;
     if (channels != 1 && channels != 3) {
         return by_error_set(error, BY_EARG,
                             "the model reads %lld channels; a JPEG or PNG gives it 1 or 3",
@@ -172,4 +171,22 @@ by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width
     *height = d.height;
     *width = d.width;
     return BY_OK;
+}
+
+by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
+                                  const by_image_fit *fit, const uint8_t *data, size_t size,
+                                  by_error *error)
+{
+    const by__format_image_decoding d = {.channels = channels, .fit = fit};
+    return decode(d, out, height, width, data, size, error);
+}
+
+by_status by__format_image_decode_reduced(uint8_t **out, int64_t *height, int64_t *width,
+                                          int64_t channels, unsigned reduction, int64_t rows,
+                                          const uint8_t *data, size_t size, by_error *error)
+{
+    static const by_image_fit own = {.resize = BY_RESIZE_NONE};
+    const by__format_image_decoding d = {
+        .channels = channels, .fit = &own, .reduction = reduction, .rows = rows};
+    return decode(d, out, height, width, data, size, error);
 }

@@ -26,5 +26,11 @@ bool by__format_image_size(int64_t *height, int64_t *width, const uint8_t *data,
 by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
                                   const by_image_fit *fit, const uint8_t *data, size_t size,
                                   by_error *error);
+/* The same of an image as it is, for who needs less of it: the sides of a JPEG are divided by
+ * `reduction`, 1, 2, 4 or 8, and rounded up, and rows from `rows` on of the result are 0. A PNG is
+ * decoded whole. */
+by_status by__format_image_decode_reduced(uint8_t **out, int64_t *height, int64_t *width,
+                                          int64_t channels, unsigned reduction, int64_t rows,
+                                          const uint8_t *data, size_t size, by_error *error);
 
 #endif

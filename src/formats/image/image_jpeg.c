@@ -95,16 +95,22 @@ static by_status decode(jpeg *j, by__format_image_decoding *d, const uint8_t *da
         return by_error_set(error, BY_EFORMAT, "a JPEG of %d components: 1, 3 and 4 are read",
                             parts);
     }
-    BY_TRY(by__format_image_begin(d, j->info.image_height, j->info.image_width, error));
+    j->info.scale_num = 1;
+    j->info.scale_denom = d->reduction == 0 ? 1 : d->reduction;
+    jpeg_calc_output_dimensions(&j->info);
+    BY_TRY(by__format_image_begin(d, j->info.output_height, j->info.output_width, error));
     BY_TRY(by__alloc((void **)&j->row, (size_t)d->width, INK, "a row of an image", error));
     j->info.out_color_space = parts == 1 ? JCS_GRAYSCALE : parts == 3 ? JCS_RGB : JCS_CMYK;
     (void)jpeg_start_decompress(&j->info);
-    while (j->info.output_scanline < j->info.output_height) {
+    int64_t rows = d->rows > 0 && d->rows < d->height ? d->rows : d->height;
+    while ((int64_t)j->info.output_scanline < rows) {
         int64_t y = (int64_t)j->info.output_scanline;
         (void)jpeg_read_scanlines(&j->info, &j->row, 1);
         put_row(d, j, y);
     }
-    (void)jpeg_finish_decompress(&j->info);
+    if (rows == d->height) {
+        (void)jpeg_finish_decompress(&j->info);
+    }
     return BY_OK;
 }
 

@@ -15,7 +15,9 @@ static uint64_t bytes_of(const by_array_set *set)
     uint64_t bytes = 0;
     const by_array *arrays = set == NULL ? NULL : by_array_set_arrays(set, &count);
     for (size_t i = 0; arrays != NULL && i < count; i++) {
-        bytes += (uint64_t)by_shape_count(&arrays[i].shape) * by_dtype_size(arrays[i].dtype);
+        bytes += arrays[i].data == NULL
+                     ? 0
+                     : (uint64_t)by_shape_count(&arrays[i].shape) * by_dtype_size(arrays[i].dtype);
     }
     return bytes;
 }

@@ -26,6 +26,7 @@ typedef struct by__task_examples_keys {
     int64_t shift;
     int64_t flip;
     by_string_list transforms;
+    char *decode;
     char *resize;
     char *resample;
     char *table;
@@ -78,6 +79,7 @@ typedef struct by__task_examples {
     bool skip;                /* damaged examples are skipped, */
     bool skip_files;          /* and pictures that are files of their own */
     by__loader_damage damage; /* and listed here */
+    bool on_use;              /* pictures are decoded when they are used */
     bool is_predicted;        /* targets are placeholders, and do not count */
 } by__task_examples;
 

@@ -92,6 +92,7 @@ static by_status open_files(by_array_set **out, const by__task_examples *d,
                                   .ranges = in_shards ? ranges : NULL,
                                   .skip = d->skip_files,
                                   .fit = d->fit.height > 0 ? &d->fit : NULL,
+                                  .on_use = d->on_use,
                                   .channels = d->channels};
     if (status == BY_OK) {
         status = by_image_set_open(out, &files, error);

@@ -23,6 +23,7 @@ uint64_t by__task_examples_scratch_bytes(const by__task_examples *d)
     if (images == NULL) {
         return 0;
     }
+    uint64_t bytes = (uint64_t)by_shape_count(&images->shape) / (uint64_t)images->shape.dim[0];
     by__transform_chain chain = {.size = {.channels = (size_t)images->shape.dim[1],
                                           .height = (size_t)images->shape.dim[2],
                                           .width = (size_t)images->shape.dim[3]}};
@@ -32,7 +33,7 @@ uint64_t by__task_examples_scratch_bytes(const by__task_examples *d)
     for (size_t i = 0; i < k->transforms.count; i++) {
         (void)by__transform_add(&chain, k->transforms.items[i], NULL);
     }
-    return by__transform_scratch(&chain);
+    return by__transform_scratch(&chain) + (images->data == NULL ? 2 * bytes : 0);
 }
 
 static by_status open_images(by_array_set **out, by__task_examples *d, const by_string_list *images,
@@ -148,6 +149,12 @@ by_status by__task_examples_config_images(by__task_examples *d, const by_task_re
     bool apart = k->valid_images.count > 0;
     BY_TRY(check_transforms(k, r->config, error));
     BY_TRY(set_fit(d, &r->config->model, error));
+    d->on_use = strcmp(k->decode, "use") == 0;
+    if (d->on_use && !by__task_examples_are_folders(&k->images)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "data.decode use: %s is no folder and no shard of pictures",
+                            k->images.items[0]);
+    }
     BY_TRY(open_images(&d->train, d, &k->images, &k->labels, true, error));
     BY_TRY(by__task_examples_split(d, r->config, by_array_set_examples(d->train), apart, error));
     if (d->folder.class_count > 0) {

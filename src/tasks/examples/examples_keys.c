@@ -32,6 +32,10 @@ static const by__config_key image_keys[] = {
      .help = "augmentation of training images, in this order, instead of shift and flip: a list of "
              "NAME or NAME=VALUE:VALUE..., such as `[shift=2, flip=0.5]`; docs/images.md has the "
              "names"},
+    {"data", "decode", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, decode), "ahead",
+     .choices = "ahead|use", .later = true,
+     .help = "when pictures of folders and shards are decoded: ahead, into memory; use: each time "
+             "they are used, by data.threads, which needs data.resize"},
     {"data", "resize", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, resize), "none",
      .choices = "none|crop|stretch",
      .help = "resize images to model.image_height x model.image_width, here and wherever the model "

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/threads.h"
+#include "data/loader/array_set.h"
 
 #define IMAGES_FILE   "preprocessor_config.json"
 #define TABLE_FILE    "encoding.json"
@@ -18,6 +20,73 @@ const char *by__task_examples_learned_name(const by__task_examples *d)
     return d->encoding == NULL ? IMAGES_FILE : TABLE_FILE;
 }
 
+static void set_scale(by__task_examples *d, size_t c, uint64_t sum, uint64_t squares, double count)
+{
+    double mean = (double)sum / count;
+    double variance = (double)squares / count - mean * mean;
+    d->scales.mean[c] = (float)(mean / 255.0);
+    d->scales.deviation[c] = variance > 0.0 ? (float)(sqrt(variance) / 255.0) : 1.0f;
+}
+
+/* Pictures of a training part that are measured, in threads that add whole numbers. */
+typedef struct picture_sums {
+    const by__task_examples *d;
+    const by__loader_pictures *pictures;
+    size_t channels;
+    size_t plane;
+    uint64_t count;
+    size_t threads;
+    uint64_t *sums; /* [threads][channels][2] */
+} picture_sums;
+
+static by_status measure_some(void *context, size_t thread, by_error *error)
+{
+    const picture_sums *m = context;
+    const by_part *part = &m->d->train_part;
+    uint8_t *pixels;
+    by_status status = BY_OK;
+    BY_TRY(by__alloc((void **)&pixels, m->channels, m->plane, "an image", error));
+    for (uint64_t i = thread; i < m->count && status == BY_OK; i += m->threads) {
+        uint64_t row = by_part_example(part, part->count / m->count * i +
+                                                 part->count % m->count * i / m->count);
+        status = m->pictures->read(m->pictures->context, row, NULL, NULL, pixels, error);
+        for (size_t k = 0; k < m->channels * m->plane && status == BY_OK; k++) {
+            uint64_t *sums = m->sums + 2 * (thread * m->channels + k / m->plane);
+            sums[0] += pixels[k];
+            sums[1] += (uint64_t)pixels[k] * pixels[k];
+        }
+    }
+    free(pixels);
+    return status;
+}
+
+/* The same of pictures that are decoded when they are used: of so many at most, evenly spaced. */
+static by_status measure_pictures(by__task_examples *d, size_t channels, size_t plane,
+                                  by_error *error)
+{
+    enum { MEASURED = 2048 };
+    picture_sums m = {.d = d,
+                      .pictures = by__loader_array_set_pictures(d->train),
+                      .channels = channels,
+                      .plane = plane,
+                      .count = d->train_part.count < MEASURED ? d->train_part.count : MEASURED,
+                      .threads = (size_t)by__thread_count(0)};
+    BY_TRY(by__loader_pixel_scales_allocate(&d->scales, channels, error));
+    BY_TRY(by__alloc((void **)&m.sums, m.threads * channels * 2, sizeof *m.sums, "sums", error));
+    by_status status = by__threads_run(m.threads, measure_some, &m, error);
+    for (size_t c = 0; c < channels && status == BY_OK; c++) {
+        uint64_t sum = 0;
+        uint64_t squares = 0;
+        for (size_t t = 0; t < m.threads; t++) {
+            sum += m.sums[2 * (t * channels + c)];
+            squares += m.sums[2 * (t * channels + c) + 1];
+        }
+        set_scale(d, c, sum, squares, (double)m.count * (double)plane);
+    }
+    free(m.sums);
+    return status;
+}
+
 /* Mean and standard deviation of pixel / 255 in each channel, from exact sums. */
 static by_status measure_images(by__task_examples *d, by_error *error)
 {
@@ -25,6 +94,9 @@ static by_status measure_images(by__task_examples *d, by_error *error)
     size_t channels = (size_t)images->shape.dim[1];
     size_t plane = (size_t)(images->shape.dim[2] * images->shape.dim[3]);
     double count = (double)d->train_part.count * (double)plane;
+    if (images->data == NULL) {
+        return measure_pictures(d, channels, plane, error);
+    }
     BY_TRY(by__loader_pixel_scales_allocate(&d->scales, channels, error));
     for (size_t c = 0; c < channels; c++) {
         uint64_t sum = 0;
@@ -38,10 +110,7 @@ static by_status measure_images(by__task_examples *d, by_error *error)
                 squares += (uint64_t)pixel[p] * pixel[p];
             }
         }
-        double mean = (double)sum / count;
-        double variance = (double)squares / count - mean * mean;
-        d->scales.mean[c] = (float)(mean / 255.0);
-        d->scales.deviation[c] = variance > 0.0 ? (float)(sqrt(variance) / 255.0) : 1.0f;
+        set_scale(d, c, sum, squares, count);
     }
     return BY_OK;
 }

@@ -1,10 +1,43 @@
 /* JPEG and PNG: what is decoded has the wanted size, which the first byte chooses together with
- * how the image is resized. */
+ * how the image is resized; and what is decoded in part has its size divided. */
 #include <stdlib.h>
 
 #include "formats/image/image_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static bool decode_reduced(int64_t size_out[2], uint8_t choice, unsigned reduction, int64_t rows,
+                           const uint8_t *data, size_t size)
+{
+    uint8_t *pixels = NULL;
+    volatile uint8_t last = 0;
+    if (by__format_image_decode_reduced(&pixels, &size_out[0], &size_out[1],
+                                        choice % 2 == 0 ? 1 : 3, reduction, rows, data, size,
+                                        NULL) != BY_OK) {
+        return false;
+    }
+    for (int64_t i = 0; i < size_out[0] * size_out[1]; i++) {
+        last = (uint8_t)(last ^ pixels[i]);
+    }
+    free(pixels);
+    return true;
+}
+
+static void compare_reduced(uint8_t choice, const uint8_t *data, size_t size)
+{
+    int64_t whole[2];
+    int64_t divided[2];
+    int64_t by = 1 << choice / 2 % 4;
+    if (!decode_reduced(whole, choice, 1, 1, data, size) ||
+        !decode_reduced(divided, choice, (unsigned)by, choice / 8 % 16, data, size)) {
+        return;
+    }
+    bool is_png = divided[0] == whole[0] && divided[1] == whole[1];
+    if (!is_png &&
+        (divided[0] != (whole[0] + by - 1) / by || divided[1] != (whole[1] + by - 1) / by)) {
+        abort();
+    }
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -25,5 +58,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     free(pixels);
+    compare_reduced(data[0], data + 1, size - 1);
     return 0;
 }

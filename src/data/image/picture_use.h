@@ -1,0 +1,20 @@
+/* Pictures that are decoded when they are used (picture_use.c). */
+#ifndef BY_DATA_IMAGE_PICTURE_USE_H
+#define BY_DATA_IMAGE_PICTURE_USE_H
+
+#include "data/loader/array_set.h"
+
+/* Opens a set of the pictures files->images[kept[i]], i < count, with the labels, which are taken
+ * over, also on failure; all are fitted by `fit`. */
+by_status by__image_pictures_use(by_array_set **out, const by_image_files *files,
+                                 const by_image_fit *fit, const size_t *kept, size_t count,
+                                 int32_t *labels, by_error *error);
+/* Reads the bytes of a picture of the files. */
+by_status by__image_picture_bytes(uint8_t **data, size_t *size, const char *path,
+                                  const by_image_range *range, by_error *error);
+/* Sets the error for a picture that cannot be decoded, and says where it lies and what to do. */
+by_status by__image_picture_refuse(const char *path, const by_image_range *range,
+                                   const by_error *why, const char *advice, by_error *error);
+#define BY__IMAGE_MAY_SKIP " (data.corrupt=skip leaves out pictures that cannot be read)"
+
+#endif
