@@ -139,7 +139,10 @@ typedef enum by_encode_flags {
     BY_ENCODE_SPECIAL = 1,
     /* Add the tokens that the file specifies before and after a text, such as Llama's
      * begin-of-text: add_special_tokens of `tokenizers`. */
-    BY_ENCODE_ADD_SPECIAL = 2
+    BY_ENCODE_ADD_SPECIAL = 2,
+    /* Add only those before it: for a text that is to be continued, which a token after it, such as
+     * BERT's [SEP], would end. */
+    BY_ENCODE_ADD_BEFORE = 4
 } by_encode_flags;
 
 /* Appends the ids of a text to `out`; on failure its count is unchanged. Returns BY_EFORMAT if a

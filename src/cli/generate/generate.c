@@ -59,7 +59,7 @@ by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer,
                             size_t length, by_error *error)
 {
     by_status status = by_tokenizer_encode(tokenizer, text, length, out,
-                                           BY_ENCODE_SPECIAL | BY_ENCODE_ADD_SPECIAL, error);
+                                           BY_ENCODE_SPECIAL | BY_ENCODE_ADD_BEFORE, error);
     return status == BY_OK && out->count == 0 ? begin_without_prompt(out, tokenizer, error)
                                               : status;
 }

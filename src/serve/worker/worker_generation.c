@@ -93,7 +93,7 @@ static by_status read_prompt(by__worker_generation *g, const by__worker_served_m
     }
     return by__worker_served_encode(&g->prompt, model, json_string_value(a->prompt),
                                     json_string_length(a->prompt),
-                                    BY_ENCODE_ORDINARY | BY_ENCODE_ADD_SPECIAL, code, error);
+                                    BY_ENCODE_ORDINARY | BY_ENCODE_ADD_BEFORE, code, error);
 }
 
 /* Sets the text of the prompt, if the answer is to begin with it. */

@@ -217,18 +217,20 @@ by_status by_encoder_encode(by_encoder *e, const char *text, size_t length, by_t
 {
     const by__tokenizer_pipeline *p = &e->tokenizer->pipeline;
     size_t kept = out->count;
-    if ((flags & ~(unsigned)(BY_ENCODE_SPECIAL | BY_ENCODE_ADD_SPECIAL)) != 0) {
+    const unsigned known = BY_ENCODE_SPECIAL | BY_ENCODE_ADD_SPECIAL | BY_ENCODE_ADD_BEFORE;
+    if ((flags & ~known) != 0) {
         return by_error_set(error, BY_EARG, "encode flags 0x%x are not known", flags);
     }
-    bool around = (flags & BY_ENCODE_ADD_SPECIAL) != 0;
+    bool ends = (flags & BY_ENCODE_ADD_SPECIAL) != 0;
+    bool begins = ends || (flags & BY_ENCODE_ADD_BEFORE) != 0;
     by_status status = BY_OK;
-    for (size_t i = 0; around && i < p->before_count && status == BY_OK; i++) {
+    for (size_t i = 0; begins && i < p->before_count && status == BY_OK; i++) {
         status = add_id(out, p->before[i], error);
     }
     if (status == BY_OK) {
         status = encode_text(e, (const uint8_t *)text, length, out, flags, error);
     }
-    for (size_t i = 0; around && i < p->after_count && status == BY_OK; i++) {
+    for (size_t i = 0; ends && i < p->after_count && status == BY_OK; i++) {
         status = add_id(out, p->after[i], error);
     }
     if (status != BY_OK) {

@@ -241,6 +241,18 @@ static void test_vocab_txt(void **state)
         }
     }
     assert_true(compared > 20);
+    /* A text that is continued begins with [CLS], and no [SEP] ends it. */
+    by_token_buffer around = {0};
+    by_token_buffer before = {0};
+    assert_int_equal(by_tokenizer_encode(files, "a", 1, &around, BY_ENCODE_ADD_SPECIAL, &error),
+                     BY_OK);
+    assert_int_equal(by_tokenizer_encode(files, "a", 1, &before, BY_ENCODE_ADD_BEFORE, &error),
+                     BY_OK);
+    assert_int_equal(before.count, around.count - 1);
+    assert_int_equal(around.ids[before.count], 3);
+    assert_memory_equal(before.ids, around.ids, before.count * sizeof *before.ids);
+    by_token_buffer_free(&around);
+    by_token_buffer_free(&before);
     by_tokenizer_close(&files);
     assert_int_equal(by__file_write(settings, config, strlen(config), NULL), BY_OK);
     assert_int_equal(by_tokenizer_open(&files, directory, &error), BY_EFORMAT);
