@@ -154,5 +154,4 @@ const by__nn_family by__nn_family_bert = {
     .write_config = write_config,
     .read_config = read_config,
     .published = (const by__nn_published[]){{"bert", "BertForMaskedLM", true}, {0}},
-    .adapted = "query value",
 };
