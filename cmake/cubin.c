@@ -124,9 +124,10 @@ static int compile(const nvrtc *n, const char *arch, const char *out, const char
     (void)(ptx ? n->ptx_size(program, &size) : n->cubin_size(program, &size));
     char *data = malloc(size + 1);
     if (data == NULL || size == 0 || (ptx ? n->ptx(program, data) : n->cubin(program, data)) != 0) {
-        return fail(arch, "no code was made");
+        result = fail(arch, "no code was made");
+    } else {
+        result = write_image(out, data, size);
     }
-    result = write_image(out, data, size);
     free(data);
     return result;
 }

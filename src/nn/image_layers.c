@@ -17,7 +17,7 @@ by_value by__nn_images(by__nn_build *b)
 /* He et al. (2015), by the outputs. */
 static by_init fan_out(const by__nn_conv *conv)
 {
-    double fan = (double)(conv->size * conv->size * conv->out / conv->groups);
+    double fan = (double)(conv->size * conv->size) * (double)conv->out / (double)conv->groups;
     return (by_init){BY_INIT_NORMAL, (float)sqrt(2.0 / fan)};
 }
 

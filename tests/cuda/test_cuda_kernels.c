@@ -254,7 +254,7 @@ static double work_of(const problem *p)
         return work * (double)first->dim[1] / 4.0;
     case BY_OP_CONV:
     case BY_OP_CONV_TRANSPOSED: /* of all outputs the weights of a group */
-        return work * (double)(by_shape_count(&p->in[1].shape) / p->in[1].shape.dim[0]) / 4.0;
+        return work * (double)by_shape_count(&p->in[1].shape) / (double)p->in[1].shape.dim[0] / 4.0;
     case BY_OP_CONV_WEIGHT_GRAD:
         return work * (double)(first->dim[1] * first->dim[2]) / 4.0;
     default:

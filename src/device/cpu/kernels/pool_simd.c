@@ -42,6 +42,13 @@ static int64_t grain_of(int64_t elements_of_row)
     return elements_of_row >= 4096 ? 1 : 4096 / elements_of_row;
 }
 
+/* NaN is the largest entry, as in PyTorch. */
+BY__INLINE by__vi exceeds(by__vf entry, by__vf most)
+{
+    by__vi nan = entry != entry; /* NOLINT(misc-redundant-expression): true of NaN alone */
+    return (entry > most) | nan;
+}
+
 /* The mean, or the largest entry, of a window, for the channels from i on. */
 BY__INLINE by__vf pool_at(const void *x, int64_t image, int64_t width, int64_t channels,
                           pool_run rows, pool_run columns, int64_t i, int n, bool mean, float share,
@@ -52,8 +59,7 @@ BY__INLINE by__vf pool_at(const void *x, int64_t image, int64_t width, int64_t c
         int64_t at = image + (h * width + columns.first) * channels + i;
         for (int64_t w = columns.first; w < columns.end; w++, at += channels) {
             by__vf entry = by__load_n(x, at, type, n);
-            /* NaN is the largest entry, as in PyTorch. */
-            v = mean ? v + entry : by__select((entry > v) | (entry != entry), entry, v);
+            v = mean ? v + entry : by__select(exceeds(entry, v), entry, v);
         }
     }
     return mean ? v * share : v;
@@ -128,7 +134,7 @@ BY__INLINE by__vf largest_at(const by__device_call *call, int64_t image, int64_t
         int64_t at = image + (h * x->dim[2] + columns.first) * x->dim[3] + i;
         for (int64_t w = columns.first; w < columns.end; w++, at += x->dim[3]) {
             by__vf entry = by__load_n(call->in[0].data, at, type, n);
-            by__vi more = (entry > most) | (entry != entry);
+            by__vi more = exceeds(entry, most);
             float here = (float)((h - top) * window->size[1] + w - left);
             most = by__select(more, entry, most);
             index = by__select(more, by__splat(here), index);

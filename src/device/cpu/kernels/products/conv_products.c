@@ -155,9 +155,8 @@ static void plan_tiles(conv_state *s)
         if (tiles >= enough) {
             return;
         }
-        if (s->tile_rows > 4 * p->mr) {
-            s->tile_rows = by__ceil_div(s->tile_rows, 2 * p->mr) * p->mr;
-        } else if (s->tile_columns > 2 * p->nr) {
+        bool narrows = s->tile_columns > 2 * p->nr && s->tile_rows <= 4 * p->mr;
+        if (narrows) {
             s->tile_columns = by__ceil_div(s->tile_columns, 2 * p->nr) * p->nr;
         } else if (s->tile_rows > p->mr) {
             s->tile_rows = by__ceil_div(s->tile_rows, 2 * p->mr) * p->mr;
