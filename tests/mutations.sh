@@ -95,8 +95,8 @@ mutations() {
     mutation "sums of ranks added in the order of ranks" src/trainer/state/reducer.c \
         'p->begin[*holders] = nodes[i].first;' 'p->begin[*holders] = *holders;' test_ranks
     mutation "losses of other ranks left out" src/trainer/exchange/trainer_ranks.c \
-        'return by_comm_all_gather(r->peers, by__trainer_losses(t) + t->part.first_micro_batch,' \
-        'return t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, by__trainer_losses(t) + t->part.first_micro_batch,' \
+        'BY_TRY(by_comm_all_gather(r->peers, losses + t->part.first_micro_batch, losses, r->counts,' \
+        'BY_TRY(t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, losses + t->part.first_micro_batch, losses, r->counts,' \
         test_ranks
 
     mutation "a round of gradients has the place of another" src/trainer/state/reducer.c \

@@ -167,7 +167,7 @@ static void body(by__nn_build *b)
     by_value x = stem(b);
     for (int64_t stage = 0; stage < stage_count(c); stage++) {
         for (int64_t layer = 0; layer < depth_of(c, stage); layer++) {
-            char name[64];
+            char name[96];
             bool halves = layer == 0 && (stage > 0 || own_keys(c)->first_stride);
             (void)snprintf(name, sizeof name, "resnet.encoder.stages.%lld.layers.%lld",
                            (long long)stage, (long long)layer);
