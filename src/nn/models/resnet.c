@@ -99,7 +99,7 @@ static by_value conv_norm(by__nn_build *b, by_value x, const by__nn_conv *conv,
                           const by_norm_end *end, const char *prefix)
 {
     const resnet_keys *r = own_keys(b->config);
-    char name[128];
+    char name[160];
     (void)snprintf(name, sizeof name, "%s.convolution", prefix);
     x = by__nn_convolve(b, x, conv, false, name);
     (void)snprintf(name, sizeof name, "%s.normalization", prefix);
@@ -139,7 +139,7 @@ static by_value block(by__nn_build *b, by_value x, int64_t in, int64_t out, int6
     int count = bottleneck ? 3 : 2;
     int strided = bottleneck && !r->reduce_stride ? 1 : 0; /* the convolution with the stride */
     by_norm_end end = {x, true, 0.0f};
-    char name[96];
+    char name[128];
     if (in != out || stride != 1) {
         const by__nn_conv conv = {.in = in, .out = out, .size = 1, .stride = stride, .groups = 1};
         (void)snprintf(name, sizeof name, "%s.shortcut", prefix);
