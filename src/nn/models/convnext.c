@@ -101,7 +101,7 @@ static by_value block(by__nn_build *b, by_value x, int64_t width, const char *pr
                               .padding = 3,
                               .groups = width,
                               .std = (float)b->config->init_std};
-    char name[96];
+    char name[160];
     (void)snprintf(name, sizeof name, "%s.dwconv", prefix);
     by_value y = by__nn_convolve(b, x, &conv, true, name);
     (void)snprintf(name, sizeof name, "%s.layernorm", prefix);
