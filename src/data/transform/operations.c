@@ -91,7 +91,8 @@ static void change_levels(by__transform_operation operation, double amount, uint
                           size_t count)
 {
     uint8_t table[LEVELS];
-    uint8_t mask = (uint8_t)(amount <= 0.0 ? 0 : 0xff << (8 - (int)amount));
+    bool is_bits = operation == BY__OPERATION_POSTERIZE && amount < 8.0; /* else a level */
+    uint8_t mask = (uint8_t)(!is_bits ? 0xff : amount <= 0.0 ? 0 : 0xff << (8 - (int)amount));
     for (int v = 0; v < LEVELS; v++) {
         bool kept = operation == BY__OPERATION_SOLARIZE && v < amount;
         table[v] = operation == BY__OPERATION_POSTERIZE ? (uint8_t)(v & mask)
