@@ -69,7 +69,7 @@ CASES = {
     "vit": dict(kind="vit", layers=2, heads=4, width=32, mlp_width=64, channels=3, image_size=12,
                 patch_size=4, classes=7, norm_eps=1e-12, seed=104),
     "resnet_basic": dict(kind="resnet", block="basic", depths=[1, 2], widths=[8, 12], width=8, channels=1,
-                         image_size=32, classes=7, convolutional=1, seed=109),
+                         image_size=32, classes=7, convolutional=1, seed=201),
     "resnet_bottleneck": dict(kind="resnet", block="bottleneck", depths=[2, 1], widths=[16, 24], width=8,
                               channels=1, image_size=32, classes=7, convolutional=1, optimizer="sgd", seed=110),
     "convnext": dict(kind="convnext", depths=[1, 2], widths=[8, 16], patch_size=4, channels=1, image_size=32, classes=7,
