@@ -145,17 +145,31 @@ static by_status add_file(by__image_folder *out, const char *path, bool labelled
     return status;
 }
 
+/* Adds an entry of a folder that has shards. Pictures, or folders of them, beside these would be
+ * left out silently. */
+static by_status add_entry(by__image_folder *out, const char *folder, const char *name,
+                           const char *path, bool labelled, by_error *error)
+{
+    if (is_shard_name(name)) {
+        return add_file(out, path, labelled, error);
+    }
+    if (name[0] != '.' && (by__path_is_dir(path) || by__image_is_picture_name(name))) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s has shards of pictures, and also %s: name the shards, or move one "
+                            "of them out",
+                            folder, name);
+    }
+    out->ignored++;
+    return BY_OK;
+}
+
 static by_status add_folder(by__image_folder *out, const char *folder, char **names, size_t count,
                             bool labelled, by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
         char *path;
-        if (!is_shard_name(names[i])) {
-            out->ignored++;
-            continue;
-        }
         BY_TRY(by__path_make(&path, folder, names[i], error));
-        by_status status = add_file(out, path, labelled, error);
+        by_status status = add_entry(out, folder, names[i], path, labelled, error);
         free(path);
         BY_TRY(status);
     }

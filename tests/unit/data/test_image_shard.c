@@ -175,7 +175,8 @@ static void test_labels(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* A folder stands for its shards, in the order of their names; other files are ignored. */
+/* A folder stands for its shards, in the order of their names; files other than
+ * pictures are ignored. */
 static void test_folder(void **state)
 {
     static const uint8_t zeros[1024];
@@ -203,6 +204,14 @@ static void test_folder(void **state)
     assert_int_equal(f.ignored, 1);
     assert_int_equal(f.files[0].label, 1);
     assert_int_equal(f.files[1].label, 0);
+    by__image_folder_free(&f);
+    /* A picture beside them is not left out silently. */
+    by_error error = {0};
+    f = (by__image_folder){0};
+    (void)snprintf(path, sizeof path, "%s/c.png", folder);
+    assert_int_equal(by__file_write(path, "", 0, NULL), BY_OK);
+    assert_int_equal(by__image_shard_add(&f, folder, true, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "and also c.png"));
     by__image_folder_free(&f);
     assert_int_equal(by__remove_tree(folder, NULL), BY_OK);
 }
