@@ -72,6 +72,22 @@ static bool supports(const by__device_call *call)
         }                                                                                          \
     } while (0)
 
+/* For FOUR_ROWS: PUT of four rows and of one, with what VECTORS_AT loads once for all of them; both
+ * are defined where they are used. */
+#define PUT_FOUR(i, n)                                                                             \
+    do {                                                                                           \
+        VECTORS_AT(i, n);                                                                          \
+        PUT(0, i, n);                                                                              \
+        PUT(1, i, n);                                                                              \
+        PUT(2, i, n);                                                                              \
+        PUT(3, i, n);                                                                              \
+    } while (0)
+#define PUT_ONE(i, n)                                                                              \
+    do {                                                                                           \
+        VECTORS_AT(i, n);                                                                          \
+        PUT(0, i, n);                                                                              \
+    } while (0)
+
 /* ---- forward ---- */
 
 /* Means of a block of rows, and sums of the squares of what is left. */
@@ -221,22 +237,7 @@ BY__INLINE void apply_rows(const apply_operands *o, int64_t begin, int64_t end, 
     by__vf m = norm ? by__load_n(o->mean, i, BY_F32, n) : by__zero();                              \
     by__vf s = by__load_n(o->scale, i, BY_F32, n);                                                 \
     by__vf b = by__load_n(o->shift, i, BY_F32, n)
-#define FOUR(i, n)                                                                                 \
-    do {                                                                                           \
-        VECTORS_AT(i, n);                                                                          \
-        PUT(0, i, n);                                                                              \
-        PUT(1, i, n);                                                                              \
-        PUT(2, i, n);                                                                              \
-        PUT(3, i, n);                                                                              \
-    } while (0)
-#define ONE(i, n)                                                                                  \
-    do {                                                                                           \
-        VECTORS_AT(i, n);                                                                          \
-        PUT(0, i, n);                                                                              \
-    } while (0)
-    FOUR_ROWS(begin, end, o->columns, FOUR, ONE);
-#undef FOUR
-#undef ONE
+    FOUR_ROWS(begin, end, o->columns, PUT_FOUR, PUT_ONE);
 #undef VECTORS_AT
 #undef PUT
 }
@@ -424,22 +425,7 @@ BY__INLINE void make_dx(const by__device_call *call, int64_t begin, int64_t end,
     by__vf b = by__load_n(o.b, i, BY_F32, n);                                                      \
     by__vf off = by__load_n(offset, i, BY_F32, n);                                                 \
     by__vf down = by__load_n(slope, i, BY_F32, n)
-#define FOUR(i, n)                                                                                 \
-    do {                                                                                           \
-        VECTORS_AT(i, n);                                                                          \
-        PUT(0, i, n);                                                                              \
-        PUT(1, i, n);                                                                              \
-        PUT(2, i, n);                                                                              \
-        PUT(3, i, n);                                                                              \
-    } while (0)
-#define ONE(i, n)                                                                                  \
-    do {                                                                                           \
-        VECTORS_AT(i, n);                                                                          \
-        PUT(0, i, n);                                                                              \
-    } while (0)
-    FOUR_ROWS(begin, end, o.columns, FOUR, ONE);
-#undef FOUR
-#undef ONE
+    FOUR_ROWS(begin, end, o.columns, PUT_FOUR, PUT_ONE);
 #undef VECTORS_AT
 #undef PUT
 }
