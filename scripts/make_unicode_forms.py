@@ -119,4 +119,5 @@ def main():
             out.write(line if len(line) <= 100 else line.replace(" = ", " =\n    "))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,8 @@ import sys
 import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
+from make_unicode_forms import ranges, rows
+
 CONTROL, NONSPACING, PUNCTUATION, MARK = 1, 2, 4, 8
 BREAK, EXTEND, SPACING, PREPEND, PICTURE, CONSONANT, LINKER = (i << 4 for i in range(1, 8))
 
@@ -52,28 +54,6 @@ def grapheme_class(c, count):
     if size == 3 and count("\u0915\u094d" + c + "\u0301") == 4:
         return CONSONANT
     return 0
-
-
-def ranges(values):
-    """[(first, last, value)] of a {code: value}."""
-    out = []
-    for code in sorted(values):
-        if out and out[-1][1] == code - 1 and out[-1][2] == values[code]:
-            out[-1][1] = code
-        else:
-            out.append([code, code, values[code]])
-    return out
-
-
-def rows(out, items):
-    line = "   "
-    for item in items:
-        text = f" {item},"
-        if len(line) + len(text) > 96:
-            out.write(line + "\n")
-            line = "   "
-        line += text
-    out.write(line + "\n};\n\n")
 
 
 def main():
