@@ -121,12 +121,13 @@ static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, siz
 {
     const by__tokenizer_pipeline *p = &e->tokenizer->pipeline;
     bool last = step + 1 >= p->splitter_count;
+    const by__tokenizer_splitter *splitter =
+        step < p->splitter_count ? &p->splitters[step] : NULL;
+    bool drops_spaces = splitter != NULL && by__tokenizer_splitter_drops_spaces(splitter);
     for (size_t at = 0; at < n;) {
-        size_t length = step < p->splitter_count
-                            ? by__tokenizer_splitter_next(&p->splitters[step], s + at, n - at)
-                            : n;
-        if (step < p->splitter_count &&
-            by__tokenizer_splitter_drops(&p->splitters[step], s + at, n - at)) {
+        size_t length =
+            splitter != NULL ? by__tokenizer_splitter_next(splitter, s + at, n - at) : n;
+        if (drops_spaces && by__tokenizer_is_space(s + at, n - at)) {
             at += length;
             continue;
         }

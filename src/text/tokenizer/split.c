@@ -411,12 +411,10 @@ static size_t word_next(bool punctuation, const uint8_t *s, size_t n)
     return at;
 }
 
-bool by__tokenizer_splitter_drops(const by__tokenizer_splitter *splitter, const uint8_t *s,
-                                  size_t n)
+bool by__tokenizer_is_space(const uint8_t *s, size_t n)
 {
     size_t length;
-    return (splitter->kind == BY__SPLIT_SPACES || splitter->kind == BY__SPLIT_BERT) &&
-           class_at(s, n, &length) == BY__SPACE;
+    return class_at(s, n, &length) == BY__SPACE;
 }
 
 size_t by__tokenizer_splitter_next(const by__tokenizer_splitter *splitter, const uint8_t *s,

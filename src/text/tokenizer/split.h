@@ -75,9 +75,13 @@ typedef struct by__tokenizer_splitter {
 /* Length of the piece that begins at s, with n >= 1 bytes to the end of the text. */
 size_t by__tokenizer_splitter_next(const by__tokenizer_splitter *splitter, const uint8_t *s,
                                    size_t n);
-/* Returns true if that piece is dropped: spaces that are part of no word. */
-bool by__tokenizer_splitter_drops(const by__tokenizer_splitter *splitter, const uint8_t *s,
-                                  size_t n);
+/* Returns true if pieces of spaces, which are part of no word, are dropped. */
+static inline bool by__tokenizer_splitter_drops_spaces(const by__tokenizer_splitter *splitter)
+{
+    return splitter->kind == BY__SPLIT_SPACES || splitter->kind == BY__SPLIT_BERT;
+}
+/* Returns true if the piece at s begins with a space. */
+bool by__tokenizer_is_space(const uint8_t *s, size_t n);
 /* The same as by__tokenizer_splitter_next for GPT-2's pattern. */
 size_t by__tokenizer_split_next(const uint8_t *s, size_t n);
 /* Length of a first part of s (n >= 1 bytes) that can be encoded independently: up to the first
