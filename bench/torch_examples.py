@@ -17,14 +17,18 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import torch_convolutions
 import torch_models
 
 CASES = {
     "mnist_vit": dict(kind="vit", layers=4, heads=4, width=64, mlp_width=256, patch=4, channels=1, side=28,
                       outputs=10),
+    "resnet18": dict(kind="resnet", depths=(2, 2, 2, 2), channels=3, side=224, outputs=1000),
+    "mobilenet_v2": dict(kind="mobilenet_v2", channels=3, side=224, outputs=1000),
+    "convnext_tiny": dict(kind="convnext", depths=(3, 3, 9, 3), channels=3, side=224, outputs=1000),
     "housing_mlp": dict(kind="mlp", hidden=(128, 128), numbers=8, categories=(6,), embedding=3, outputs=1),
 }
-RATES = {"vit": "samples_per_s", "mlp": "rows_per_s"}
+KINDS = {"vit": lambda c: ViT(c), "mlp": lambda c: MLP(c), **torch_convolutions.KINDS}
 
 
 class ViTBlock(nn.Module):
@@ -79,14 +83,14 @@ class MLP(nn.Module):
 
 def random_batch(c, batch):
     """Inputs and targets."""
-    if c["kind"] == "vit":
+    if c["kind"] != "mlp":
         return (torch.randn(batch, c["channels"], c["side"], c["side"]),), torch.randint(c["outputs"], (batch,))
     columns = [torch.randint(n, (batch, 1)) for n in c["categories"]]
     return (torch.randn(batch, c["numbers"]), torch.cat(columns, 1)), torch.randn(batch)
 
 
 def loss_of(c, output, targets):
-    return F.cross_entropy(output.float(), targets) if c["kind"] == "vit" else F.mse_loss(output.float()[:, 0], targets)
+    return F.cross_entropy(output.float(), targets) if c["kind"] != "mlp" else F.mse_loss(output.float()[:, 0], targets)
 
 
 def make_optimizer(model, lr, weight_decay):
@@ -122,7 +126,7 @@ def measure(a, c, model, optimizer):
         if i >= a.warmup:
             times.append(time.perf_counter() - begin)
     median = statistics.median(times)
-    return {RATES[c["kind"]]: round(a.batch / median, 1), "step_ms": round(1e3 * median, 2),
+    return {"rows_per_s" if c["kind"] == "mlp" else "samples_per_s": round(a.batch / median, 1), "step_ms": round(1e3 * median, 2),
             "step_ms_min": round(1e3 * min(times), 2), "step_ms_max": round(1e3 * max(times), 2),
             "start_ms": round(start_ms), "loss": round(loss, 4)}
 
@@ -175,7 +179,7 @@ def main():
     torch.set_num_threads(a.threads)
     torch.manual_seed(1337)
     c = CASES[a.case]
-    model = (ViT if c["kind"] == "vit" else MLP)(c)
+    model = KINDS[c["kind"]](c)
     optimizer = make_optimizer(model, a.lr, 0.05)
     run = torch.compile(model) if a.compile else model
     result = train(a, c, run, optimizer) if a.digits else measure(a, c, run, optimizer)
