@@ -121,8 +121,7 @@ static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, siz
 {
     const by__tokenizer_pipeline *p = &e->tokenizer->pipeline;
     bool last = step + 1 >= p->splitter_count;
-    const by__tokenizer_splitter *splitter =
-        step < p->splitter_count ? &p->splitters[step] : NULL;
+    const by__tokenizer_splitter *splitter = step < p->splitter_count ? &p->splitters[step] : NULL;
     bool drops_spaces = splitter != NULL && by__tokenizer_splitter_drops_spaces(splitter);
     for (size_t at = 0; at < n;) {
         size_t length =
