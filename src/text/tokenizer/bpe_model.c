@@ -12,12 +12,6 @@
 
 /* ---- files ---- */
 
-static bool takes(const json_t *root)
-{
-    BY_UNUSED(root);
-    return true;
-}
-
 static by_status check_model(const json_t *model, const char *name, by_error *error)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -286,7 +280,6 @@ static by_status encode(by_encoder *e, const uint8_t *s, size_t n, uint32_t *ids
 }
 
 const by__tokenizer_model by__tokenizer_bpe_model = {.type = "BPE",
-                                                     .takes = takes,
                                                      .read = by__tokenizer_bpe_read,
                                                      .finish = by__tokenizer_bpe_finish,
                                                      .encode = encode,

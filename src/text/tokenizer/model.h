@@ -11,7 +11,7 @@ struct by__tokenizer_model {
     const char *type; /* "type" of the model in tokenizer.json */
     /* The special token that ends a document if none has a usual name for that; NULL: none. */
     const char *end;
-    /* Whether a file of this type, or without one, is of this model; NULL: if it has the type. */
+    /* Whether a file of this type is of this model; NULL: any is. */
     bool (*takes)(const json_t *root);
     /* Reads the vocabulary and settings from "model". */
     by_status (*read)(by_tokenizer *tokenizer, const json_t *model, const char *name,

@@ -20,6 +20,13 @@ static by_status find_kind(by_tokenizer *t, const json_t *root, const char *name
         return by_error_set(error, BY_EFORMAT, "%s: model is missing", name);
     }
     t->model = by__tokenizer_model_of(root);
+    if (t->model == NULL && json_object_get(model, "type") == NULL) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: model has no \"type\", and nothing else tells it (\"merges\" of "
+                            "BPE, a list as \"vocab\" of Unigram, \"max_input_chars_per_word\" of "
+                            "WordPiece): add \"type\"",
+                            name);
+    }
     if (t->model == NULL) {
         return by__tokenizer_json_refuse(name, "model", model, error);
     }

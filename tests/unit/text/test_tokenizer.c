@@ -611,6 +611,9 @@ static void test_refusals(void **state)
     check_refused("model", "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{}}",
                   "unk_token \"?\"");
     check_refused("model", "3", "model is missing");
+    check_refused("model", "{\"vocab\":{\"a\":0},\"unk_token\":\"a\"}", "nothing else tells it");
+    check_refused("model", "{\"type\":3,\"vocab\":{\"a\":0},\"merges\":[]}",
+                  "model is not supported");
     check_refused("model.dropout", "0.1", "dropout");
     check_refused("model.continuing_subword_prefix", "\"##\"", "continuing_subword_prefix");
     check_refused("model.end_of_word_suffix", "\"</w>\"", "end_of_word_suffix");
