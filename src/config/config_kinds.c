@@ -304,28 +304,8 @@ by__config_entry *by__config_entry_at(const by__config *config, const char *path
     return NULL;
 }
 
-/* Lists the names that a section accepts; at the top level also sections and `base`. */
-static size_t names_in(const by__config *config, const char *section, const char **names)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < config->count; i++) {
-        const by__config_key *key = &config->entries[i].key;
-        if (strcmp(key->section, section) == 0 &&
-            by__config_entry_find(config, NULL, section, key->name) == &config->entries[i]) {
-            names[count++] = key->name;
-        }
-    }
-    if (section[0] == '\0') {
-        names[count++] = "base";
-        for (size_t i = 1; i < config->schema->sections->count; i++) {
-            names[count++] = config->schema->sections->rows[i].name;
-        }
-    }
-    return count;
-}
-
-/* Appends the kinds that have a key named like `entry`: "gpt2, llama". */
-static void add_owners(by_string *out, const by__config *config, const by__config_entry *entry)
+void by__config_entry_owners(by_string *out, const by__config *config,
+                             const by__config_entry *entry)
 {
     const by__config_entry *e =
         by__config_entry_find(config, NULL, entry->key.section, entry->key.name);
@@ -336,90 +316,6 @@ static void add_owners(by_string *out, const by__config *config, const by__confi
             first = false;
         }
     }
-}
-
-/* Appends the key whose name is nearest: of this section, or else of any. */
-static bool suggest_near(by_string *out, const by__config *config, const char **names,
-                         const char *section, const char *name)
-{
-    char path[64];
-    const char *near = by_nearest_name(name, names, names_in(config, section, names));
-    const by__config_entry *entry =
-        near == NULL ? NULL : by__config_entry_find(config, NULL, section, near);
-    if (near == NULL) {
-        for (size_t i = 0; i < config->count; i++) {
-            names[i] = config->entries[i].key.name;
-        }
-        near = by_nearest_name(name, names, config->count);
-        for (size_t i = 0; i < config->count && entry == NULL; i++) {
-            entry = names[i] == near ? &config->entries[i] : NULL;
-        }
-    }
-    if (near == NULL) {
-        return false;
-    }
-    by_string_format(out, "did you mean \"%s\"",
-                     entry == NULL ? near : by__config_key_path(path, &entry->key));
-    if (entry != NULL && entry->kind != NULL) {
-        by__string_append(out, " (of ");
-        add_owners(out, config, entry);
-        by__string_append(out, ")");
-    }
-    by__string_append(out, "?");
-    return true;
-}
-
-/* What others call the kind of a section: model.type, optimizer.name. */
-static bool suggest_kind(by_string *out, const by__config *config, const char *section,
-                         const char *name)
-{
-    static const char *const names[] = {"type", "name", "class", "class_name", "_target_"};
-    bool means = false;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
-        means = means || strcmp(name, names[i]) == 0;
-    }
-    means =
-        means && section[0] != '\0' && by__config_entry_find(config, NULL, section, "kind") != NULL;
-    if (means) {
-        by_string_format(out, "did you mean \"%s.kind\"?", section);
-    }
-    return means;
-}
-
-static by_status refuse_unknown(const by__config *config, const char **names, const char *where,
-                                const char *section, const char *name, by_error *error)
-{
-    by_string text = {0};
-    bool glued = strchr(name, ':') != NULL;
-    by_string_format(&text, "%s: unknown key \"%.60s\"%s%s; ", where, name,
-                     section[0] == '\0' ? "" : " in section ", section);
-    if (glued) {
-        by__string_append(&text, "a colon is followed by a blank: KEY: VALUE");
-    } else if (!suggest_kind(&text, config, section, name) &&
-               !by__config_key_suggest(&text, config, name) &&
-               !suggest_near(&text, config, names, section, name) &&
-               !by__config_key_suggest_near(&text, config, name)) {
-        size_t count = names_in(config, section, names);
-        by__string_append(&text, "keys here are ");
-        for (size_t i = 0; i < count; i++) {
-            by_string_format(&text, "%s%s", i == 0 ? "" : ", ", names[i]);
-        }
-    }
-    by_status status =
-        by_error_set(error, BY_ECONFIG, "%s", text.failed ? "unknown key" : text.data);
-    by_string_free(&text);
-    return status;
-}
-
-by_status by__config_key_unknown(const by__config *config, const char *where, const char *section,
-                                 const char *name, by_error *error)
-{
-    const char **names;
-    BY_TRY(by__alloc((void **)&names, config->count + config->schema->sections->count + 1,
-                     sizeof *names, "names of keys", error));
-    by_status status = refuse_unknown(config, names, where, section, name, error);
-    free(names);
-    return status;
 }
 
 /* ---- values of keys that several kinds have ---- */
@@ -501,7 +397,7 @@ static by_status refuse_foreign(const by__config *config, const by__config_entry
     const by__config_kind *chosen = by__config_chosen_kind(config, entry->table);
     const char *from = config->config.model.from;
     bool near = strcmp(section, entry->key.section) == 0;
-    add_owners(&owners, config, entry);
+    by__config_entry_owners(&owners, config, entry);
     by_string_format(&text, "%s: %s belongs to %s%s%s; the %s here is %s", entry->origin,
                      by__config_key_path(path, &entry->key), near ? "" : section, near ? "" : " ",
                      owners.failed ? entry->kind->name : owners.data, near ? "kind" : section,

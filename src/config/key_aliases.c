@@ -393,3 +393,120 @@ const char *by__config_key_alias(size_t index, const char **names)
     *names = aliases[index].names;
     return aliases[index].key == NULL ? "" : aliases[index].key;
 }
+
+/* ---- the error for a key that there is not ---- */
+
+/* Lists the names that a section accepts; at the top level also sections and `base`. */
+static size_t names_in(const by__config *config, const char *section, const char **names)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < config->count; i++) {
+        const by__config_key *key = &config->entries[i].key;
+        if (strcmp(key->section, section) == 0 &&
+            by__config_entry_find(config, NULL, section, key->name) == &config->entries[i]) {
+            names[count++] = key->name;
+        }
+    }
+    if (section[0] == '\0') {
+        names[count++] = "base";
+        for (size_t i = 1; i < config->schema->sections->count; i++) {
+            names[count++] = config->schema->sections->rows[i].name;
+        }
+    }
+    return count;
+}
+
+/* Appends the key whose name is nearest: of this section, or else of any. */
+static bool suggest_near(by_string *out, const by__config *config, const char **names,
+                         const char *section, const char *name)
+{
+    char path[64];
+    const char *near = by_nearest_name(name, names, names_in(config, section, names));
+    const by__config_entry *entry =
+        near == NULL ? NULL : by__config_entry_find(config, NULL, section, near);
+    if (near == NULL) {
+        for (size_t i = 0; i < config->count; i++) {
+            names[i] = config->entries[i].key.name;
+        }
+        near = by_nearest_name(name, names, config->count);
+        for (size_t i = 0; i < config->count && entry == NULL; i++) {
+            entry = names[i] == near ? &config->entries[i] : NULL;
+        }
+    }
+    if (near == NULL) {
+        return false;
+    }
+    by_string_format(out, "did you mean \"%s\"",
+                     entry == NULL ? near : by__config_key_path(path, &entry->key));
+    if (entry != NULL && entry->kind != NULL) {
+        by__string_append(out, " (of ");
+        by__config_entry_owners(out, config, entry);
+        by__string_append(out, ")");
+    }
+    by__string_append(out, "?");
+    return true;
+}
+
+/* Of a key of this section that is one letter off, such as a plural, before keys of that very name
+ * elsewhere. */
+static bool suggest_slip(by_string *out, const by__config *config, const char **names,
+                         const char *section, const char *name)
+{
+    const char *near = by_nearest_name(name, names, names_in(config, section, names));
+    return section[0] != '\0' && near != NULL && strlen(name) > 3 &&
+           by__edit_distance(name, near) == 1 && suggest_near(out, config, names, section, name);
+}
+
+/* What others call the kind of a section: model.type, optimizer.name. */
+static bool suggest_kind(by_string *out, const by__config *config, const char *section,
+                         const char *name)
+{
+    static const char *const names[] = {"type", "name", "class", "class_name", "_target_"};
+    bool means = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        means = means || strcmp(name, names[i]) == 0;
+    }
+    means =
+        means && section[0] != '\0' && by__config_entry_find(config, NULL, section, "kind") != NULL;
+    if (means) {
+        by_string_format(out, "did you mean \"%s.kind\"?", section);
+    }
+    return means;
+}
+
+static by_status refuse_unknown(const by__config *config, const char **names, const char *where,
+                                const char *section, const char *name, by_error *error)
+{
+    by_string text = {0};
+    bool glued = strchr(name, ':') != NULL;
+    by_string_format(&text, "%s: unknown key \"%.60s\"%s%s; ", where, name,
+                     section[0] == '\0' ? "" : " in section ", section);
+    if (glued) {
+        by__string_append(&text, "a colon is followed by a blank: KEY: VALUE");
+    } else if (!suggest_kind(&text, config, section, name) &&
+               !suggest_slip(&text, config, names, section, name) &&
+               !by__config_key_suggest(&text, config, name) &&
+               !suggest_near(&text, config, names, section, name) &&
+               !by__config_key_suggest_near(&text, config, name)) {
+        size_t count = names_in(config, section, names);
+        by__string_append(&text, "keys here are ");
+        for (size_t i = 0; i < count; i++) {
+            by_string_format(&text, "%s%s", i == 0 ? "" : ", ", names[i]);
+        }
+    }
+    by_status status =
+        by_error_set(error, BY_ECONFIG, "%s", text.failed ? "unknown key" : text.data);
+    by_string_free(&text);
+    return status;
+}
+
+by_status by__config_key_unknown(const by__config *config, const char *where, const char *section,
+                                 const char *name, by_error *error)
+{
+    const char **names;
+    BY_TRY(by__alloc((void **)&names, config->count + config->schema->sections->count + 1,
+                     sizeof *names, "names of keys", error));
+    by_status status = refuse_unknown(config, names, where, section, name, error);
+    free(names);
+    return status;
+}

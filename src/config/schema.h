@@ -146,9 +146,9 @@ by__config_entry *by__config_entry_find(const by__config *config, const by__conf
                                         const char *section, const char *name);
 /* Returns the key of this path that the selected kinds have, or NULL. */
 by__config_entry *by__config_entry_at(const by__config *config, const char *path);
-/* Reports an unknown key, with the nearest name or the list of names that exist. */
-by_status by__config_key_unknown(const by__config *config, const char *where, const char *section,
-                                 const char *name, by_error *error);
+/* Appends the kinds that have a key named like `entry`: "gpt2, llama". */
+void by__config_entry_owners(by_string *out, const by__config *config,
+                             const by__config_entry *entry);
 /* Assigns a value to all keys that share the name of `first` (several kinds may have one). Each
  * checks it; fails if it suits none. `store` false: only check. */
 by_status by__config_assign(by__config *config, by__config_entry *first,
@@ -168,6 +168,9 @@ void by__config_drop_foreign(by__config *config);
 
 /* ---- key_aliases.c ---- */
 
+/* Reports an unknown key, with the nearest name or the list of names that exist. */
+by_status by__config_key_unknown(const by__config *config, const char *where, const char *section,
+                                 const char *name, by_error *error);
 /* Appends which key is meant by a name that is unknown where it was given: one of that name in
  * another section, or one that another program calls so. Returns false, and appends nothing, if no
  * key is known to be meant. */

@@ -123,6 +123,8 @@ static void test_names_of_others(void **state)
     static const char *const rows[][2] = {
         {"lr=1", "unknown key \"lr\"; did you mean \"optimizer.lr\"?"},
         {"train.lr=1", "did you mean \"optimizer.lr\"?"},
+        /* lora has a key of this very name, and a slip is nearer */
+        {"data.targets=x", "did you mean \"data.target\""},
         {"learning_rate=1", "did you mean \"optimizer.lr\"?"},
         {"learning-rate=1", "did you mean \"optimizer.lr\"?"},
         {"training.learning_rate=1", "did you mean \"optimizer.lr\"?"},
