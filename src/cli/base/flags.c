@@ -156,6 +156,38 @@ static bool store_number(const cli_flag *flag, const char *text)
     return true;
 }
 
+/* Says that of a flag or a setting that is given twice, the last value counts. The values may be
+ * secrets. */
+static void tell_twice(const cli_command *command, const char *what, const char *first,
+                       const char *last)
+{
+    int rank, ranks;
+    cli_find_rank(&rank, &ranks);
+    if (rank == 0 && strcmp(first, last) != 0) {
+        fprintf(stderr, "banyan %s: %s is given twice: its last value counts\n", command->name,
+                what);
+    }
+}
+
+/* The same of "section.key=value" in a list. */
+static void tell_set_twice(const cli_command *command, const cli_flag *flag, const cli_list *list)
+{
+    const char *last = list->items[list->count - 1];
+    size_t length = strcspn(last, "=");
+    char what[128];
+    if (flag->value == NULL || strchr(flag->value, '=') == NULL || last[length] == '\0') {
+        return; /* a list of other things */
+    }
+    (void)snprintf(what, sizeof what, "%s%s %.*s", dashes(flag), flag->name,
+                   (int)(length < 80 ? length : 80), last);
+    for (size_t i = list->count - 1; i-- > 0;) {
+        if (strncmp(list->items[i], last, length + 1) == 0) {
+            tell_twice(command, what, list->items[i] + length + 1, last + length + 1);
+            return;
+        }
+    }
+}
+
 /* Of a flag that is given twice, the last value counts. */
 static void store_setting(const cli_flag *flag, const char *text)
 {
@@ -204,6 +236,7 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
                               CLI_LIST_MAX);
         }
         list->items[list->count++] = text;
+        tell_set_twice(command, flag, list);
         return -1;
     }
     case CLI_TYPE_DEVICE: {
@@ -226,6 +259,7 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
 {
     struct option options[MAX_FLAGS + 3] = {{0}};
     char letters[2 * MAX_FLAGS + 3] = ":h";
+    const char *given[MAX_FLAGS + 3] = {NULL}; /* the value so far; of a switch NULL */
     size_t letter = 2;
     int count = 0;
     for (; flags[count].name != NULL && count < MAX_FLAGS; count++) {
@@ -269,6 +303,12 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
         if (code >= 0) {
             return code;
         }
+        if (given[at] != NULL && flags[at].kind.type != CLI_TYPE_LIST) {
+            char what[80];
+            (void)snprintf(what, sizeof what, "%s%s", dashes(&flags[at]), flags[at].name);
+            tell_twice(command, what, given[at], optarg);
+        }
+        given[at] = optarg;
     }
     *rest = argv + optind;
     *rest_count = argc - optind;
