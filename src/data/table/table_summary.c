@@ -1,5 +1,7 @@
 /* What a table's columns are, for people. */
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/table/table_parts.h"
@@ -10,6 +12,10 @@
 #define MAX_ODD   5
 /* From this many rows on, columns in which nearly every one has a value of its own are named. */
 #define FEW_ROWS 10
+/* Numbers that are looked at to tell what is usual in a column, and how many times as far as that
+ * one must be to be named. */
+#define SAMPLED 4096
+#define FAR     1e6
 
 static bool is_ignored(const by_encoding_options *o, const char *name)
 {
@@ -135,6 +141,62 @@ static bool is_constant(const by_column *c, uint64_t rows)
     return rows > 1;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts at most SAMPLED numbers of a column, evenly spaced, less `center` if it is finite; returns
+ * their count. */
+static size_t sample_numbers(double out[SAMPLED], const by_column *c, uint64_t rows, double center)
+{
+    size_t count = 0;
+    uint64_t step = rows / SAMPLED + 1;
+    for (uint64_t i = 0; i < rows; i += step) {
+        if (!isnan(c->numbers[i])) {
+            out[count++] = isfinite(center) ? fabs(c->numbers[i] - center) : c->numbers[i];
+        }
+    }
+    qsort(out, count, sizeof *out, by_number);
+    return count;
+}
+
+/* Adds the cell that is farthest from the others of a column of numbers, if it is so far that
+ * these hardly differ beside it. */
+static bool add_far(by_string *out, const by_table *t, const by_column *c)
+{
+    double sample[SAMPLED];
+    char where[BY__WHERE];
+    uint64_t rows = by_table_rows(t);
+    size_t count = sample_numbers(sample, c, rows, (double)INFINITY);
+    if (count < FEW_ROWS) {
+        return false;
+    }
+    double middle = sample[count / 2];
+    count = sample_numbers(sample, c, rows, middle);
+    double usual = sample[count - 1 - count / 10]; /* nine in ten are not farther */
+    usual = usual > 0.0 ? usual : sample[count - 1 - count / 100];
+    uint64_t far = 0;
+    double most = 0.0;
+    for (uint64_t i = 0; i < rows; i++) {
+        double distance = fabs(c->numbers[i] - middle);
+        if (distance > most) {
+            most = distance;
+            far = i;
+        }
+    }
+    if (!(usual > 0.0) || !(most > FAR * usual)) {
+        return false;
+    }
+    by_string_format(out,
+                     "column '%.60s': %s has %g, %.0e times as far from the median as nine in ten "
+                     "numbers, which hardly differ beside it: mend it, or leave its row out",
+                     c->name, by__table_where(where, t, far), c->numbers[far], most / usual);
+    return true;
+}
+
 /* Adds what is wrong with a column as a whole; false: nothing is. */
 static bool add_useless(by_string *out, const by_table *t, const by_column *c, bool is_target)
 {
@@ -164,7 +226,7 @@ static bool add_useless(by_string *out, const by_table *t, const by_column *c, b
         by_string_format(out, "target '%.60s' is %g in every row: there is nothing to learn",
                          c->name, c->numbers[0]);
     } else {
-        return false;
+        return c->kind == BY_COLUMN_NUMBER && add_far(out, t, c);
     }
     return true;
 }

@@ -326,6 +326,36 @@ static void test_near_numbers(void **state)
     }
 }
 
+/* A number so far from all others that these hardly differ beside it is named; one that is rare
+ * or large is not. */
+static void test_far_number(void **state)
+{
+    static const struct {
+        const char *cell;
+        bool told;
+    } cells[] = {{"1e38", true}, {"-1e9", true}, {"5000", false}, {"", false}};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cells); i++) {
+        char *doubts;
+        by_error error = {0};
+        by_string text = {0};
+        by__string_append(&text, "x,y\n");
+        for (int row = 0; row < 40; row++) {
+            by_string_format(&text, "%d,%d\n", row % 7, row == 3);
+        }
+        by_string_format(&text, "%s,0\n", cells[i].cell);
+        by_table *t = parse(text.data, NULL);
+        assert_int_equal(by_table_doubts(t, &(by_encoding_options){0}, &doubts, &error), BY_OK);
+        if (cells[i].told ? strstr(doubts, "column 'x': t.csv:42 has") == NULL
+                          : doubts[0] != '\0') {
+            fail_msg("%s: '%s'", cells[i].cell, doubts);
+        }
+        free(doubts);
+        by_table_close(&t);
+        by_string_free(&text);
+    }
+}
+
 /* Columns from which nothing is learned, whatever their cells are; a target of one number. */
 static void test_useless_columns(void **state)
 {
@@ -705,6 +735,7 @@ int main(void)
         cmocka_unit_test(test_near_numbers),
         cmocka_unit_test(test_several_required),
         cmocka_unit_test(test_json_rows_left_out),
+        cmocka_unit_test(test_far_number),
         cmocka_unit_test(test_useless_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
