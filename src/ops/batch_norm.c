@@ -37,6 +37,11 @@ static by_status infer_forward(const by__op_signature *s, by__graph_type *out, b
     if (s->input_count > 3 && !by__absent(&s->in[3]) && !by__op_type_equal(&s->in[3], &s->in[X])) {
         return by__op_refuse(s, error, "the added tensor must be like the operand");
     }
+    if (s->op == BY_OP_BATCH_NORM && by__op_rows(&s->in[X].shape) < 2) {
+        return by__op_refuse(s, error,
+                             "one pixel of one image has no variance: raise train.micro_batch to 2 "
+                             "or more, or the size of the images");
+    }
     out[0] = s->in[X];
     if (s->op == BY_OP_BATCH_NORM) {
         out[1] = s->in[WEIGHT];
