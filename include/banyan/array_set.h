@@ -46,6 +46,7 @@ typedef struct by_image_range {
     uint64_t begin;      /* bytes before it */
     uint64_t size;       /* 0: all of the file is the picture */
     const char *problem; /* why it cannot be read, known before; NULL: it may be read */
+    const char *sample;  /* its name within the file, for messages; NULL: none */
 } by_image_range;
 
 /* Image files to read: array files (optionally gzip-compressed), or one JPEG or PNG per image. */

@@ -17,7 +17,9 @@ extern "C" {
 typedef struct by_predictor by_predictor;
 
 typedef struct by_predictor_options {
-    int64_t batch; /* maximum number of examples computed together; 0: the config's micro-batch */
+    /* maximum number of examples computed together; 0: the config's micro-batch, or 5 if that is less.
+     * With less than 5, the last digits may differ. */
+    int64_t batch;
     int threads;   /* compute threads; 0: config.train.threads */
 } by_predictor_options;
 

@@ -168,6 +168,13 @@ typedef struct by_field {
 /* Receives the fields of one example; they are valid during the call. */
 typedef void by_predicted(void *user, const by_field *fields, size_t count);
 
+/* Which one an example to predict is. */
+typedef struct by_example_name {
+    uint64_t index;     /* of it in the data, in which those that are left out count */
+    const char *file;   /* that it is, or is in; NULL: all are in one */
+    const char *sample; /* its name in a file of many, "" in another file; NULL: none has one */
+} by_example_name;
+
 /* Bits of by_task.knows. */
 enum {
     BY_TASK_SIZES = 1,    /* the config has all sizes that the data would determine */
@@ -255,9 +262,9 @@ struct by_task {
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *report, void *user,
                          by_error *error);
-    /* Returns the file that an example to predict is; NULL: it is in one with others. May be
-     * NULL. */
-    const char *(*file)(const by_task_data *data, uint64_t index);
+    /* Tells which one an example to predict is, by its number among those that are predicted; *out
+     * has this number as index. NULL: that is all there is to tell. */
+    void (*name_example)(const by_task_data *data, uint64_t index, by_example_name *out);
     /* For data opened to predict without a path: makes a source of examples in memory, which are
      * copied to *set; close the source before the set. Any number of threads may call it. Returns
      * BY_EFORMAT if a column is absent or of another type, or an image is malformed; BY_EARG if the

@@ -386,6 +386,20 @@ by_status by__checkpoint_stacked_read(float *out, const by_weights *weights, con
  * frequencies of rotary positions, the causal mask. */
 bool by__weights_is_buffer(const char *name);
 
+/* A table of positions: rows for the cells of a grid, behind some others. In files, the grid has
+ * other sides, and its rows are interpolated. */
+typedef struct by__checkpoint_grid {
+    const char *name; /* of the entry */
+    int64_t before;   /* rows in front of the grid's */
+    int64_t from[2];  /* height and width in the files */
+    int64_t to[2];
+} by__checkpoint_grid;
+
+/* Interpolates rows [height * width, row] of `in`, bicubic as torch.nn.functional.interpolate with
+ * align_corners false (grid_rows.c). */
+void by__checkpoint_grid_rows(float *out, const float *in, const by__checkpoint_grid *grid,
+                              int64_t row);
+
 typedef struct by__checkpoint_load_options {
     const char *prefix; /* before the entries' names: "m." for a state; NULL: none */
     const char *family; /* optional in files, before that ("transformer."); NULL: none */
@@ -397,7 +411,8 @@ typedef struct by__checkpoint_load_options {
      * another shape. */
     char *const *anew;
     size_t anew_count;
-    bool exact;          /* entries that grow need all of their rows, too */
+    const by__checkpoint_grid *grid; /* of by__checkpoint_store_load; NULL: none */
+    bool exact;                      /* entries that grow need all of their rows, too */
     bool whole;          /* the entries are all of the model: other tensors are refused */
     const char *besides; /* except this one; NULL: none */
     int threads;         /* for conversion */

@@ -20,6 +20,11 @@ const char *by__config_next_given(char path[64], size_t *at, const by_config *co
     return NULL;
 }
 
+bool by__config_has_key(const by_config *config, const char *key)
+{
+    return by__config_entry_at((const by__config *)config, key) != NULL;
+}
+
 by_status by__config_copy_value(by_config *to, const by_config *from, const char *key,
                                 by_error *error)
 {

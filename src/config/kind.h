@@ -124,6 +124,8 @@ const char *by__config_where(const by_config *config, const char *first, const c
 by_status by__config_like(by_config **out, const by_config *config, by_error *error);
 /* Returns true if a file or an override sets this key, false if it has its default. */
 bool by__config_is_given(const by_config *config, const char *key);
+/* Whether the selected kinds have a key. */
+bool by__config_has_key(const by_config *config, const char *key);
 /* Iterates over the keys of a section that a file or an override sets, among those that the kinds
  * of `as`, a config of the same schema, have. *at starts at 0; NULL: there is no further one. */
 const char *by__config_next_given(char path[64], size_t *at, const by_config *config,

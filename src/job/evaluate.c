@@ -341,13 +341,17 @@ static by_status report_output(const evaluation_pass *p, const by_task_data *dat
 {
     uint64_t examples = by_loader_epoch_samples(p->loader);
     for (size_t i = 0; i < batch->batch && batch->first_sample + i < examples; i++) {
-        uint64_t index = batch->first_sample + i;
-        const char *file = data->task->file == NULL ? NULL : data->task->file(data, index);
+        by_example_name of = {.index = batch->first_sample + i};
+        if (data->task->name_example != NULL) {
+            data->task->name_example(data, of.index, &of);
+        }
         const by_field fields[] = {
-            {.name = "index", .number = (double)index, .is_whole = true},
+            {.name = "index", .number = (double)of.index, .is_whole = true},
             {.name = output, .list = values + i * width, .list_count = width},
-            {.name = "file", .text = file}};
-        report(user, fields, BY_ARRAY_LENGTH(fields) - (file == NULL));
+            {.name = "file", .text = of.file},
+            {.name = "sample", .text = of.sample}};
+        report(user, fields,
+               BY_ARRAY_LENGTH(fields) - (size_t)(of.file == NULL) - (size_t)(of.sample == NULL));
     }
     return BY_OK;
 }
@@ -376,15 +380,34 @@ static by_status predict_all(const evaluation_pass *p, by_task_data *data, const
     }
 }
 
+/* A copy of a config for predictions, whose micro-batches are those of training or larger: the sums
+ * of products of very few rows have another order, so that the last digits would depend on how many
+ * examples are computed together. */
+static by_status copy_config(by_config **out, const by_config *config, const by_task *task,
+                             by_error *error)
+{
+    by_config *own;
+    BY_TRY(by_config_copy(&own, config, error));
+    if (task->open_examples != NULL && own->train.micro_batch < BY__JOB_PREDICTED) {
+        own->train.micro_batch = BY__JOB_PREDICTED;
+        own->train.batch = BY__JOB_PREDICTED;
+    }
+    *out = own;
+    return BY_OK;
+}
+
 by_status by_predict(const by_config *config, const by_weights *weights, by_task_data *data,
                      by_predicted *report, bool (*stop)(void *user), void *user, by_error *error)
 {
     evaluation_pass p = {0};
-    by_status status = open_pass(&p, config, data->task, weights, data, error);
+    by_config *own;
+    BY_TRY(copy_config(&own, config, data->task, error));
+    by_status status = open_pass(&p, own, data->task, weights, data, error);
     if (status == BY_OK) {
         status = predict_all(&p, data, NULL, report, stop, user, error);
     }
     close_pass(&p);
+    by_config_close(&own);
     return status;
 }
 
@@ -411,7 +434,7 @@ by_status by_predict_output(const by_config *config, const by_weights *weights, 
     const by_task task = {.name = output, .examples = data->task->examples, .loss = no_loss};
     char *name = by__strdup(output);
     by_status status = name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name")
-                                    : by_config_copy(&own, config, error);
+                                    : copy_config(&own, config, data->task, error);
     if (status != BY_OK) {
         free(name);
         return status;

@@ -355,6 +355,10 @@ void by__job_run_dir_update(by__job *job, const char *status);
  * would fit, found by planning with them. */
 by_status by__job_fits(const by__job *job, by_error *error);
 
+/* Examples that predictions are computed of together at least, unless a caller says otherwise. From
+ * here on, the bits of an example do not depend on how many there are. */
+#define BY__JOB_PREDICTED 5
+
 /* Evaluates one pass of a loader over the held-out data. `outcomes` (or NULL) receives
  * predictions. */
 by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,

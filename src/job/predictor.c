@@ -176,7 +176,9 @@ static by_status copy_config(by_predictor *p, const by_config *config,
                              const by_predictor_options *o, by_error *error)
 {
     char setting[64];
-    p->batch = (size_t)(o->batch > 0 ? o->batch : config->train.micro_batch);
+    int64_t usual = config->train.micro_batch < BY__JOB_PREDICTED ? BY__JOB_PREDICTED
+                                                                  : config->train.micro_batch;
+    p->batch = (size_t)(o->batch > 0 ? o->batch : usual);
     if (p->batch < 1 || p->batch > MAX_BATCH || o->batch < 0 || o->threads < 0) {
         return by_error_set(error, BY_EARG,
                             "a batch of %lld examples, or %d threads; a batch has 1 to %d",
@@ -184,10 +186,10 @@ static by_status copy_config(by_predictor *p, const by_config *config,
     }
     BY_TRY(by_config_copy(&p->config, config, error));
     p->config->model.from[0] = '\0';
-    if (o->batch > 0) {
-        (void)snprintf(setting, sizeof setting, "train.micro_batch=%lld", (long long)o->batch);
+    if ((int64_t)p->batch != config->train.micro_batch) {
+        (void)snprintf(setting, sizeof setting, "train.micro_batch=%zu", p->batch);
         BY_TRY(by_config_set(p->config, setting, error));
-        (void)snprintf(setting, sizeof setting, "train.batch=%lld", (long long)o->batch);
+        (void)snprintf(setting, sizeof setting, "train.batch=%zu", p->batch);
         BY_TRY(by_config_set(p->config, setting, error));
     }
     if (o->threads > 0) {

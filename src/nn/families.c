@@ -283,6 +283,14 @@ by__nn_file_names by__nn_model_file_names(const by_model_config *config)
                                .tied = config->tied == 1 ? family->embedding : NULL};
 }
 
+by__nn_grid by__nn_model_grid(const by_model_config *config)
+{
+    const by__nn_family *family = NULL;
+    return find_family(&family, config, NULL) == BY_OK && family->grid != NULL
+               ? family->grid(config)
+               : (by__nn_grid){0};
+}
+
 const char *by_model_adapted(const by_model_config *config)
 {
     const by__nn_family *family = NULL;

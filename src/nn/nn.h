@@ -55,6 +55,13 @@ typedef struct by__nn_published {
     bool tied;                /* the head is tied if config.json lacks the key */
 } by__nn_published;
 
+/* A parameter that has a row for each patch of an image: name NULL: there is none. */
+typedef struct by__nn_grid {
+    const char *name;
+    int64_t before; /* rows in front of the patches', such as that of a class token */
+    int64_t sides[2];
+} by__nn_grid;
+
 typedef struct by__nn_family {
     by__config_kind kind; /* name and keys */
     /* prefix of parameter names in checkpoints that contain a head, may be NULL */
@@ -79,6 +86,9 @@ typedef struct by__nn_family {
     /* Returns why a context longer than the config's is impossible; NULL: it is possible. May be
      * NULL itself. */
     const char *(*bounded)(const by_model_config *config);
+    /* Of a family that reads images, the only parameter whose shape depends on their size; NULL:
+     * none does. */
+    by__nn_grid (*grid)(const by_model_config *config);
     const by__nn_published *published;
     /* Returns which of the published types a config is; NULL: the first. */
     const by__nn_published *(*publish)(const by_model_config *config);
@@ -99,6 +109,8 @@ typedef struct by__nn_file_names {
     const char *tied;   /* the embedding if it is also the head; NULL: the head is another one */
 } by__nn_file_names;
 by__nn_file_names by__nn_model_file_names(const by_model_config *config);
+/* The grid of a model; its name is NULL if it has none. */
+by__nn_grid by__nn_model_grid(const by_model_config *config);
 /* Changes a config to that of a pruned model, and resolves it. BY_EARG: the family's config.json
  * cannot express fewer heads of the same width. */
 by_status by__nn_model_reduce(by_config *config, const by__nn_reduction *to, by_error *error);

@@ -5,6 +5,7 @@
 #include "checkpoint/storage.h"
 #include "config/kind.h"
 #include "export/export.h"
+#include "nn/nn.h"
 #include "tasks/tasks.h"
 
 /* Default length of a sequence, unless the config or a shorter context of the checkpoint sets it:
@@ -22,9 +23,10 @@ static by_status given_otherwise(const by_config *config, const char *key, const
 
 /* Sizes that a program may have written into the struct: `plain` has their defaults. */
 static by_status check_written(const by_config *config, const by_model_config *plain,
-                               const by_model_config *theirs, by_error *error)
+                               const by_config *other, by_error *error)
 {
     const by_model_config *m = &config->model;
+    const by_model_config *theirs = &other->model;
     const struct {
         const char *key;
         int64_t given, plain, theirs;
@@ -44,7 +46,8 @@ static by_status check_written(const by_config *config, const by_model_config *p
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(numbers); i++) {
         char text[2][24];
-        if (numbers[i].given != numbers[i].theirs && numbers[i].given != numbers[i].plain) {
+        if (by__config_has_key(other, numbers[i].key) && numbers[i].given != numbers[i].theirs &&
+            numbers[i].given != numbers[i].plain) {
             (void)snprintf(text[0], sizeof text[0], "%lld", (long long)numbers[i].given);
             (void)snprintf(text[1], sizeof text[1], "%lld", (long long)numbers[i].theirs);
             return given_otherwise(config, numbers[i].key, text[0], text[1], error);
@@ -68,6 +71,9 @@ static inherit_rule rule_of(const char *key)
         {"model.dropout", RULE_FREE},
         {"model.init_std", RULE_FREE},
         {"model.router_aux_loss_coef", RULE_FREE},
+        /* No parameter depends on them but the positions of patches, which are interpolated. */
+        {"model.image_height", RULE_FREE},
+        {"model.image_width", RULE_FREE},
         /* Only a model that was trained without a scaling can get one. */
         {"model.rope_scaling", RULE_UNSCALED},
         {"model.rope_factor", RULE_UNSCALED},
@@ -212,6 +218,18 @@ static by_status inherit_config(by_config *config, const char *json, by_error *e
     return status;
 }
 
+/* Sets a config to what one that gives nothing but its kind has, which may derive sizes. */
+static by_status make_plain(by_config *plain, const by_config *config, by_error *error)
+{
+    char setting[64];
+    if (by__config_is_given(config, "model.kind")) {
+        (void)snprintf(setting, sizeof setting, "model.kind=%s", config->model.kind);
+        BY_TRY(by_config_set(plain, setting, error));
+        (void)by_config_resolve(plain, NULL);
+    }
+    return BY_OK;
+}
+
 /* Refuses a config.json that contradicts the weights, and keys of the config that contradict
  * config.json. */
 static by_status check_given(const by_config *config, const by_weights *weights, const char *json,
@@ -221,6 +239,9 @@ static by_status check_given(const by_config *config, const by_weights *weights,
     by_config *theirs = NULL;
     by_status status = by__config_like(&plain, config, error);
     if (status == BY_OK) {
+        status = make_plain(plain, config, error);
+    }
+    if (status == BY_OK) {
         status = by__config_like(&theirs, config, error);
     }
     if (status == BY_OK) {
@@ -228,7 +249,7 @@ static by_status check_given(const by_config *config, const by_weights *weights,
                                            error);
     }
     if (status == BY_OK) {
-        status = check_written(config, &plain->model, &theirs->model, error);
+        status = check_written(config, &plain->model, theirs, error);
     }
     if (status == BY_OK) {
         status = by_config_resolve(theirs, error);
@@ -254,6 +275,29 @@ static void keep_head(by_model_config *model, int64_t outputs, int64_t tied)
     }
 }
 
+/* Adapters are kept without the weights, whose positions would have to be interpolated again
+ * wherever they are used. */
+static by_status check_grid(const by_config *config, const char *json, by_error *error)
+{
+    by_config *theirs;
+    by__nn_grid now = by__nn_model_grid(&config->model);
+    if (now.name == NULL || config->lora.rank == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__config_like(&theirs, config, error));
+    by_status status =
+        by_model_config_from_json(&theirs->model, config->model.from, json, strlen(json), error);
+    by__nn_grid then = status == BY_OK ? by__nn_model_grid(&theirs->model) : now;
+    by_config_close(&theirs);
+    return status != BY_OK || (then.sides[0] == now.sides[0] && then.sides[1] == now.sides[1])
+               ? status
+               : by_error_set(error, BY_ECONFIG,
+                              "model.image_height and model.image_width: with lora.rank, images "
+                              "have the size of the weights of model.from=%s: leave both out, or "
+                              "train all weights (lora.rank 0)",
+                              config->model.from);
+}
+
 /* Sets the config's sizes from the directory to start from. */
 static by_status inherit_directory(by_config *config, by_error *error)
 {
@@ -269,6 +313,9 @@ static by_status inherit_directory(by_config *config, by_error *error)
     if (status == BY_OK) {
         status = inherit_config(config, json, error);
         keep_head(&config->model, outputs, tied);
+    }
+    if (status == BY_OK) {
+        status = check_grid(config, json, error);
     }
     by_weights_close(&weights);
     return status;

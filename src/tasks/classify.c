@@ -120,14 +120,17 @@ static void predict_one(const by__task_examples *d, uint64_t index, const float 
         sum += exp((double)logits[c] - (double)logits[best]);
     }
     (void)snprintf(label, sizeof label, "%zu", best);
-    const char *file = by__task_examples_file(&d->base, index);
+    by_example_name of = {.index = index};
+    by__task_examples_name(&d->base, index, &of);
     const by_field fields[] = {
-        {.name = "index", .number = (double)index, .is_whole = true},
+        {.name = "index", .number = (double)of.index, .is_whole = true},
         {.name = "class", .number = (double)best, .is_whole = true},
         {.name = "label", .text = best < d->label_count ? d->labels[best] : label},
         {.name = "probability", .number = 1.0 / sum},
-        {.name = "file", .text = file}};
-    report(user, fields, BY_ARRAY_LENGTH(fields) - (file == NULL));
+        {.name = "file", .text = of.file},
+        {.name = "sample", .text = of.sample}};
+    report(user, fields,
+           BY_ARRAY_LENGTH(fields) - (size_t)(of.file == NULL) - (size_t)(of.sample == NULL));
 }
 
 static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,

@@ -116,12 +116,14 @@ static by_status judge_damage(const by_task_data *data, const by_task_request *r
             floor(most), (unsigned long long)count, worst->path, (unsigned long long)worst->place,
             worst->reason);
     }
-    for (size_t i = 0; i < data->damage_count && i < SHOWN_DAMAGE; i++) {
+    /* Who has predictions must know of which examples there is none. */
+    size_t shown = request->purpose == BY_TASK_PREDICT ? SIZE_MAX : SHOWN_DAMAGE;
+    for (size_t i = 0; i < data->damage_count && i < shown; i++) {
         describe_damage(request->progress, &data->damage[i], examples);
     }
-    if (data->damage_count > SHOWN_DAMAGE) {
+    if (data->damage_count > shown) {
         note(request->progress, "left out: %zu more; %llu of %llu %s altogether",
-             data->damage_count - SHOWN_DAMAGE, (unsigned long long)data->damaged,
+             data->damage_count - shown, (unsigned long long)data->damaged,
              (unsigned long long)data->all, examples);
     }
     return BY_OK;

@@ -302,12 +302,76 @@ run 0 "$banyan" eval runs/lines --data shards --json
 run 0 "$banyan" predict runs/lines lines.tar
 [ "$(wc -l <out)" = 110 ] || fail "$(cat out)"
 run 1 "$banyan" train images.yaml "$@" --set data.images=damaged.tfrecord --set train.steps=1
-holds err "damaged.tfrecord, byte 12: the record does not fit its checksum"
+holds err "damaged.tfrecord, sample 0 (byte 12): the record does not fit its checksum"
 run 0 "$banyan" train images.yaml "$@" --set data.images=damaged.tfrecord --set train.steps=1 --set data.corrupt=skip
 holds err "left out: damaged.tfrecord"
 head -c 20000 lines.tar >cut.tar
 run 1 "$banyan" train images.yaml "$@" --set data.images=cut.tar
 holds err "cut.tar: the tar archive is damaged at byte "
+run 1 "$banyan" predict runs/lines damaged.tfrecord
+holds err "(--skip leaves such pictures out)"
+run 0 "$banyan" predict runs/lines damaged.tfrecord small.png "$one" --skip --csv
+[ "$(head -n 1 out)" = index,class,label,probability,file,sample ] || fail "$(head -n 1 out)"
+[ "$(sed -n 2p out | cut -d , -f 1,5,6)" = 1,damaged.tfrecord,1 ] || fail "$(cat out)"
+[ "$(tail -n 1 out | cut -d , -f 1,5,6)" = "111,$one," ] || fail "$(cat out)"
+holds err "left out: damaged.tfrecord, sample 0 (byte 12): "
+holds err "left out: small.png: "
+run 0 "$banyan" predict runs/lines damaged.tfrecord --skip --yields features
+[ "$(head -n 1 out | field sample)" = 1 ] || fail "$(head -n 1 out)"
+
+say "a label that is no class"
+python3 -c 'd = open("labels.idx", "rb").read(); open("wild.idx", "wb").write(d[:-1] + bytes([200]))'
+run 2 "$banyan" train images.yaml --set data.labels=wild.idx --set data.label_names=[] --set name=none
+holds err "wild.idx, label number 109 has the label 200, but only 4 labels occur"
+run 2 "$banyan" train images.yaml --set data.labels=wild.idx --set name=none
+holds err "wild.idx, label number 109 has the label 200, but there are names for 3 classes"
+run 2 "$banyan" train images.yaml --set data.labels=wild.idx --set data.label_names=[] --set model.outputs=100 --set name=none
+holds err "the label 200, but model.outputs is 100"
+python3 -c 'd = open("labels.idx", "rb").read(); open("gap.idx", "wb").write(d[:-1] + bytes([9]))'
+run 0 "$banyan" train images.yaml --set data.labels=gap.idx --set data.label_names=[] --set name=none --set train.steps=1
+holds err "labels are 0 to 9, the largest that of gap.idx, label number 109, but 6 of these classes have no example"
+rm -r runs/none
+
+say "images of another size than those of the weights to start from"
+cat >conv.yaml <<'END'
+base: images.yaml
+model: {kind: resnet, width: 8, depths: [1, 1], stem: small}
+train: {steps: 1, batch: 12, micro_batch: 4}
+END
+run 0 "$banyan" train conv.yaml "$@" --set name=conv
+set -- "$@" --set train.steps=1 --set data.resize=stretch
+sized="--set model.image_height=16 --set model.image_width=12"
+run 0 "$banyan" train conv.yaml "$@" $sized --set model.from=runs/conv --set name=conv_at
+holds runs/conv_at/config.yaml "image_height: 16"
+cat >kind.yaml <<'END'
+name: conv_as
+task: {kind: classify}
+model: {kind: resnet, from: runs/conv}
+data: {images: lines, valid_fraction: 0.2}
+train: {batch: 12, micro_batch: 4}
+END
+run 0 "$banyan" train kind.yaml --set train.steps=1 --set data.resize=stretch
+holds runs/conv_as/config.yaml "image_height: 8"
+run 0 "$banyan" train images.yaml "$@" $sized --set model.from=runs/lines --set name=vit_at
+run 0 "$banyan" eval runs/vit_at --data lines --json
+[ "$(field samples <out)" = 110 ] || fail "$(cat out)"
+run 2 "$banyan" train images.yaml "$@" $sized --set model.from=runs/lines --set name=none --set lora.rank=2 --set 'lora.targets=[query]'
+holds err "with lora.rank, images have the size of the weights"
+rm -r runs/conv_at runs/conv_as runs/vit_at
+
+say "predictions do not depend on how many are computed together"
+for name in lines conv; do
+    run 0 "$banyan" predict runs/$name lines.tar --out plain
+    for size in 1 3 12; do
+        cp -r runs/$name runs/sized
+        sed -i "s/micro_batch: .*/micro_batch: $size/" runs/sized/config.yaml
+        run 0 "$banyan" predict runs/sized lines.tar
+        same out plain
+        rm -r runs/sized
+    done
+done
+rm -r runs/conv
+set -- --set data.images=lines --set data.labels=[] --set data.label_names=[] --set model.channels=1
 
 say "decoded when they are used: the same bits with more threads, from a shard, and after a resume"
 use="--set data.decode=use --set data.transforms=[resized_crop=0.3,flip] --set data.shift=0 --set data.flip=false

@@ -337,6 +337,57 @@ static by_status load_parts(by__store *store, int flat, by__store_handle handle,
     return status;
 }
 
+/* Loads the table of options->grid, of which files have another grid. */
+static by_status load_grid(by__store *store, int flat, by__store_handle handle,
+                           const by_weights *weights, const by__checkpoint_load_options *options,
+                           by_error *error)
+{
+    char name[512];
+    by_tensor_view tensor;
+    float *in;
+    const by__checkpoint_grid *grid = options->grid;
+    const by__store_tensor *entry = by__store_entry(store, handle);
+    const by__store_tensor held = by__store_held(store, flat, handle);
+    by_shape shape = whole_shape(store, flat, handle);
+    by_shape theirs = shape;
+    theirs.dim[shape.rank - 2] = grid->before + grid->from[0] * grid->from[1];
+    int64_t row = shape.dim[shape.rank - 1];
+    int64_t count = by_shape_count(&theirs);
+    (void)file_name(name, entry, weights, options);
+    BY_TRY(by__weights_describe(weights, name, &tensor, error));
+    if (!fits(&tensor, &theirs, false)) {
+        return refuse_shape(weights, &tensor, &theirs, error);
+    }
+    if (by__store_is_part(&held)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: '%s' is interpolated to another size of images only where no "
+                            "ranks divide it: set parallel.tensor to 1",
+                            by_weights_path(weights), name);
+    }
+    int64_t wanted = by_shape_count(&shape);
+    BY_TRY(
+        by__alloc_aligned((void **)&in, (size_t)(count + wanted) * sizeof *in, "positions", error));
+    float *out = in + count;
+    by_tensor_slice whole = by_tensor_whole(&tensor);
+    by_status status = by_weights_read_f32(weights, name, &whole, in, (size_t)count, error);
+    if (status == BY_OK) {
+        memcpy(out, in, (size_t)(grid->before * row) * sizeof *in);
+        by__checkpoint_grid_rows(out + grid->before * row, in + grid->before * row, grid, row);
+        status = by__store_write(store, flat, handle, out, BY_F32, wanted, options->threads, error);
+    }
+    free(in);
+    return status;
+}
+
+/* Whether an entry is that table. */
+static bool is_grid(const by__store *store, by__store_handle handle,
+                    const by__checkpoint_load_options *options)
+{
+    const by__checkpoint_grid *grid = options->grid;
+    return grid != NULL && strcmp(by__store_entry(store, handle)->name, grid->name) == 0 &&
+           (grid->from[0] != grid->to[0] || grid->from[1] != grid->to[1]);
+}
+
 static size_t elements(const by_shape *shape)
 {
     return (size_t)by_shape_count(shape);
@@ -548,6 +599,10 @@ by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights
         }
         if (is_in_parts(store, (by__store_handle)i, weights, options)) {
             BY_TRY(load_parts(store, flat, (by__store_handle)i, weights, options, error));
+            continue;
+        }
+        if (is_grid(store, (by__store_handle)i, options)) {
+            BY_TRY(load_grid(store, flat, (by__store_handle)i, weights, options, error));
             continue;
         }
         BY_TRY(find(store, flat, (by__store_handle)i, weights, options, &tensor, error));

@@ -164,7 +164,8 @@ static void hint_skip(const predict_request *r, const by_config *config, by_stat
                       by_error *error)
 {
     struct stat info;
-    bool many = r->more_count > 0 || (stat(r->file, &info) == 0 && S_ISDIR(info.st_mode));
+    bool many = r->more_count > 0 || (stat(r->file, &info) == 0 && S_ISDIR(info.st_mode)) ||
+                strstr(error->message, ", sample ") != NULL;
     char message[sizeof error->message];
     bool none = strstr(error->message, " has no picture") != NULL;
     if (status != BY_OK && many && !none && !r->skip && reads_images(config)) {
@@ -265,9 +266,11 @@ const cli_command cli_predict = {
         "  banyan predict runs/shakespeare-char play.txt\n"
         "\n"
         "FILE is of the kind that the run was trained on, without targets: images (IDX, npy or\n"
-        "CIFAR, or JPEG and PNG files and folders of them, as many as you name), a table, or\n"
+        "CIFAR, or JPEG and PNG files, folders and shards of them, as many as you name), a table, "
+        "or\n"
         "text; - for standard input. Scaling, categories, class names and image resizing are\n"
-        "taken from the checkpoint. Of several pictures, each prediction names its file.\n"
+        "taken from the checkpoint. Of several pictures, each prediction names its file, and\n"
+        "of those in a shard the sample; index is its number in what you name, also with --skip.\n"
         "\n"
         "For text, each document gets the mean loss of its tokens. A document that is longer\n"
         "than the context is read in windows. To classify texts, see `banyan classify --help`.",

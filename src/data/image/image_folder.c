@@ -39,8 +39,11 @@ static by_status add_file(const listing *l, char *path, by_error *error)
         return status;
     }
     const char *within = path + l->root;
-    f->files[f->count++] = (by__image_picture_file){
-        .path = path, .label = l->label, .order = by__hash64(within, strlen(within))};
+    f->files[f->count] = (by__image_picture_file){.path = path,
+                                                  .label = l->label,
+                                                  .order = by__hash64(within, strlen(within)),
+                                                  .number = f->count};
+    f->count++;
     return BY_OK;
 }
 
@@ -220,10 +223,17 @@ void by__image_folder_mix(by__image_folder *folder)
     }
 }
 
+void by__image_folder_free_file(by__image_picture_file *file)
+{
+    free(file->path);
+    free((void *)(uintptr_t)file->range.sample);
+    free((void *)(uintptr_t)file->range.problem);
+}
+
 void by__image_folder_free(by__image_folder *folder)
 {
     for (size_t i = 0; i < folder->count; i++) {
-        free(folder->files[i].path);
+        by__image_folder_free_file(&folder->files[i]);
     }
     by__names_free(folder->classes, folder->class_count);
     free(folder->files);

@@ -9,7 +9,8 @@ typedef struct by__image_picture_file {
     char *path;
     int32_t label; /* index of its class; -1: none */
     uint64_t order;
-    by_image_range range; /* in the file */
+    uint64_t number;      /* of it among all that were listed, from 0 */
+    by_image_range range; /* in the file; its texts belong to the folder */
 } by__image_picture_file;
 
 /* Files of pictures, from one or more folders. {0} is empty. */
@@ -39,5 +40,7 @@ by_status by__image_folder_fix(by__image_folder *out, char *const *names, size_t
  * classes, so that any stretch of it is a sample of all. */
 void by__image_folder_mix(by__image_folder *folder);
 void by__image_folder_free(by__image_folder *folder);
+/* Frees what a file of the list owns. */
+void by__image_folder_free_file(by__image_picture_file *file);
 
 #endif

@@ -29,6 +29,27 @@ static bool is_shard_name(const char *name)
     return name[0] != '.' && strstr(name, ".tfrecord-") != NULL;
 }
 
+/* Whether a name is that of a compressed shard, "a.tar.gz": pictures are read in place. */
+static bool is_compressed_name(const char *name)
+{
+    static const char *const ends[] = {".gz", ".zst", ".xz", ".bz2", ".lz4"};
+    char plain[256];
+    const char *dot = strrchr(name, '.');
+    if (dot == NULL || (size_t)(dot - name) >= sizeof plain) {
+        return false;
+    }
+    if (strcasecmp(dot, ".tgz") == 0) {
+        return name[0] != '.';
+    }
+    (void)snprintf(plain, sizeof plain, "%.*s", (int)(dot - name), name);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
+        if (strcasecmp(dot, ends[i]) == 0) {
+            return is_shard_name(plain);
+        }
+    }
+    return false;
+}
+
 static bool has_shard_name(const char *folder)
 {
     char **names;
@@ -38,10 +59,16 @@ static bool has_shard_name(const char *folder)
         return false;
     }
     for (size_t i = 0; i < count && !found; i++) {
-        found = is_shard_name(names[i]);
+        found = is_shard_name(names[i]) || is_compressed_name(names[i]);
     }
     by__names_free(names, count);
     return found;
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
 }
 
 bool by__image_is_shard(const char *path)
@@ -50,6 +77,9 @@ bool by__image_is_shard(const char *path)
     int file;
     if (by__path_is_dir(path)) {
         return has_shard_name(path);
+    }
+    if (is_shard_name(name_of(path)) || is_compressed_name(name_of(path))) {
+        return true; /* also a damaged one, whose error says so */
     }
     if (by__open_regular(&file, NULL, path, NULL) != BY_OK) {
         return false;
@@ -79,11 +109,17 @@ static by_status label_of(int32_t *out, const shard_listing *l, const by__format
         *out = (int32_t)s->number;
         return BY_OK;
     }
-    if (s->has_number || s->label == NULL) {
+    if (s->has_number) {
+        char what[96];
+        (void)snprintf(what, sizeof what, "its label, %lld, is %s", (long long)s->number,
+                       s->number < 0 ? "negative" : "too large");
+        return refuse_sample(l, s, what, error);
+    }
+    if (s->label == NULL) {
         return refuse_sample(l, s,
-                             s->has_number ? "its label is negative or too large"
-                                           : "it has no label: cls or json in a tar archive, label "
-                                             "or class in a TFRecord or MDS",
+                             "it has no label: cls or json in a tar archive, in which the files of "
+                             "a sample follow each other (tar --sort=name); label or class in a "
+                             "TFRecord or MDS",
                              error);
     }
     for (size_t i = 0; i < f->class_count; i++) {
@@ -93,11 +129,12 @@ static by_status label_of(int32_t *out, const shard_listing *l, const by__format
             return BY_OK;
         }
     }
-    return refuse_sample(l, s,
-                         f->class_count > 0 ? "its label is none of the classes"
-                                            : "its label is a text: set data.label_names to the "
-                                              "names of the classes",
-                         error);
+    char what[256];
+    (void)snprintf(what, sizeof what, "its label, '%.*s', is %s",
+                   (int)(s->label_size < 80 ? s->label_size : 80), s->label,
+                   f->class_count > 0 ? "none of the classes"
+                                      : "a text: set data.label_names to the names of the classes");
+    return refuse_sample(l, s, what, error);
 }
 
 static by_status take(void *user, const by__format_shard_sample *s, by_error *error)
@@ -107,23 +144,42 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
     int32_t label;
     BY_TRY(label_of(&label, l, s, error));
     BY_TRY(by__reserve((void **)&f->files, &f->capacity, f->count + 1, sizeof *f->files, error));
-    char *path = by__strdup(l->path);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
-    }
-    f->files[f->count++] = (by__image_picture_file){
-        .path = path,
+    by__image_picture_file *file = &f->files[f->count];
+    *file = (by__image_picture_file){
+        .path = by__strdup(l->path),
         .label = label,
         .order = by__hash64(l->name, strlen(l->name)) ^ by__hash64(s->key, s->key_size),
-        .range = {.begin = s->begin, .size = s->size, .problem = s->problem}};
-    return BY_OK;
+        .number = f->count,
+        .range = {.begin = s->begin,
+                  .size = s->size,
+                  .problem = s->problem == NULL ? NULL : by__strdup(s->problem),
+                  .sample = by__strndup(s->key, s->key_size)}};
+    f->count++;
+    return file->path == NULL || file->range.sample == NULL ||
+                   (s->problem != NULL && file->range.problem == NULL)
+               ? by_error_set(error, BY_EMEMORY, "out of memory: a sample")
+               : BY_OK;
+}
+
+/* Refuses a file that is no shard. */
+static by_status refuse_file(const char *path, const by__map *map, by_error *error)
+{
+    static const uint8_t gzip[] = {0x1f, 0x8b};
+    static const uint8_t zstd[] = {0x28, 0xb5, 0x2f, 0xfd};
+    bool compressed = is_compressed_name(name_of(path)) ||
+                      (map->size > 4 && (memcmp(map->data, gzip, sizeof gzip) == 0 ||
+                                         memcmp(map->data, zstd, sizeof zstd) == 0));
+    return by_error_set(error, BY_EFORMAT,
+                        compressed ? "%s is compressed: pictures are read where they lie in a "
+                                     "shard, so decompress it (gunzip, unzstd, ...)"
+                                   : "%s is no shard of pictures: a tar archive, a TFRecord or an "
+                                     "MDS shard",
+                        path);
 }
 
 static by_status add_file(by__image_folder *out, const char *path, bool labelled, by_error *error)
 {
-    const char *name = strrchr(path, '/');
-    shard_listing l = {
-        .out = out, .path = path, .name = name == NULL ? path : name + 1, .labelled = labelled};
+    shard_listing l = {.out = out, .path = path, .name = name_of(path), .labelled = labelled};
     by__map map;
     BY_TRY(by__map_open(&map, path, error));
     const by__format_shard shard = {.path = path,
@@ -135,9 +191,7 @@ static by_status add_file(by__image_folder *out, const char *path, bool labelled
                                     .user = &l};
     const by__format_shard_row *row = by__format_shard_find(path, map.data, map.size);
     size_t before = out->count;
-    by_status status = row == NULL
-                           ? by_error_set(error, BY_EFORMAT, "%s is no shard of pictures", path)
-                           : row->read(&shard, error);
+    by_status status = row == NULL ? refuse_file(path, &map, error) : row->read(&shard, error);
     if (status == BY_OK && out->count == before) {
         status = by_error_set(error, BY_EFORMAT, "%s: %s without samples", path, row->name);
     }
@@ -150,7 +204,7 @@ static by_status add_file(by__image_folder *out, const char *path, bool labelled
 static by_status add_entry(by__image_folder *out, const char *folder, const char *name,
                            const char *path, bool labelled, by_error *error)
 {
-    if (is_shard_name(name)) {
+    if (is_shard_name(name) || is_compressed_name(name)) {
         return add_file(out, path, labelled, error);
     }
     if (name[0] != '.' && (by__path_is_dir(path) || by__image_is_picture_name(name))) {

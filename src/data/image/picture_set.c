@@ -11,6 +11,7 @@
 typedef struct picture_reader {
     const by_image_files *files;
     by_image_fit fit; /* with the size that all have */
+    size_t sized_by;  /* the picture whose size it is, if the files have no fit */
     int64_t channels;
     size_t bytes;    /* of a picture */
     uint8_t *pixels; /* [count, bytes] */
@@ -98,6 +99,7 @@ static by_status derive_size(picture_reader *r, by_error *error)
         by_error why = {0};
         by_status status = read_file(&pixels, &r->fit.height, &r->fit.width, r, i, &why);
         if (status == BY_OK) {
+            r->sized_by = i;
             free(pixels);
         } else if (!r->files->skip || status == BY_EMEMORY) {
             return refuse_one(r, &why, false, error);
@@ -119,12 +121,16 @@ static by_status explain(const picture_reader *r, size_t i, bool *whole, by_erro
     picture_reader own = {.files = r->files, .fit = any, .channels = r->channels};
     if (r->files->fit == NULL && read_file(&pixels, &height, &width, &own, i, error) == BY_OK) {
         free(pixels);
+        char name[BY__IMAGE_NAME];
+        char first[BY__IMAGE_NAME];
         *whole = true;
         return by_error_set(
             error, BY_EFORMAT,
             "%s has %lld x %lld pixels, and %s %lld x %lld: set data.resize to crop "
             "or stretch, with model.image_height and model.image_width",
-            r->files->images[i], (long long)width, (long long)height, r->files->images[0],
+            by__image_picture_name(name, r->files->images[i], range_of(r, i)), (long long)width,
+            (long long)height,
+            by__image_picture_name(first, r->files->images[r->sized_by], range_of(r, r->sized_by)),
             (long long)r->fit.width, (long long)r->fit.height);
     }
     by_status status = read_file(&pixels, &height, &width, r, i, error);

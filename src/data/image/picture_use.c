@@ -47,9 +47,10 @@ by_status by__image_picture_bytes(uint8_t **data, size_t *size, const char *path
         return by__format_array_file_read(data, size, path, BY__ARRAY_FILE_LIMIT, error);
     }
     if (range->problem != NULL || range->size > BY__ARRAY_FILE_LIMIT) {
-        return by_error_set(error, BY_EFORMAT, "%s, byte %llu: %s", path,
-                            (unsigned long long)range->begin,
-                            range->problem != NULL ? range->problem : "the picture is too large");
+        by_error told = {.status = BY_EFORMAT};
+        (void)snprintf(told.message, sizeof told.message, "%s",
+                       range->problem != NULL ? range->problem : "the picture is too large");
+        return by__image_picture_refuse(path, range, &told, "", error);
     }
     BY_TRY(by__alloc((void **)data, (size_t)range->size, 1, "a picture", error));
     by_status status = by__open_regular(&file, NULL, path, error);
@@ -65,14 +66,27 @@ by_status by__image_picture_bytes(uint8_t **data, size_t *size, const char *path
     return BY_OK;
 }
 
+const char *by__image_picture_name(char out[BY__IMAGE_NAME], const char *path,
+                                   const by_image_range *range)
+{
+    char place[40] = "";
+    if (range == NULL || (range->size == 0 && range->problem == NULL)) {
+        return path;
+    }
+    if (range->begin > 0) {
+        (void)snprintf(place, sizeof place, " (byte %llu)", (unsigned long long)range->begin);
+    }
+    (void)snprintf(out, BY__IMAGE_NAME, "%.300s, sample %.150s%s", path,
+                   range->sample == NULL ? "" : range->sample, place);
+    return out;
+}
+
 by_status by__image_picture_refuse(const char *path, const by_image_range *range,
                                    const by_error *why, const char *advice, by_error *error)
 {
-    char place[40] = "";
-    if (range != NULL && range->size > 0) {
-        (void)snprintf(place, sizeof place, ", byte %llu", (unsigned long long)range->begin);
-    }
-    return by_error_set(error, why->status, "%s%s: %s%s", path, place, why->message, advice);
+    char name[BY__IMAGE_NAME];
+    return by_error_set(error, why->status, "%s: %s%s", by__image_picture_name(name, path, range),
+                        why->message, advice);
 }
 
 /* ---- files ---- */

@@ -12,6 +12,10 @@ by_status by__image_pictures_use(by_array_set **out, const by_image_files *files
 /* Reads the bytes of a picture of the files. */
 by_status by__image_picture_bytes(uint8_t **data, size_t *size, const char *path,
                                   const by_image_range *range, by_error *error);
+/* How messages name a picture: its file, and of one in a shard the sample and its place. */
+#define BY__IMAGE_NAME 512
+const char *by__image_picture_name(char out[BY__IMAGE_NAME], const char *path,
+                                   const by_image_range *range);
 /* Sets the error for a picture that cannot be decoded, and says where it lies and what to do. */
 by_status by__image_picture_refuse(const char *path, const by_image_range *range,
                                    const by_error *why, const char *advice, by_error *error);

@@ -14,6 +14,7 @@ typedef enum mds_kind { MDS_OTHER, MDS_PICTURE, MDS_TEXT, MDS_NUMBER } mds_kind;
 
 /* A column as it is stored. */
 typedef struct mds_column {
+    const char *name;
     size_t size; /* 0: each sample has its own */
     mds_kind kind;
     size_t image_rank;
@@ -76,7 +77,7 @@ static by_status read_columns(mds_column *out, size_t *count, const by__format_s
             return refuse(shard, "its columns are not described", error);
         }
         mds_column *c = &out[i];
-        *c = (mds_column){.size = (size_t)bytes};
+        *c = (mds_column){.name = name, .size = (size_t)bytes};
         c->kind = kind_of(encoding, &c->is_signed);
         c->image_rank = by__format_shard_rank(shard->image_field, images, name, strlen(name));
         c->label_rank = by__format_shard_rank(shard->label_field, labels, name, strlen(name));
@@ -100,8 +101,6 @@ static int64_t number_at(const uint8_t *at, size_t size, bool is_signed)
 static by_status take_sample(const by__format_shard *shard, const mds_column *columns, size_t count,
                              size_t begin, size_t end, by__format_shard_sample *s, by_error *error)
 {
-    size_t image_rank = SIZE_MAX;
-    size_t label_rank = SIZE_MAX;
     size_t variable = 0;
     for (size_t i = 0; i < count; i++) {
         variable += columns[i].size == 0;
@@ -122,24 +121,21 @@ static by_status take_sample(const by__format_shard *shard, const mds_column *co
             s->problem = "the sample is too short for its columns";
             break;
         }
-        if (c->kind == MDS_PICTURE && c->image_rank < image_rank) {
-            image_rank = c->image_rank;
-            s->begin = at;
-            s->size = size;
-        } else if (c->kind == MDS_TEXT && c->label_rank < label_rank) {
-            label_rank = c->label_rank;
-            by__format_shard_set_label(s, (const char *)shard->data + at, size);
-        } else if (c->kind == MDS_NUMBER && c->label_rank < label_rank && size <= 8) {
-            label_rank = c->label_rank;
-            s->has_number = true;
-            s->number = number_at(shard->data + at, size, c->is_signed);
+        size_t length = strlen(c->name);
+        if (c->kind == MDS_PICTURE && c->image_rank != SIZE_MAX) {
+            by__format_shard_set_image(s, c->name, length, at, size);
+        } else if (c->kind == MDS_TEXT && c->label_rank != SIZE_MAX) {
+            by__format_shard_set_label(s, c->name, length, c->label_rank,
+                                       (const char *)shard->data + at, size);
+        } else if (c->kind == MDS_NUMBER && c->label_rank != SIZE_MAX && size <= 8) {
+            by__format_shard_set_number(s, c->name, length, c->label_rank,
+                                        number_at(shard->data + at, size, c->is_signed));
         }
         at += size;
     }
     if (s->problem == NULL) {
-        s->problem = at != end      ? "the sample is longer than its columns"
-                     : s->size == 0 ? "the sample has no picture"
-                                    : NULL;
+        s->problem = at != end ? "the sample is longer than its columns"
+                               : by__format_shard_lacks_image(s, "the sample has no picture");
     }
     return shard->take(shard->user, s, error);
 }
@@ -177,8 +173,11 @@ static by_status read_mds(const by__format_shard *shard, by_error *error)
     }
     json_t *root = by_json_load((const char *)shard->data + config, first - config, 0, NULL);
     by_status status = read_columns(columns, &count, shard, root, error);
+    if (status == BY_OK) {
+        status = take_all(shard, columns, count, error);
+    }
     json_decref(root);
-    return status == BY_OK ? take_all(shard, columns, count, error) : status;
+    return status;
 }
 
 const by__format_shard_row by__format_shard_mds = {

@@ -7,6 +7,9 @@
 
 #include "base/base.h"
 
+/* Bytes of a field's name, for messages. */
+#define BY__SHARD_FIELD 48
+
 /* A sample of a file. */
 typedef struct by__format_shard_sample {
     const char *key; /* names it in messages; not terminated */
@@ -17,7 +20,12 @@ typedef struct by__format_shard_sample {
     size_t label_size;
     int64_t number;
     bool has_number;
-    const char *problem; /* what is wrong with it, a constant; NULL: nothing */
+    const char *problem; /* what is wrong with it; NULL: nothing */
+    /* ---- of shards.c ---- */
+    char image_field[BY__SHARD_FIELD]; /* which the picture is; "": none yet */
+    char label_field[BY__SHARD_FIELD];
+    size_t label_rank;
+    char text[320]; /* of `problem`, if it names fields */
 } by__format_shard_sample;
 
 /* A file in memory, and who takes its samples, in their order. */
@@ -53,7 +61,17 @@ const by__format_shard_row *by__format_shard_find(const char *path, const uint8_
  * Returns its rank, the lower the better, or SIZE_MAX. */
 size_t by__format_shard_rank(const char *asked, const char *const *usual, const char *name,
                              size_t length);
-/* Sets a sample's label from a text: a number, or what is between blanks. */
-void by__format_shard_set_label(by__format_shard_sample *sample, const char *text, size_t length);
+/* Sets a sample's picture, which the field is. A second one is a problem: which of them is meant
+ * cannot be told. */
+void by__format_shard_set_image(by__format_shard_sample *sample, const char *field, size_t length,
+                                uint64_t begin, uint64_t size);
+/* Sets its label, unless a field of a better rank has set it; one that says another class is a
+ * problem. From a text: a number, or what is between blanks, if there is anything. */
+void by__format_shard_set_number(by__format_shard_sample *sample, const char *field, size_t length,
+                                 size_t rank, int64_t number);
+void by__format_shard_set_label(by__format_shard_sample *sample, const char *field, size_t length,
+                                size_t rank, const char *text, size_t size);
+/* Why a sample that is complete has no picture to read; NULL: it has one. */
+const char *by__format_shard_lacks_image(by__format_shard_sample *sample, const char *what);
 
 #endif

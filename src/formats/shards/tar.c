@@ -11,7 +11,15 @@
 enum { BLOCK = 512, NAME = 100, PREFIX = 155, NAME_LIMIT = 4096 };
 
 /* Places in a header. */
-enum { AT_SIZE = 124, AT_SUM = 148, AT_TYPE = 156, AT_MAGIC = 257, AT_PREFIX = 345 };
+enum {
+    AT_SIZE = 124,
+    AT_SUM = 148,
+    AT_TYPE = 156,
+    AT_MAGIC = 257,
+    AT_PREFIX = 345,
+    AT_GNU_MORE = 482, /* of a sparse member: blocks that describe it follow the header */
+    AT_BLOCK_MORE = 504,
+};
 
 #define JSON_LIMIT ((size_t)1 << 20)
 
@@ -21,10 +29,10 @@ typedef struct tar_reader {
     char name[NAME_LIMIT]; /* of the next member, as said by headers before its own; "": not said */
     uint64_t size;         /* likewise */
     bool has_size;
+    bool is_sparse;       /* likewise */
     char key[NAME_LIMIT]; /* of the sample that is put together */
     by__format_shard_sample sample;
-    size_t image_rank;
-    size_t label_rank;
+    json_t *json; /* in which its label is */
     bool has_sample;
 } tar_reader;
 
@@ -129,13 +137,16 @@ static by_status read_pax(tar_reader *t, const uint8_t *data, size_t size, by_er
             return refuse(t, t->at, "a pax header", error);
         }
         size_t value = rest - (size_t)(equals - key) - 1;
-        if (equals - key == 4 && memcmp(key, "path", 4) == 0) {
+        size_t length_of_key = (size_t)(equals - key);
+        t->is_sparse = t->is_sparse || (length_of_key > 11 && memcmp(key, "GNU.sparse.", 11) == 0);
+        if ((length_of_key == 4 && memcmp(key, "path", 4) == 0) ||
+            (length_of_key == 15 && memcmp(key, "GNU.sparse.name", 15) == 0)) {
             if (value >= NAME_LIMIT || memchr(equals + 1, '\0', value) != NULL) {
                 return refuse(t, t->at, "a name of over 4,095 bytes", error);
             }
             memcpy(t->name, equals + 1, value);
             t->name[value] = '\0';
-        } else if (equals - key == 4 && memcmp(key, "size", 4) == 0) {
+        } else if (length_of_key == 4 && memcmp(key, "size", 4) == 0) {
             uint64_t bytes = 0;
             for (size_t i = 0; i < value && bytes < UINT64_MAX / 100; i++) {
                 bytes = bytes * 10 + (uint64_t)(equals[1 + i] - '0');
@@ -159,52 +170,83 @@ static by_status finish(tar_reader *t, by_error *error)
     t->has_sample = false;
     s->key = t->key;
     s->key_size = strlen(t->key);
-    if (s->size == 0) {
-        s->problem = "the sample has no picture";
+    if (s->problem == NULL) {
+        s->problem = by__format_shard_lacks_image(
+            s, "the sample has no picture (.jpg, .jpeg, .png); its files follow each other in the "
+               "archive");
     }
-    return t->shard->take(t->shard->user, s, error);
+    by_status status = t->shard->take(t->shard->user, s, error);
+    json_decref(t->json);
+    t->json = NULL;
+    return status;
 }
 
-/* A label in a JSON object, {"label": 3}: that field, or "cls". Numbers only: texts would not
- * outlive the object. */
-static void take_json(tar_reader *t, const uint8_t *data, size_t size)
+/* A label in a JSON object, {"label": 3}: that member, or "cls", or both if they agree. */
+static void take_json(tar_reader *t, const char *field, size_t rank, const uint8_t *data,
+                      size_t size)
 {
-    json_t *root = size > JSON_LIMIT ? NULL : by_json_load((const char *)data, size, 0, NULL);
-    const json_t *label = json_object_get(root, "label");
-    label = label == NULL ? json_object_get(root, "cls") : label;
-    t->sample.has_number = json_is_integer(label);
-    t->sample.number = json_integer_value(label);
-    if (root == NULL) {
-        t->sample.problem = "its json is damaged";
-    }
-    json_decref(root);
-}
-
-static void take_field(tar_reader *t, const char *field, size_t begin, size_t size)
-{
-    const by__format_shard *shard = t->shard;
-    const uint8_t *data = shard->data + begin;
-    size_t length = strlen(field);
-    size_t rank = by__format_shard_rank(shard->image_field, images, field, length);
-    if (rank < t->image_rank) {
-        t->image_rank = rank;
-        t->sample.begin = begin;
-        t->sample.size = size;
+    static const char *const members[] = {"label", "cls"};
+    if (t->json != NULL) { /* in which the label is */
+        t->sample.problem = t->sample.problem == NULL ? "it has two json" : t->sample.problem;
         return;
     }
-    rank = by__format_shard_rank(shard->label_field, labels, field, length);
-    if (rank < t->label_rank) {
-        t->label_rank = rank;
-        if (strcmp(field, "json") == 0) {
-            take_json(t, data, size);
-        } else {
-            by__format_shard_set_label(&t->sample, (const char *)data, size);
+    json_t *root = size > JSON_LIMIT ? NULL : by_json_load((const char *)data, size, 0, NULL);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(members); i++) {
+        char name[BY__SHARD_FIELD];
+        const json_t *label = json_object_get(root, members[i]);
+        (void)snprintf(name, sizeof name, "%.20s (%s)", field, members[i]);
+        if (json_is_integer(label)) {
+            by__format_shard_set_number(&t->sample, name, strlen(name), rank,
+                                        json_integer_value(label));
+        } else if (json_is_string(label)) {
+            by__format_shard_set_label(&t->sample, name, strlen(name), rank,
+                                       json_string_value(label), json_string_length(label));
         }
+    }
+    if (root == NULL && t->sample.problem == NULL) {
+        t->sample.problem = "its json is damaged";
+    }
+    t->json = root;
+}
+
+/* What a member that is no plain file is; NULL: it is one. */
+static const char *other_than_file(const tar_reader *t, char type)
+{
+    return type == '1' || type == '2'
+               ? "is a link: store the files themselves (tar --dereference --hard-dereference)"
+           : t->is_sparse || type == 'S' ? "is stored sparsely: write the archive without --sparse"
+                                         : NULL;
+}
+
+static void take_field(tar_reader *t, const char *field, char type, size_t begin, size_t size)
+{
+    const by__format_shard *shard = t->shard;
+    by__format_shard_sample *s = &t->sample;
+    const uint8_t *data = shard->data + begin;
+    size_t length = strlen(field);
+    size_t image = by__format_shard_rank(shard->image_field, images, field, length);
+    size_t label = by__format_shard_rank(shard->label_field, labels, field, length);
+    const char *other = other_than_file(t, type);
+    if (image == SIZE_MAX && label == SIZE_MAX) {
+        return;
+    }
+    if (other != NULL) {
+        if (s->problem == NULL) {
+            (void)snprintf(s->text, sizeof s->text, "its %.20s %s", field, other);
+            s->problem = s->text;
+        }
+    } else if (image != SIZE_MAX) {
+        by__format_shard_set_image(s, field, length, begin, size);
+    } else if (strcmp(field, "json") == 0) {
+        take_json(t, field, label, data, size);
+    } else {
+        by__format_shard_set_label(s, field, length, label, (const char *)data, size);
     }
 }
 
 /* Takes a member: a field of the sample of its key. */
-static by_status take_member(tar_reader *t, char *name, size_t begin, size_t size, by_error *error)
+static by_status take_member(tar_reader *t, char *name, char type, size_t begin, size_t size,
+                             by_error *error)
 {
     char *base = strrchr(name, '/');
     base = base == NULL ? name : base + 1;
@@ -218,16 +260,27 @@ static by_status take_member(tar_reader *t, char *name, size_t begin, size_t siz
     }
     if (!t->has_sample) {
         memcpy(t->key, name, strlen(name) + 1);
-        t->sample = (by__format_shard_sample){0};
-        t->image_rank = SIZE_MAX;
-        t->label_rank = SIZE_MAX;
+        t->sample = (by__format_shard_sample){.begin = t->at};
         t->has_sample = true;
     }
     for (char *c = dot + 1; *c != '\0'; c++) {
         *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
     }
-    take_field(t, dot + 1, begin, size);
+    take_field(t, dot + 1, type, begin, size);
     return BY_OK;
+}
+
+/* The end of a member's header: GNU's sparse ones go on in blocks of their own. */
+static size_t header_end(const tar_reader *t, char type)
+{
+    const by__format_shard *shard = t->shard;
+    size_t at = t->at + BLOCK;
+    bool more = type == 'S' && shard->data[t->at + AT_GNU_MORE] != 0;
+    while (more && shard->size - at >= BLOCK) {
+        more = shard->data[at + AT_BLOCK_MORE] != 0;
+        at += BLOCK;
+    }
+    return at;
 }
 
 /* Takes what a header at t->at describes, and moves behind it. */
@@ -242,8 +295,9 @@ static by_status read_entry(tar_reader *t, by_error *error)
     }
     char type = (char)header[AT_TYPE];
     bool describes = type == 'x' || type == 'g' || type == 'L' || type == 'K';
-    size = t->has_size && !describes ? t->size : size;
-    size_t begin = t->at + BLOCK;
+    bool is_link = type == '1' || type == '2'; /* nothing of it follows, whatever its size says */
+    size = is_link ? 0 : t->has_size && !describes ? t->size : size;
+    size_t begin = header_end(t, type);
     if (size > shard->size - begin) {
         return refuse(t, t->at, "it ends within a member", error);
     }
@@ -264,9 +318,10 @@ static by_status read_entry(tar_reader *t, by_error *error)
         }
         t->name[0] = '\0';
         t->has_size = false;
-        if (type == '0' || type == '\0' || type == '7') {
-            status = take_member(t, name, begin, (size_t)size, error);
+        if (type == '0' || type == '\0' || type == '7' || type == 'S' || is_link) {
+            status = take_member(t, name, type, begin, (size_t)size, error);
         }
+        t->is_sparse = false;
     }
     size_t padded = by__round_up((size_t)size, BLOCK);
     t->at = padded > shard->size - begin ? shard->size : begin + padded;
@@ -290,6 +345,7 @@ static by_status read_tar(const by__format_shard *shard, by_error *error)
     if (status == BY_OK) {
         status = finish(t, error);
     }
+    json_decref(t->json);
     free(t);
     return status;
 }

@@ -177,8 +177,6 @@ static uint32_t first_value(proto feature, proto_field *out, bool *damaged)
 typedef struct example {
     const by__format_shard *shard;
     by__format_shard_sample sample;
-    size_t image_rank;
-    size_t label_rank;
 } example;
 
 static void take_feature(example *e, proto entry, bool *damaged)
@@ -201,22 +199,21 @@ static void take_feature(example *e, proto entry, bool *damaged)
     const char *text = (const char *)name.at;
     size_t image = by__format_shard_rank(e->shard->image_field, images, text, length);
     size_t label = by__format_shard_rank(e->shard->label_field, labels, text, length);
-    if (image >= e->image_rank && label >= e->label_rank) {
+    if (image == SIZE_MAX && label == SIZE_MAX) {
         return;
     }
     uint32_t kind = first_value(feature, &value, damaged);
-    if (image < e->image_rank && kind == BYTES_LIST) {
-        e->image_rank = image;
-        e->sample.begin = (uint64_t)(value.bytes.at - e->shard->data);
-        e->sample.size = (uint64_t)(value.bytes.end - value.bytes.at);
-    } else if (label < e->label_rank && kind == BYTES_LIST) {
-        e->label_rank = label;
-        by__format_shard_set_label(&e->sample, (const char *)value.bytes.at,
-                                   (size_t)(value.bytes.end - value.bytes.at));
-    } else if (label < e->label_rank && kind == INT64_LIST) {
-        e->label_rank = label;
-        e->sample.has_number = true;
-        memcpy(&e->sample.number, &value.value, sizeof value.value);
+    size_t bytes = kind == BYTES_LIST ? (size_t)(value.bytes.end - value.bytes.at) : 0;
+    if (image != SIZE_MAX && kind == BYTES_LIST) {
+        by__format_shard_set_image(&e->sample, text, length,
+                                   (uint64_t)(value.bytes.at - e->shard->data), bytes);
+    } else if (label != SIZE_MAX && kind == BYTES_LIST) {
+        by__format_shard_set_label(&e->sample, text, length, label, (const char *)value.bytes.at,
+                                   bytes);
+    } else if (label != SIZE_MAX && kind == INT64_LIST) {
+        int64_t number;
+        memcpy(&number, &value.value, sizeof number);
+        by__format_shard_set_number(&e->sample, text, length, label, number);
     }
 }
 
@@ -228,7 +225,7 @@ static by_status take_example(const by__format_shard *shard, uint64_t record, co
     proto_field features;
     proto_field entry;
     proto in = {data, data + size};
-    example e = {.shard = shard, .image_rank = SIZE_MAX, .label_rank = SIZE_MAX};
+    example e = {.shard = shard};
     while (problem == NULL && next_field(&in, &features, &damaged)) {
         proto map = features.bytes;
         while (features.is_bytes && features.number == 1 && next_field(&map, &entry, &damaged)) {
@@ -240,10 +237,11 @@ static by_status take_example(const by__format_shard *shard, uint64_t record, co
     (void)snprintf(key, sizeof key, "%llu", (unsigned long long)record);
     e.sample.key = key;
     e.sample.key_size = strlen(key);
-    e.sample.problem = problem != NULL      ? problem
-                       : damaged            ? "the record is no tf.train.Example"
-                       : e.sample.size == 0 ? "the record has no picture"
-                                            : NULL;
+    if (problem != NULL || damaged) {
+        e.sample.problem = damaged ? "the record is no tf.train.Example" : problem;
+    } else if (e.sample.problem == NULL) {
+        e.sample.problem = by__format_shard_lacks_image(&e.sample, "the record has no picture");
+    }
     e.sample.begin = e.sample.size == 0 ? (uint64_t)(data - shard->data) : e.sample.begin;
     return shard->take(shard->user, &e.sample, error);
 }

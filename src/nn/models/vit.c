@@ -4,6 +4,8 @@
  * that of the patches is a convolution's, [width, channels, patch, patch]. */
 #include "nn/nn.h"
 
+#define POSITIONS "vit.embeddings.position_embeddings"
+
 typedef struct vit_keys {
     int64_t patch;
     int64_t qkv_bias;
@@ -80,8 +82,8 @@ static by_value embed(by__nn_build *b)
     by_value class_token = by__nn_weight(b, "token token embed", BY_SHAPE(1, 1, c->width), init,
                                          "vit.embeddings.cls_token");
     int64_t tokens = 1 + c->image_height / size * (c->image_width / size);
-    by_value positions = by__nn_weight(b, "token position embed", BY_SHAPE(1, tokens, c->width),
-                                       init, "vit.embeddings.position_embeddings");
+    by_value positions =
+        by__nn_weight(b, "token position embed", BY_SHAPE(1, tokens, c->width), init, POSITIONS);
     by_value w =
         by__nn_weight(b, "embed channel pixel pixel", BY_SHAPE(c->width, c->channels, size, size),
                       init, "vit.embeddings.patch_embeddings.projection.weight");
@@ -140,6 +142,13 @@ static void body(by__nn_build *b)
     b->model.output = x;
 }
 
+static by__nn_grid grid(const by_model_config *c)
+{
+    int64_t patch = own_keys(c)->patch;
+    return (by__nn_grid){
+        .name = POSITIONS, .before = 1, .sides = {c->image_height / patch, c->image_width / patch}};
+}
+
 static void write_config(json_t *out, const by_model_config *c)
 {
     by__nn_json_write_labels(out, c->outputs);
@@ -190,5 +199,6 @@ const by__nn_family by__nn_family_vit = {
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
+    .grid = grid,
     .published = (const by__nn_published[]){{"vit", "ViTForImageClassification", false}, {0}},
 };

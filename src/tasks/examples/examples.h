@@ -15,6 +15,12 @@
 #include "formats/image/image_fit.h"
 #include "tasks/tasks.h"
 
+/* The largest label that was read, and what has it. */
+typedef struct by__task_top_label {
+    int64_t label; /* -1: none was read */
+    char name[400];
+} by__task_top_label;
+
 /* Values of the keys below: the first member of the struct of a kind that has them. */
 typedef struct by__task_examples_keys {
     by_string_list images;
@@ -75,12 +81,14 @@ typedef struct by__task_examples {
     by_string_list described; /* class names that config.json beside the weights has */
     const char **labels;      /* class names; NULL: none */
     size_t label_count;
+    by__task_top_label top;
     by__image_folder folder;  /* of images that were read from folders, or file by file */
     bool skip;                /* damaged examples are skipped, */
     bool skip_files;          /* and pictures that are files of their own */
     by__loader_damage damage; /* and listed here */
     bool on_use;              /* pictures are decoded when they are used */
     bool is_predicted;        /* targets are placeholders, and do not count */
+    bool has_samples;         /* some of the folder's files are in shards */
 } by__task_examples;
 
 /* Opens folders and files of images (examples_folders.c). Of the config's folders, each has one of
@@ -95,8 +103,7 @@ by_status by__task_examples_describe_folders(by__task_examples *d, by_error *err
 /* Puts the classes of folders into the config, as data.label_names. */
 by_status by__task_examples_keep_classes(const by__task_examples *d, by_config *config,
                                          by_error *error);
-/* The file that an example to predict is; NULL: it is in an array of many. */
-const char *by__task_examples_file(const by_task_data *data, uint64_t index);
+void by__task_examples_name(const by_task_data *data, uint64_t index, by_example_name *out);
 /* Makes the parts to train on and to evaluate on (examples_rows.c). valid_apart: the latter is a
  * set of its own. */
 by_status by__task_examples_split(by__task_examples *d, const by_config *config, uint64_t examples,
@@ -130,7 +137,7 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     .knows = by__task_examples_knows, .assume = by__task_examples_assume,                          \
     .complete = by__task_examples_complete, .source = by__task_examples_source,                    \
     .keep = by__task_examples_keep, .check = by__task_examples_check,                              \
-    .file = by__task_examples_file, .open_examples = by__task_examples_set,                        \
+    .name_example = by__task_examples_name, .open_examples = by__task_examples_set,                \
     .column = by__task_examples_column, .encoding = by__task_examples_encoding
 /* by__task_examples_source for a part of a set. */
 by_status by__task_examples_source_of(by_source **out, const by__task_examples *data,
@@ -150,6 +157,16 @@ by_status by__task_examples_name_metrics(by__task_examples *d, by_error *error);
 bool by__task_examples_mixes(const by__task_examples_keys *keys);
 /* Number of classes of the open labels: the largest plus one. 0: there are no labels. */
 int64_t by__task_examples_classes(const by__task_examples *data);
+/* Keeps the largest label of a set that was opened, and what has it (examples_labels.c). `labels`:
+ * its files; none: those of d->folder. */
+void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
+                                const by_string_list *labels);
+/* Refuses a label that is none of the model's classes, or if their number is to be that of the
+ * labels (outputs below 1), one so far from all others that it is no class. */
+by_status by__task_examples_check_labels(const by__task_examples *d, int64_t outputs,
+                                         by_error *error);
+/* Says how many classes have no example, "" if all have some. */
+by_status by__task_examples_doubt_labels(const by__task_examples *d, char **out, by_error *error);
 /* BY_ECONFIG unless the model ends in an output. */
 by_status by__task_examples_needs_output(const by_config *config, const by_model *model,
                                          by_error *error);

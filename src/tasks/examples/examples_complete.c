@@ -18,6 +18,28 @@ static by_status set_size(int64_t *size, int64_t have, const char *key, const ch
     return BY_OK;
 }
 
+/* The same for a side of images. That of the weights to start from is a default: it holds where
+ * positions were learned for it. */
+static by_status set_side(int64_t *size, int64_t have, const char *key, const char *set,
+                          const by_config *config, by_error *error)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "model.%s", key);
+    bool inherited = config->model.from[0] != '\0' && !by__config_is_given(config, path);
+    bool learned = by__nn_model_grid(&config->model).name != NULL;
+    if (inherited && *size > 0 && *size != have && learned) {
+        return by_error_set(error, BY_ECONFIG,
+                            "the weights of model.from have positions for %s %lld, and %s has "
+                            "%lld: set data.resize to resize images, or model.image_height and "
+                            "model.image_width to those of the data to interpolate the positions",
+                            key, (long long)*size, set, (long long)have);
+    }
+    if (inherited && !learned) {
+        *size = have;
+    }
+    return set_size(size, have, key, set, error);
+}
+
 static by_status set_categories(by_model_config *m, const by__task_examples *d, const char *set,
                                 by_error *error)
 {
@@ -53,20 +75,6 @@ static by_status set_categories(by_model_config *m, const by__task_examples *d, 
     return BY_OK;
 }
 
-int64_t by__task_examples_classes(const by__task_examples *d)
-{
-    int64_t classes = (int64_t)d->label_count;
-    const by_array_set *sets[2] = {d->train, d->valid};
-    for (int s = 0; s < 2; s++) {
-        const by_array *labels = sets[s] == NULL ? NULL : by_array_set_find(sets[s], "labels");
-        for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
-            int64_t label = ((const int32_t *)labels->data)[i];
-            classes = label >= classes ? label + 1 : classes;
-        }
-    }
-    return classes;
-}
-
 by_status by__task_examples_complete(by_task_data *data, by_config *config, by_error *error)
 {
     by__task_examples *d = (by__task_examples *)data;
@@ -92,8 +100,8 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
                                 name, (long long)shape->dim[1], d->scales.channels);
         }
         BY_TRY(set_size(&m->channels, shape->dim[1], "channels", name, error));
-        BY_TRY(set_size(&m->image_height, shape->dim[2], "image_height", name, error));
-        BY_TRY(set_size(&m->image_width, shape->dim[3], "image_width", name, error));
+        BY_TRY(set_side(&m->image_height, shape->dim[2], "image_height", name, config, error));
+        BY_TRY(set_side(&m->image_width, shape->dim[3], "image_width", name, config, error));
     } else {
         if (m->numbers != 0 || by_encoding_numbers(d->encoding) != 0) {
             BY_TRY(set_size(&m->numbers, (int64_t)by_encoding_numbers(d->encoding), "numbers", name,
@@ -102,6 +110,7 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
         BY_TRY(set_categories(m, d, name, error));
     }
     BY_TRY(by__task_examples_keep_classes(d, config, error));
+    BY_TRY(by__task_examples_check_labels(d, m->outputs, error));
     if (m->outputs < 1) {
         m->outputs = outputs;
     }

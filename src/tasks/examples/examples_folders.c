@@ -12,16 +12,22 @@ bool by__task_examples_are_folders(const by_string_list *images)
            (by__path_is_dir(images->items[0]) || by__image_is_shard(images->items[0]));
 }
 
-const char *by__task_examples_file(const by_task_data *data, uint64_t index)
+void by__task_examples_name(const by_task_data *data, uint64_t index, by_example_name *out)
 {
     const by__task_examples *d = (const by__task_examples *)data;
-    return d->is_predicted && index < d->folder.count ? d->folder.files[index].path : NULL;
+    if (d->is_predicted && index < d->folder.count) {
+        const by__image_picture_file *file = &d->folder.files[index];
+        const char *sample = file->range.sample == NULL ? "" : file->range.sample;
+        *out = (by_example_name){
+            .index = file->number, .file = file->path, .sample = d->has_samples ? sample : NULL};
+    }
 }
 
 static by_status add_file(by__image_folder *f, const char *path, by_error *error)
 {
     BY_TRY(by__reserve((void **)&f->files, &f->capacity, f->count + 1, sizeof *f->files, error));
-    f->files[f->count] = (by__image_picture_file){.path = by__strdup(path), .label = -1};
+    f->files[f->count] =
+        (by__image_picture_file){.path = by__strdup(path), .label = -1, .number = f->count};
     if (f->files[f->count].path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a path");
     }
@@ -113,7 +119,7 @@ static void remove_damaged(by__image_folder *f, const by_array_set *set)
     for (size_t i = 0; i < f->count; i++) {
         if (next < count && strcmp(damage[next].path, f->files[i].path) == 0 &&
             damage[next].place == f->files[i].range.begin) {
-            free(f->files[i].path);
+            by__image_folder_free_file(&f->files[i]);
             next++;
         } else {
             f->files[kept++] = f->files[i];
@@ -141,6 +147,10 @@ by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *
     remove_damaged(&f, *out);
     by__image_folder_free(&d->folder);
     d->folder = f;
+    d->has_samples = false;
+    for (size_t i = 0; i < f.count && !d->has_samples; i++) {
+        d->has_samples = f.files[i].range.sample != NULL;
+    }
     return BY_OK;
 }
 

@@ -56,6 +56,7 @@ static by_status open_images(by_array_set **out, by__task_examples *d, const by_
     BY_TRY(by__task_examples_are_folders(images)
                ? by__task_examples_open_folders(out, d, images, classes, error)
                : by_image_set_open(out, &files, error));
+    by__task_examples_keep_top(d, *out, labels);
     const by_damage *damage = by_array_set_damage(*out, &count);
     return by__task_examples_add_damage(d, damage, count, by_array_set_examples(*out), error);
 }
@@ -97,14 +98,44 @@ by_status by__task_examples_image_path(by_array_set **out, by__task_examples *d,
     return status;
 }
 
-/* Takes the size of images from the keys, unless a checkpoint sets it. */
-static by_status set_fit(by__task_examples *d, const by_model_config *m, by_error *error)
+/* What images are to be: as the config says, else as the weights to start from have it. */
+typedef struct image_sizes {
+    int64_t channels;
+    int64_t height;
+    int64_t width;
+} image_sizes;
+
+static by_status find_sizes(image_sizes *out, const by_config *config, by_error *error)
 {
-    const by__task_examples_keys *k = d->keys;
-    if (d->learned != NULL || strcmp(k->resize, "none") == 0) {
+    const by_model_config *m = &config->model;
+    by_config *own;
+    *out = (image_sizes){m->channels, m->image_height, m->image_width};
+    if (m->from[0] == '\0' || (out->channels > 0 && out->height > 0 && out->width > 0)) {
         return BY_OK;
     }
-    if (m->image_height < 1 || m->image_width < 1) {
+    BY_TRY(by_config_copy(&own, config, error));
+    by_status status = by_config_inherit_model(own, error);
+    if (status == BY_OK) {
+        *out = (image_sizes){own->model.channels, own->model.image_height, own->model.image_width};
+    }
+    by_config_close(&own);
+    return status;
+}
+
+/* Takes the size of images from the keys, unless a checkpoint sets it. */
+static by_status set_fit(by__task_examples *d, const by_config *config, by_error *error)
+{
+    const by__task_examples_keys *k = d->keys;
+    image_sizes m;
+    if (d->learned != NULL) {
+        return BY_OK;
+    }
+    BY_TRY(find_sizes(&m, config, error));
+    d->channels = m.channels > 0 ? m.channels : d->channels;
+    if (strcmp(k->resize, "none") == 0) {
+        return BY_OK;
+    }
+    if (m.height < 1 || m.width < 1) {
         return by_error_set(
             error, BY_ECONFIG,
             "data.resize %s: set model.image_height and model.image_width, to which "
@@ -115,8 +146,8 @@ static by_status set_fit(by__task_examples *d, const by_model_config *m, by_erro
                                 strcmp(k->resize, "crop") == 0 ? BY_RESIZE_CROP : BY_RESIZE_STRETCH,
                             .resample = strcmp(k->resample, "bicubic") == 0 ? BY_RESAMPLE_BICUBIC
                                                                             : BY_RESAMPLE_BILINEAR,
-                            .height = m->image_height,
-                            .width = m->image_width};
+                            .height = m.height,
+                            .width = m.width};
     return BY_OK;
 }
 
@@ -148,7 +179,7 @@ by_status by__task_examples_config_images(by__task_examples *d, const by_task_re
     const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_images.count > 0;
     BY_TRY(check_transforms(k, r->config, error));
-    BY_TRY(set_fit(d, &r->config->model, error));
+    BY_TRY(set_fit(d, r->config, error));
     d->on_use = strcmp(k->decode, "use") == 0;
     if (d->on_use && !by__task_examples_are_folders(&k->images)) {
         return by_error_set(error, BY_ECONFIG,

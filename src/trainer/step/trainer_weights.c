@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "checkpoint/storage.h"
+#include "config/kind.h"
 #include "tasks/tasks.h"
 #include "tasks/teacher.h"
 #include "trainer/exchange/exchange.h"
@@ -65,9 +66,36 @@ static bool is_added(const char *name)
     return is_besides(name) || by__task_is_adapter(name);
 }
 
+/* Sets what is to be interpolated because the images of `weights` have another size; grid->name
+ * NULL: nothing. */
+static by_status find_grid(by__checkpoint_grid *out, const by_trainer *t, const by_weights *weights,
+                           by_error *error)
+{
+    by_config *theirs;
+    const char *json = by_weights_config(weights);
+    by__nn_grid to = by__nn_model_grid(&t->config->model);
+    *out = (by__checkpoint_grid){0};
+    if (to.name == NULL || json == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__config_like(&theirs, t->config, error));
+    by_status status = by_model_config_from_json(&theirs->model, by_weights_path(weights), json,
+                                                 strlen(json), error);
+    by__nn_grid from = status == BY_OK ? by__nn_model_grid(&theirs->model) : (by__nn_grid){0};
+    by_config_close(&theirs);
+    if (status == BY_OK && from.name != NULL) {
+        *out = (by__checkpoint_grid){.name = to.name,
+                                     .before = to.before,
+                                     .from = {from.sides[0], from.sides[1]},
+                                     .to = {to.sides[0], to.sides[1]}};
+    }
+    return status;
+}
+
 static by_status load_weights(by_trainer *t, const by_weights *weights, const by_string_list *anew,
                               by_error *error)
 {
+    by__checkpoint_grid grid = {0};
     /* The base weights of a run with adapters have none. */
     bool is_base = t->config->lora.rank > 0 && !by__trainer_has_adapters(weights);
     by__nn_file_names names = by__nn_model_file_names(&t->config->model);
@@ -79,6 +107,10 @@ static by_status load_weights(by_trainer *t, const by_weights *weights, const by
                                            .anew_count = anew == NULL ? 0 : anew->count,
                                            .whole = t->model.stages == 1,
                                            .threads = t->threads};
+    if (anew != NULL) {
+        BY_TRY(find_grid(&grid, t, weights, error));
+        options.grid = grid.name == NULL ? NULL : &grid;
+    }
     BY_TRY(by__trainer_ready(t, false, error));
     by__trainer_changes(t);
     BY_TRY(by__checkpoint_store_load(t->store, t->flats.masters, weights, &options, error));

@@ -359,6 +359,32 @@ static void step_names(void **state)
     }
 }
 
+/* torch.nn.functional.interpolate(mode="bicubic", align_corners=False) of a grid of 3 x 2 rows. */
+static void test_grid_rows(void **state)
+{
+    static const float in[] = {0, 1, 4, -2, 3, 5, 0.5f, 2, -1, 7, 2, 2};
+    static const float wide[] = {
+        -0.707768f, 1.04364f,  0.150926f, 0.46689f,  2.017944f, -0.787109f, 3.884964f,  -2.04111f,
+        4.743659f,  -2.61786f, 2.442405f, 3.645392f, 2.295918f, 3.110885f,  1.977417f,  1.94873f,
+        1.658916f,  0.786575f, 1.512429f, 0.252069f, 2.024031f, 6.570364f,  1.787145f,  5.855059f,
+        1.272095f,  4.299805f, 0.757044f, 2.744549f, 0.520158f, 2.029246f,  -1.661383f, 7.710632f,
+        -1.008737f, 6.721784f, 0.410278f, 4.571777f, 1.829296f, 2.421769f,  2.481941f,  1.432924f};
+    static const float small[] = {1.987305f, 0.371094f, 0.774414f, 4.414062f};
+    float out[40];
+    by__checkpoint_grid grid = {.from = {3, 2}, .to = {4, 5}};
+    BY_UNUSED(state);
+    by__checkpoint_grid_rows(out, in, &grid, 2);
+    for (size_t i = 0; i < 40; i++) {
+        assert_float_equal(out[i], wide[i], 1e-5);
+    }
+    grid.to[0] = 2;
+    grid.to[1] = 1;
+    by__checkpoint_grid_rows(out, in, &grid, 2);
+    for (size_t i = 0; i < 4; i++) {
+        assert_float_equal(out[i], small[i], 1e-5);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +396,7 @@ int main(void)
         cmocka_unit_test(leftovers_go_and_two_writers_are_refused),
         cmocka_unit_test(bad_content_is_refused_and_leaves_nothing),
         cmocka_unit_test(step_names),
+        cmocka_unit_test(test_grid_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

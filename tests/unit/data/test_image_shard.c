@@ -132,7 +132,9 @@ static void test_tar(void **state)
     make_tar();
     assert_string_equal(list(&f, "x.tar"), "");
     assert_int_equal(f.count, 4);
-    assert_string_equal(f.files[0].range.problem, "the sample has no picture");
+    assert_non_null(strstr(f.files[0].range.problem, "the sample has no picture"));
+    assert_string_equal(f.files[0].range.sample, "d/a");
+    assert_string_equal(f.files[2].range.sample, "deep/er/c");
     check(&f, 1, "second", 7);
     check(&f, 2, "third", 3);
     check(&f, 3, "fourth", 11);
@@ -158,6 +160,7 @@ static void test_labels(void **state)
     put_member("a.jpg", "", '0', "picture");
     put(zeros, sizeof zeros);
     assert_non_null(strstr(list(&f, "x.tar"), "sample a: it has no label"));
+    assert_non_null(strstr(list(&f, "x.tar"), "follow each other"));
     by__image_folder_free(&f);
     file.size = 0;
     put_member("a.jpg", "", '0', "picture");
@@ -173,6 +176,101 @@ static void test_labels(void **state)
     check(&f, 0, "picture", 1);
     by__image_folder_free(&f);
     assert_int_equal(unlink(path), 0);
+}
+
+/* Lists a tar archive of these members, name and content; an empty name ends them. `type`: of the
+ * first. */
+static by__image_folder list_members(const char *const *members, char type)
+{
+    static const uint8_t zeros[1024];
+    by__image_folder f;
+    file.size = 0;
+    for (size_t i = 0; members[i] != NULL; i += 2) {
+        put_member(members[i], "", i == 0 ? type : '0', members[i + 1]);
+    }
+    put(zeros, sizeof zeros);
+    assert_string_equal(list(&f, "x.tar"), "");
+    assert_int_equal(f.count, 1);
+    assert_string_equal(f.files[0].range.sample, "a");
+    return f;
+}
+
+static void check_problem(const char *const *members, char type, const char *problem)
+{
+    by__image_folder f = list_members(members, type);
+    assert_non_null(f.files[0].range.problem);
+    if (strstr(f.files[0].range.problem, problem) == NULL) {
+        fail_msg("'%s' is not '%s'", f.files[0].range.problem, problem);
+    }
+    by__image_folder_free(&f);
+}
+
+/* What could be meant in two ways is a problem of the sample that names both. */
+static void test_ambiguous(void **state)
+{
+    static const char *const two[] = {"a.jpg", "x", "a.png", "y", "a.cls", "1", NULL};
+    static const char *const twice[] = {"a.jpg", "x", "a.JPG", "y", "a.cls", "1", NULL};
+    static const char *const differ[] = {"a.jpg",          "x", "a.cls", "1", "a.json",
+                                         "{\"label\": 2}", NULL};
+    static const char *const reversed[] = {"a.json", "{\"label\": 2}", "a.jpg", "x", "a.cls", "1",
+                                           NULL};
+    static const char *const inside[] = {"a.jpg", "x", "a.json", "{\"label\": 2, \"cls\": 3}",
+                                         NULL};
+    static const char *const agree[] = {"a.jpg",          "x", "a.cls", "2", "a.json",
+                                        "{\"label\": 2}", NULL};
+    static const char *const other[] = {"a.png", "x", "a.cls", "2", "a.json", "{\"id\": 7}", NULL};
+    static const char *const empty[] = {"a.png", "", "a.cls", "2", NULL};
+    static const char *const jpg[] = {"a.jpg", "", "a.cls", "1", NULL};
+    BY_UNUSED(state);
+    check_problem(two, '0', "it has two pictures, jpg and png");
+    check_problem(twice, '0', "it has two pictures, jpg and jpg");
+    check_problem(differ, '0', "its labels contradict each other: 1 in cls and 2 in json (label)");
+    check_problem(reversed, '0', "2 in json (label) and 1 in cls");
+    check_problem(inside, '0', "2 in json (label) and 3 in json (cls)");
+    check_problem(empty, '0', "its picture, png, is empty");
+    check_problem(jpg, '1', "its jpg is a link: store the files themselves");
+    check_problem(jpg, '2', "its jpg is a link");
+    check_problem(jpg, 'S', "its jpg is stored sparsely");
+    for (int i = 0; i < 2; i++) {
+        by__image_folder f = list_members(i == 0 ? agree : other, '0');
+        check(&f, 0, "x", 2);
+        by__image_folder_free(&f);
+    }
+}
+
+/* The label of a JSON object may be the name of a class. */
+static void test_named_in_json(void **state)
+{
+    static const uint8_t zeros[1024];
+    char *names[] = {(char[]){"dog"}, (char[]){"cat"}};
+    by__image_folder f = {0};
+    BY_UNUSED(state);
+    file.size = 0;
+    put_member("a.jpg", "", '0', "picture");
+    put_member("a.json", "", '0', "{\"label\": \"cat\"}");
+    put(zeros, sizeof zeros);
+    write_file("x.tar");
+    assert_int_equal(by__image_folder_fix(&f, names, 2, NULL), BY_OK);
+    assert_int_equal(by__image_shard_add(&f, path, true, NULL), BY_OK);
+    check(&f, 0, "picture", 1);
+    by__image_folder_free(&f);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Also one whose name says so, and one that only begins so. */
+static void test_compressed(void **state)
+{
+    static const uint8_t gzip[32] = {0x1f, 0x8b, 8};
+    static const char *const names[] = {"x.tar.gz", "x.tgz", "x.tar",
+                                        "x.tfrecord-00000-of-00001.gz"};
+    by__image_folder f;
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        file.size = 0;
+        put(gzip, sizeof gzip);
+        assert_non_null(strstr(list(&f, names[i]), "is compressed"));
+        by__image_folder_free(&f);
+    }
 }
 
 /* A folder stands for its shards, in the order of their names; files other than
@@ -271,9 +369,8 @@ static void test_tfrecord(void **state)
         make_tfrecord();
         file.data[i] ^= 0x10;
         if (i < 12) {
-            write_file("x.tfrecord");
-            assert_false(by__image_is_shard(path));
-            assert_int_equal(unlink(path), 0);
+            assert_non_null(strstr(list(&f, "x.tfrecord"), "is no shard of pictures"));
+            by__image_folder_free(&f);
             continue;
         }
         assert_string_equal(list(&f, "x.tfrecord"), "");
@@ -293,6 +390,24 @@ static void test_tfrecord(void **state)
         assert_non_null(strstr(list(&f, "x.tfrecord"), "it is truncated"));
         by__image_folder_free(&f);
     }
+}
+
+/* Two labels that differ, in a record. */
+static void test_contradicting_record(void **state)
+{
+    static const char both[] = "\x0a\x32"
+                               "\x0a\x10\x0a\x05image\x12\x07\x0a\x05\x0a\x03PIX"
+                               "\x0a\x0e\x0a\x05label\x12\x05\x1a\x03\x0a\x01\x05"
+                               "\x0a\x0e\x0a\x05"
+                               "class\x12\x05\x1a\x03\x0a\x01\x06";
+    by__image_folder f;
+    BY_UNUSED(state);
+    file.size = 0;
+    put_record(both, sizeof both - 1);
+    assert_string_equal(list(&f, "x.tfrecord"), "");
+    assert_string_equal(f.files[0].range.problem,
+                        "its labels contradict each other: 5 in label and 6 in class");
+    by__image_folder_free(&f);
 }
 
 /* The record of the format's own documentation. */
@@ -359,6 +474,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),        cmocka_unit_test(test_tar),
+        cmocka_unit_test(test_ambiguous),     cmocka_unit_test(test_named_in_json),
+        cmocka_unit_test(test_compressed),    cmocka_unit_test(test_contradicting_record),
         cmocka_unit_test(test_labels),        cmocka_unit_test(test_tfrecord),
         cmocka_unit_test(test_record_of_abc), cmocka_unit_test(test_mds),
     };

@@ -1,0 +1,123 @@
+/* The labels of images: how many classes there are, and labels that are none. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/image/picture_use.h"
+#include "tasks/examples/examples.h"
+
+/* A label is no class if more than this many classes, and more than half of all, would have no
+ * example. */
+#define UNUSED 16
+/* Classes that are counted, for each example. */
+#define COUNTED ((int64_t)64)
+
+int64_t by__task_examples_classes(const by__task_examples *d)
+{
+    int64_t classes = (int64_t)d->label_count;
+    const by_array_set *sets[2] = {d->train, d->valid};
+    for (int s = 0; s < 2; s++) {
+        const by_array *labels = sets[s] == NULL ? NULL : by_array_set_find(sets[s], "labels");
+        for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
+            int64_t label = ((const int32_t *)labels->data)[i];
+            classes = label >= classes ? label + 1 : classes;
+        }
+    }
+    return classes;
+}
+
+void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
+                                const by_string_list *labels)
+{
+    const by_array *all = by_array_set_find(set, "labels");
+    by__task_top_label *top = &d->top;
+    for (int64_t i = 0; all != NULL && i < all->shape.dim[0]; i++) {
+        int32_t label = ((const int32_t *)all->data)[i];
+        if (label <= top->label) {
+            continue;
+        }
+        top->label = label;
+        if (labels->count == 0 && (size_t)i < d->folder.count) {
+            char name[BY__IMAGE_NAME];
+            const by__image_picture_file *file = &d->folder.files[i];
+            (void)snprintf(top->name, sizeof top->name, "%.390s",
+                           by__image_picture_name(name, file->path, &file->range));
+        } else {
+            (void)snprintf(top->name, sizeof top->name, "%.300s, label number %lld",
+                           labels->count == 1 ? labels->items[0] : by_array_set_name(set),
+                           (long long)i);
+        }
+    }
+}
+
+/* Counts the labels that occur; each beyond COUNTED of the examples as one of its own. */
+static by_status count_labels(int64_t *out, const by__task_examples *d, by_error *error)
+{
+    const by_array_set *sets[2] = {d->train, d->valid};
+    int64_t examples = 0;
+    uint8_t *seen;
+    for (int s = 0; s < 2; s++) {
+        examples += sets[s] == NULL ? 0 : (int64_t)by_array_set_examples(sets[s]);
+    }
+    int64_t limit = d->top.label < COUNTED * examples ? d->top.label + 1 : COUNTED * examples;
+    BY_TRY(by__alloc((void **)&seen, (size_t)limit + 1, 1, "labels", error));
+    *out = 0;
+    for (int s = 0; s < 2; s++) {
+        const by_array *labels = sets[s] == NULL ? NULL : by_array_set_find(sets[s], "labels");
+        for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
+            int64_t label = ((const int32_t *)labels->data)[i];
+            if (label >= limit) {
+                ++*out;
+            } else if (label >= 0 && seen[label] == 0) {
+                seen[label] = 1;
+                ++*out;
+            }
+        }
+    }
+    free(seen);
+    return BY_OK;
+}
+
+by_status by__task_examples_check_labels(const by__task_examples *d, int64_t outputs,
+                                         by_error *error)
+{
+    int64_t occur;
+    int64_t classes = d->label_count > 0 ? (int64_t)d->label_count : outputs;
+    if (d->is_predicted || d->top.label < 0) {
+        return BY_OK;
+    }
+    if (classes >= 1) {
+        return d->top.label < classes
+                   ? BY_OK
+                   : by_error_set(
+                         error, BY_ECONFIG,
+                         d->label_count > 0
+                             ? "%s has the label %lld, but there are names for %lld classes"
+                             : "%s has the label %lld, but model.outputs is %lld",
+                         d->top.name, (long long)d->top.label, (long long)classes);
+    }
+    BY_TRY(count_labels(&occur, d, error));
+    int64_t missing = d->top.label + 1 - occur;
+    return missing <= UNUSED || missing <= occur
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s has the label %lld, but only %lld labels occur: mend it, or if "
+                              "there are so many classes, set model.outputs to their number",
+                              d->top.name, (long long)d->top.label, (long long)occur);
+}
+
+by_status by__task_examples_doubt_labels(const by__task_examples *d, char **out, by_error *error)
+{
+    by_string text = {0};
+    int64_t occur = 0;
+    if (d->top.label >= 0 && d->label_count == 0) {
+        BY_TRY(count_labels(&occur, d, error));
+        int64_t missing = d->top.label + 1 - occur;
+        if (missing > 0) {
+            by_string_format(&text,
+                             "labels are 0 to %lld, the largest that of %s, but %lld of these "
+                             "classes have no example",
+                             (long long)d->top.label, d->top.name, (long long)missing);
+        }
+    }
+    return by__string_release(&text, out, error);
+}
