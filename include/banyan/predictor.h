@@ -20,7 +20,7 @@ typedef struct by_predictor_options {
     /* maximum number of examples computed together; 0: the config's micro-batch, or 5 if that is less.
      * With less than 5, the last digits may differ. */
     int64_t batch;
-    int threads;   /* compute threads; 0: config.train.threads */
+    int threads; /* compute threads; 0: config.train.threads */
 } by_predictor_options;
 
 /* Opens a model of tables or images, allocates its memory and runs one empty batch. `config` is the
