@@ -17,8 +17,8 @@ extern "C" {
 typedef struct by_predictor by_predictor;
 
 typedef struct by_predictor_options {
-    /* maximum number of examples computed together; 0: the config's micro-batch, or 5 if that is less.
-     * With less than 5, the last digits may differ. */
+    /* maximum number of examples computed together; 0: the config's micro-batch, or 5 if that is
+     * less. With less than 5, the last digits may differ. */
     int64_t batch;
     int threads; /* compute threads; 0: config.train.threads */
 } by_predictor_options;

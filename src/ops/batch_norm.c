@@ -14,12 +14,13 @@ static bool is_vector(const by__graph_type *type, int64_t n)
 static by_status check_operands(const by__op_signature *s, by_error *error)
 {
     const by__graph_type *x = &s->in[X];
-    int64_t least = s->op == BY_OP_AFFINE ? 1 : 2;
-    if (!by__op_is_act(x->dtype) || x->shape.rank < 1 || by__op_rows(&x->shape) < least) {
+    if (!by__op_is_act(x->dtype) || x->shape.rank < 1 || by__op_rows(&x->shape) < 1) {
+        return by__op_refuse(s, error, "the operand must have channels of f32, bf16 or f16");
+    }
+    if (s->op != BY_OP_AFFINE && by__op_rows(&x->shape) < 2) {
         return by__op_refuse(s, error,
-                             least == 1 ? "the operand must have channels of f32, bf16 or f16"
-                                        : "the operand must be two or more rows of f32, bf16 or "
-                                          "f16 channels");
+                             "one pixel of one image has no variance: raise train.micro_batch to 2 "
+                             "or more, or the size of the images");
     }
     int64_t channels = by__op_last_dim(&x->shape);
     if (!is_vector(&s->in[WEIGHT], channels) || !is_vector(&s->in[BIAS], channels)) {
@@ -36,11 +37,6 @@ static by_status infer_forward(const by__op_signature *s, by__graph_type *out, b
     BY_TRY(check_operands(s, error));
     if (s->input_count > 3 && !by__absent(&s->in[3]) && !by__op_type_equal(&s->in[3], &s->in[X])) {
         return by__op_refuse(s, error, "the added tensor must be like the operand");
-    }
-    if (s->op == BY_OP_BATCH_NORM && by__op_rows(&s->in[X].shape) < 2) {
-        return by__op_refuse(s, error,
-                             "one pixel of one image has no variance: raise train.micro_batch to 2 "
-                             "or more, or the size of the images");
     }
     out[0] = s->in[X];
     if (s->op == BY_OP_BATCH_NORM) {

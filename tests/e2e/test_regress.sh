@@ -397,6 +397,8 @@ run 2 "$banyan" train rooms.yaml --set data.target=
 holds err "data.target=COLUMN"
 run 2 "$banyan" train rooms.yaml --set model.kind=gpt2
 run 2 "$banyan" train --resume runs/two --set data.valid_fraction=0.3
+run 2 "$banyan" train --resume runs/two --set data.target=floor --set data.category_columns=[]
+holds err "was trained with data.target price"
 run 1 "$banyan" predict runs/rooms rooms.yaml
 
 say "what a command line probably meant"

@@ -159,6 +159,10 @@ refused 2 "nowhere.txt" "$banyan" train c.yaml --set data.text=nowhere.txt
 refused 2 "data.text" "$banyan" train c.yaml --set data.text=[]
 refused 2 "tokens" "$banyan" train c.yaml --set model.context=200000
 refused 2 "unknown command 'trian'; did you mean 'train'?" "$banyan" trian
+run 0 "$banyan" info c.yaml --set train.steps=5 --set seed=3 --set train.steps=6 --ranks 2 --ranks 1
+holds err "--set train.steps is given twice: its last value counts"
+holds err "--ranks is given twice"
+! grep -q seed err || fail "$(cat err)"
 refused 2 "unknown flag '--stepz'; see" "$banyan" train c.yaml --stepz 3
 refused 2 "unknown flag '--quite'; did you mean '--quiet'?" "$banyan" train c.yaml --quite
 refused 2 "did you mean '--listen'? (HOST:PORT" "$banyan" serve runs/tiny --port 80

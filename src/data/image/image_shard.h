@@ -5,7 +5,8 @@
 
 #include "data/image/image_folder.h"
 
-/* Whether a file is a shard, by its name or how it begins, or a folder has one, as its names say. */
+/* Whether a file is a shard, by its name or how it begins, or a folder has one, as its names
+ * say. */
 bool by__image_is_shard(const char *path);
 /* Adds the pictures of a shard, in its order, or of all shards in a folder by their names.
  * labelled: each must have a label, a number or the name of a class that is fixed. BY_EFORMAT names

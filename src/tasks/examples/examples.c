@@ -209,32 +209,6 @@ by_status by__task_examples_keep(by_task_data *data, const by_config *config, by
     return BY_OK;
 }
 
-/* Refuses other columns to predict than a checkpoint was trained with. */
-static by_status check_targets(const by__task_examples *d, const by_checkpoint *checkpoint,
-                               by_error *error)
-{
-    const char *path = by_checkpoint_path(checkpoint);
-    by_encoding *then = d->encoding == NULL ? NULL : by__task_examples_read_encoding(path);
-    size_t count = then == NULL ? 0 : by_encoding_targets(then);
-    bool same = then == NULL || count == d->target_count;
-    for (size_t i = 0; i < count && same; i++) {
-        same = strcmp(by_encoding_target(then, i), d->target_names[i]) == 0;
-    }
-    by_string names = {0};
-    for (size_t i = 0; i < count && !same; i++) {
-        by_string_format(&names, "%s%.60s", i == 0 ? "" : ", ", by_encoding_target(then, i));
-    }
-    by_encoding_close(&then);
-    by_status status = same
-                           ? BY_OK
-                           : by_error_set(error, BY_ECONFIG,
-                                          "%s was trained with data.target %.200s: leave it so, or "
-                                          "start a new run",
-                                          path, names.failed ? "of another name" : names.data);
-    by_string_free(&names);
-    return status;
-}
-
 by_status by__task_examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
                                   by_error *error)
 {
@@ -243,7 +217,6 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     const char *learned;
     BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));
     BY_TRY(by_checkpoint_value_string(checkpoint, "learned_hash", &learned, error));
-    BY_TRY(check_targets(d, checkpoint, error));
     if (strcmp(content, d->train_hash) != 0 || strcmp(learned, d->learned_hash) != 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s was trained on other data (%.8s, %.8s) than there is now (%.8s, "

@@ -231,6 +231,27 @@ static by_status hint_classify(by__task_examples *d, by_status status, by_error 
     return status;
 }
 
+/* Refuses other columns to predict than those of the checkpoint at `path`. */
+static by_status check_resumed(const by__task_examples *d, const char *path, by_error *error)
+{
+    size_t count = d->before == NULL ? 0 : by_encoding_targets(d->before);
+    bool same = d->before == NULL || count == d->target_count;
+    by_string names = {0};
+    for (size_t i = 0; i < count; i++) {
+        const char *name = by_encoding_target(d->before, i);
+        by_string_format(&names, "%s%.60s", i == 0 ? "" : ", ", name);
+        same = same && strcmp(name, d->target_names[i]) == 0;
+    }
+    by_status status = same
+                           ? BY_OK
+                           : by_error_set(error, BY_ECONFIG,
+                                          "%s was trained with data.target %.200s: leave it so, or "
+                                          "start a new run",
+                                          path, names.failed ? "of another name" : names.data);
+    by_string_free(&names);
+    return status;
+}
+
 by_status by__task_examples_config_table(by__task_examples *d, const by_task_request *r,
                                          by_error *error)
 {
@@ -247,6 +268,7 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
     }
     if (r->resumed != NULL && d->encoding == NULL) {
         d->before = by__task_examples_read_encoding(r->resumed);
+        BY_TRY(check_resumed(d, r->resumed, error));
     }
     by_status opened = open_table(&table, d, k->table, true, true, error);
     BY_TRY(opened == BY_OK ? BY_OK : hint_classify(d, opened, error));

@@ -181,6 +181,25 @@ static void test_own_statistics(void **state)
     compare_all(false);
 }
 
+/* One row has no variance: running statistics would be NaN. */
+static void test_one_row(void **state)
+{
+    by_value mean;
+    by_value variance;
+    by_error error = {0};
+    by_graph *g = open_graph();
+    by_value x = by_graph_parameter(g, "x", "", BY_SHAPE(1, 1, 1, WIDTH), (by_init){0});
+    by_value weight = by_graph_parameter(g, "weight", "", BY_SHAPE(WIDTH), (by_init){0});
+    by_value bias = by_graph_parameter(g, "bias", "", BY_SHAPE(WIDTH), (by_init){0});
+    (void)state;
+    assert_int_equal(by_batch_norm(g, x, weight, bias, eps, NULL, &mean, &variance), BY_NONE);
+    assert_int_not_equal(by_graph_verify(g, &error), BY_OK);
+    if (strstr(error.message, "raise train.micro_batch") == NULL) {
+        fail_msg("%s", error.message);
+    }
+    by_graph_close(&g);
+}
+
 static void test_given_statistics(void **state)
 {
     BY_UNUSED(state);
@@ -219,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_statistics),
         cmocka_unit_test(test_given_statistics),
+        cmocka_unit_test(test_one_row),
         cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
