@@ -247,6 +247,8 @@ static double work_of(const problem *p)
     case BY_OP_CACHED_ATTENTION: /* a lane has few elements of a key, and five shuffles */
         return 200.0 *
                (double)(first->dim[0] * first->dim[1] * p->attrs.heads * p->in[3].shape.dim[2]);
+    case BY_OP_PAGED_ATTENTION:
+        return 200.0 * (double)(first->dim[1] * p->attrs.heads * p->in[7].shape.dim[1]) * 16.0;
     case BY_OP_MATMUL:
     case BY_OP_GROUPED_MATMUL:
         return work * (double)out->dim[out->rank - 1] / 4.0;

@@ -480,6 +480,24 @@ typedef struct by__cuda_cached_attention_args {
     int32_t dtype;
 } by__cuda_cached_attention_args;
 
+#define BY__CUDA_PAGE 16 /* tokens of a page */
+
+/* PAGED_ATTENTION: what it says of keys and values, q [length, heads, width], k and v
+ * [length, kv_heads, width] with their strides from token to token; pools [pages, kv_heads, 16,
+ * page_width]. Writes the keys and values of all tokens: a warp for each (t * kv_heads + kv), blocks
+ * of 256. Then makes the parts of CACHED_ATTENTION. Grid: length * splits, heads; blocks of 128. */
+typedef struct by__cuda_paged_write_args {
+    const void *q, *k, *v;
+    void *k_pool, *v_pool;
+    const int32_t *positions, *sessions, *table;
+    float *part;
+    int64_t length, heads, kv_heads, width, q_stride, kv_stride;
+    int64_t pages, session_count, columns, page_width, splits, window;
+    float scale;
+    int32_t dtype, pool_dtype;
+} by__cuda_paged_write_args;
+typedef by__cuda_paged_write_args by__cuda_paged_attention_args;
+
 /* The whole of the parts. A warp for each row ((b * heads + h) * length + t), blocks of 256. */
 typedef struct by__cuda_cached_merge_args {
     const float *part;
@@ -662,6 +680,84 @@ typedef struct by__cuda_conv_weight_grad_args {
     int64_t size_h, size_w, stride_h, stride_w, dilation_h, dilation_w, before_h, before_w;
     int32_t dtype, to, wide;
 } by__cuda_conv_weight_grad_args;
+
+/* ---- batch_norm.cu: x [rows, columns], in ranges of `each` rows ---- */
+
+/* Ranges of rows: grid of their number, ceil(columns / 32). */
+#define BY__CUDA_RANGE_COLUMNS 32
+
+/* The means of ranges, and the sums of squares of what is left: [ranges, columns] each. Ranges. */
+typedef struct by__cuda_batch_moments_args {
+    const void *x;
+    float *means, *squares;
+    int64_t rows, columns, each;
+    int32_t dtype;
+} by__cuda_batch_moments_args;
+
+/* The mean and variance of all rows, and scale = w / sqrt(variance + eps). A block for each 32
+ * columns. */
+typedef struct by__cuda_batch_merge_args {
+    const float *means, *squares, *w;
+    float *mean, *variance, *scale;
+    int64_t rows, columns, each;
+    float eps;
+} by__cuda_batch_merge_args;
+
+/* y = (x - mean) scale + shift + add, at least `least` and at most `most`. Elements. */
+typedef struct by__cuda_affine_args {
+    const void *x, *add; /* add may be NULL */
+    const float *mean;   /* may be NULL */
+    const float *scale, *shift;
+    void *y;
+    int64_t count, columns;
+    float least, most;
+    int32_t dtype;
+} by__cuda_affine_args;
+
+/* With g the part of dy that the rectifier, if there is one, lets through: the sums over ranges of
+ * g, and of g (x - mean). Ranges. */
+typedef struct by__cuda_batch_sums_args {
+    const void *x, *dy;
+    const float *w, *b, *mean, *variance;
+    float *plain, *scaled;
+    int64_t rows, columns, each;
+    float eps, most;
+    int32_t dtype, rectify;
+} by__cuda_batch_sums_args;
+
+/* From these dw, db, and the vectors of the next kernel. A block for each 32 columns. */
+typedef struct by__cuda_batch_slopes_args {
+    const float *plain, *scaled, *w, *variance;
+    float *dw, *db, *scale, *offset, *slope;
+    int64_t rows, columns, each;
+    float eps;
+} by__cuda_batch_slopes_args;
+
+/* dx = (g - offset - (x - mean) slope) scale. Elements. */
+typedef struct by__cuda_batch_norm_grad_args {
+    const void *x, *dy;
+    const float *b, *mean, *scale, *offset, *slope;
+    void *dx;
+    int64_t count, columns;
+    float most;
+    int32_t dtype, rectify;
+} by__cuda_batch_norm_grad_args;
+
+/* ---- pool.cu ---- */
+
+/* POOL: x [images, height, width, channels], y [images, to_height, to_width, channels]; y, or
+ * which entry of its window, counted from the window's corner, is the largest. One thread an
+ * element of y, blocks of 256. POOL_GRAD: x and y are dy and dx of the pool. One thread an element
+ * of dx, blocks of 256. */
+typedef struct by__cuda_pool_args {
+    const void *x;
+    void *y;        /* POOL: may be NULL */
+    int32_t *index; /* POOL: may be NULL */
+    int64_t count, height, width, to_height, to_width, channels;
+    int64_t size_h, size_w, stride_h, stride_w, before_h, before_w;
+    int32_t dtype, mean, keep;
+} by__cuda_pool_args;
+typedef by__cuda_pool_args by__cuda_pool_grad_args;
 
 /* ---- instructions.cu ---- */
 

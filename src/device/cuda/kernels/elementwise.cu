@@ -37,26 +37,6 @@ __device__ float by__combine(int op, float x, float y)
     return op == BY__CUDA_ADD ? x + y : op == BY__CUDA_SUB ? x - y : x * y;
 }
 
-/* Elements i .. i + 7 of an operand that repeats. */
-__device__ void by__get_periodic(float v[BY__EACH], const void *p, int dtype, int64_t i,
-                                 int64_t count, int64_t period)
-{
-    if (period == count) {
-        by__get_some(v, p, dtype, i, count);
-        return;
-    }
-    int64_t at = i % period;
-    if (period % BY__EACH == 0 && i + BY__EACH <= count) {
-        by__get8(v, p, dtype, at);
-        return;
-    }
-#pragma unroll
-    for (int k = 0; k < BY__EACH; k++) {
-        v[k] = i + k < count ? by__get(p, dtype, at) : 0.0f;
-        at = at + 1 == period ? 0 : at + 1;
-    }
-}
-
 BY__KERNEL(binary, 256)
 {
     int64_t i = by__first_element();

@@ -19,6 +19,25 @@ __device__ void by__add_tile(float sum[4], const by__tile &tile)
     }
 }
 
+/* Stores the thread's sums of the tile at (row, column) of the matrix y [m, n] that begins at
+ * element `first`, plus bias [n] and add [m, n] where these are there. */
+__device__ void by__put_tile(const float sum[4], void *y, int dtype, int64_t first, int64_t m,
+                             int64_t n, int64_t row, int64_t column, const void *bias = nullptr,
+                             int bias_dtype = 0, const void *add = nullptr)
+{
+    int64_t j = column + by__lane();
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        int64_t i = row + threadIdx.x / 32 * 4 + r;
+        if (i < m && j < n) {
+            float value = sum[r];
+            value += bias == nullptr ? 0.0f : by__get(bias, bias_dtype, j);
+            value += add == nullptr ? 0.0f : by__get(add, dtype, first + i * n + j);
+            by__put(y, dtype, first + i * n + j, value);
+        }
+    }
+}
+
 BY__KERNEL(matmul, 256)
 {
     __shared__ by__tile tile;
@@ -41,17 +60,7 @@ BY__KERNEL(matmul, 256)
         by__add_tile(sum, tile);
         __syncthreads();
     }
-    int64_t j = column + by__lane();
-#pragma unroll
-    for (int r = 0; r < 4; r++) {
-        int64_t i = row + threadIdx.x / 32 * 4 + r;
-        if (i < a.m && j < a.n) {
-            float value = sum[r];
-            value += a.bias == nullptr ? 0.0f : by__get(a.bias, a.bias_dtype, j);
-            value += a.add == nullptr ? 0.0f : by__get(a.add, a.dtype, i * a.n + j);
-            by__put(a.y, a.dtype, i * a.n + j, value);
-        }
-    }
+    by__put_tile(sum, a.y, a.dtype, 0, a.m, a.n, row, column, a.bias, a.bias_dtype, a.add);
 }
 
 /* Rows of range g; none if they are out of bounds. */
@@ -99,14 +108,7 @@ BY__KERNEL(grouped_matmul, 256)
             __syncthreads();
         }
     }
-    int64_t j = column + by__lane();
-#pragma unroll
-    for (int r = 0; r < 4; r++) {
-        int64_t i = row + threadIdx.x / 32 * 4 + r;
-        if (i < a.rows && j < a.n) {
-            by__put(a.y, a.y_dtype, i * a.n + j, sum[r]);
-        }
-    }
+    by__put_tile(sum, a.y, a.y_dtype, 0, a.rows, a.n, row, column);
 }
 
 BY__KERNEL(grouped_grad, 256)
@@ -134,12 +136,5 @@ BY__KERNEL(grouped_grad, 256)
             __syncthreads();
         }
     }
-    int64_t j = column + by__lane();
-#pragma unroll
-    for (int r = 0; r < 4; r++) {
-        int64_t i = row + threadIdx.x / 32 * 4 + r;
-        if (i < a.m && j < a.n) {
-            by__put(a.y, a.y_dtype, (matrix * a.m + i) * a.n + j, sum[r]);
-        }
-    }
+    by__put_tile(sum, a.y, a.y_dtype, matrix * a.m * a.n, a.m, a.n, row, column);
 }

@@ -292,6 +292,26 @@ __device__ inline void by__put_some(void *p, int dtype, int64_t i, int64_t n,
     }
 }
 
+/* Elements i .. i + 7 of an operand that repeats. */
+__device__ inline void by__get_periodic(float v[BY__EACH], const void *p, int dtype, int64_t i,
+                                        int64_t count, int64_t period)
+{
+    if (period == count) {
+        by__get_some(v, p, dtype, i, count);
+        return;
+    }
+    int64_t at = i % period;
+    if (period % BY__EACH == 0 && i + BY__EACH <= count) {
+        by__get8(v, p, dtype, at);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < BY__EACH; k++) {
+        v[k] = i + k < count ? by__get(p, dtype, at) : 0.0f;
+        at = at + 1 == period ? 0 : at + 1;
+    }
+}
+
 /* Four elements, of which those from n on are 0 and not written: for kernels whose code for one
  * element is long. i is a multiple of 4. */
 #define BY__FEW 4

@@ -258,6 +258,84 @@ static by_status run_cached(const by__device_call *call, const by__device_contex
 BY__CUDA_ROW_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, supports_cached, prepare_cached, NULL,
                     run_cached);
 
+/* ---- PAGED_ATTENTION ---- */
+
+enum { K_POOL = 3, V_POOL, POSITIONS, SESSIONS, TABLE, PAGED_OPERANDS };
+
+_Static_assert(BY__CUDA_PAGE == BY_PAGE_TOKENS && BY__CUDA_SPLIT % BY__CUDA_PAGE == 0,
+               "a split consists of pages");
+
+static bool supports_paged(const by__device_call *call)
+{
+    by_dtype pool = call->in[K_POOL].dtype;
+    return supports(call, K_POOL) && (pool == call->in[0].dtype || pool == BY_U8);
+}
+
+static int64_t paged_splits(const by__device_call *call)
+{
+    return by__ceil_div(call->in[TABLE].shape.dim[1] * BY__CUDA_PAGE, BY__CUDA_SPLIT);
+}
+
+static by_status prepare_paged(by__device_call *call, const by__device_context *context,
+                               by_error *error)
+{
+    BY_UNUSED(context);
+    cuda_attention_shape s = shape_of(call, K_POOL);
+    return by__cuda_reserve(call, s.heads * s.length * paged_splits(call) * (s.width + 2), error);
+}
+
+static by_status run_paged(const by__device_call *call, const by__device_context *context)
+{
+    cuda_attention_shape s = shape_of(call, K_POOL);
+    const by_shape *pool = &call->in[K_POOL].shape;
+    void *part[3];
+    parts_of(part, call->in, &s);
+    by__cuda_paged_attention_args args = {
+        .q = part[0],
+        .k = part[1],
+        .v = part[2],
+        .k_pool = call->in[K_POOL].data,
+        .v_pool = call->in[V_POOL].data,
+        .positions = call->in[POSITIONS].data,
+        .sessions = call->in[SESSIONS].data,
+        .table = call->in[TABLE].data,
+        .part = call->work,
+        .length = s.length,
+        .heads = s.heads,
+        .kv_heads = s.kv_heads,
+        .width = s.width,
+        .q_stride = s.q_stride,
+        .kv_stride = s.kv_stride,
+        .pages = pool->dim[0],
+        .session_count = call->in[TABLE].shape.dim[0],
+        .columns = call->in[TABLE].shape.dim[1],
+        .page_width = pool->dim[3],
+        .splits = paged_splits(call),
+        .window = call->attrs.window,
+        .scale = (float)(1.0 / sqrt((double)s.width)),
+        .dtype = (int32_t)call->in[0].dtype,
+        .pool_dtype = (int32_t)call->in[K_POOL].dtype,
+    };
+    by__cuda_cached_merge_args merge = {
+        .part = args.part,
+        .y = call->out[0].data,
+        .rows = s.heads * s.length,
+        .length = s.length,
+        .heads = s.heads,
+        .width = s.width,
+        .splits = args.splits,
+        .dtype = args.dtype,
+    };
+    BY_TRY(by__cuda_over_rows(context, BY__CUDA_KERNEL_paged_write, s.length * s.kv_heads, false,
+                              &args));
+    BY_TRY(start(context, BY__CUDA_KERNEL_paged_attention, s.length * args.splits, s.heads, 1, 128,
+                 0, &args));
+    return by__cuda_over_rows(context, BY__CUDA_KERNEL_cached_merge, merge.rows, false, &merge);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_PAGED_ATTENTION, paged_attention, supports_paged, prepare_paged, NULL,
+                    run_paged);
+
 /* ---- ATTENTION_MERGE ---- */
 
 static by_status run_attention_merge(const by__device_call *call, const by__device_context *context)
