@@ -215,6 +215,7 @@ typedef struct by_precision_config {
      * replaces "auto" by "bf16" if the machine multiplies bf16 faster, or weights is "bf16", and
      * otherwise by "f32". */
     char *compute;
+    int64_t tf32; /* GPUs multiply f32 in tf32; default 0 */
     /* Storage of matrices and their optimizer state: "f32" (default), or "bf16" without an f32
      * copy. */
     char *weights;

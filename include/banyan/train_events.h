@@ -16,8 +16,10 @@ typedef struct by_memory_report {
     uint64_t gradients;   /* f32; one set, and one more per level of the accumulation tree in use */
     uint64_t optimizer;   /* optimizer state; if that is on disk, the buffer it passes through */
     uint64_t activations; /* one arena */
-    uint64_t workspace;   /* scratch memory of the most demanding kernel */
-    uint64_t data;        /* inputs of a micro-batch, loader buffers, mapped shards */
+    uint64_t workspace;   /* scratch memory of the most demanding kernel; what a GPU's driver keeps
+                             of programs */
+    uint64_t data;        /* inputs of a micro-batch, loader buffers, mapped shards, pinned copies
+                             of what ranks with GPUs exchange */
     uint64_t staging;     /* buffer from which checkpoints are written while training continues */
     uint64_t process;     /* resident before the run allocated anything: code and libraries */
     uint64_t total;       /* sum of the above */

@@ -51,6 +51,9 @@ typedef struct by_trainer_options {
     int rank;
     by_speeds speeds;    /* of this machine, for config.memory.budget and by_trainer_seconds */
     uint64_t data_bytes; /* that by_trainer_plan_data will add later; counted in the budget */
+    /* What the libraries of the device chose in an earlier process, which by_train keeps in a run;
+     * NULL: they choose. */
+    const char *choices;
 } by_trainer_options;
 
 /* Plans a run: builds and compiles all programs and computes all memory, without allocating it.

@@ -174,8 +174,9 @@ static const alias aliases[] = {
     {"distill.teacher", "teacher_model|teacher_path|teacher_model_name_or_path", NULL},
     {"precision.compute",
      "dtype|torch_dtype|bf16|fp16|mixed_precision|amp|precision|float16|bfloat16|half|autocast|use_"
-     "amp|compute_dtype|tf32",
+     "amp|compute_dtype",
      PRECISIONS},
+    {"precision.tf32", "allow_tf32|enable_tf32|use_tf32", "true or false"},
     {"memory.recompute",
      "gradient_checkpointing|activation_checkpointing|recompute_granularity|checkpoint_activations|"
      "use_checkpoint|activation_recomputation|grad_checkpointing",

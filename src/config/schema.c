@@ -237,6 +237,10 @@ static const by__config_key common[] = {
              "state are f32. auto, resolved before the first step: the format that the machine "
              "multiplies fastest, which is bf16 on processors with bf16 products (AVX512_BF16 or "
              "AMX), otherwise f32; bf16 with weights bf16"},
+    {"precision", "tf32", BY__KEY_SWITCH, BY__FIELD(precision.tf32), "false", .later = true,
+     .help = "GPUs round the operands of f32 products to the 11 significant bits of tf32, which "
+             "their tensor cores multiply at several times the rate of f32; sums stay f32. Other "
+             "devices compute in f32"},
     {"precision", "weights", BY__KEY_TEXT, BY__FIELD(precision.weights), "f32",
      .choices = "f32|bf16", .later = true,
      .help = "format of matrices and their optimizer state; bf16 with compute bf16 (no f32 master "

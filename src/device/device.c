@@ -47,6 +47,12 @@ void by__device_set_stepwise(by_device *device, bool stepwise)
     device->stepwise = stepwise;
 }
 
+bool by__device_use_tf32(by_device *device, bool use)
+{
+    device->tf32 = use && device->has_tf32;
+    return device->has_tf32;
+}
+
 by_status by__device_share(by_device **out, by_device *device, int threads, by_error *error)
 {
     by_device *other;
@@ -303,6 +309,14 @@ void by__device_recording_close(by__device_recording **recording)
         (*recording)->device->ops->recording_close(*recording);
         *recording = NULL;
     }
+}
+
+by__device_recording_bytes by__device_recording_size(const by__device_recording *recording)
+{
+    const by__device_ops *ops = recording->device->ops;
+    return (by__device_recording_bytes){
+        .of_device = ops->recording_bytes == NULL ? 0 : ops->recording_bytes(recording),
+        .pinned = by__device_staged_bytes(recording->device, recording->list)};
 }
 
 /* Commands are listed in an order in which they can run one after another. */

@@ -4,7 +4,8 @@
  * Types: by__device_kernel, the code for an op; by__device_call, a bound node as a kernel sees it;
  * by__device_event, a point in a queue; by__device_command_list, a compiled program, and
  * by__device_recording, its form on the device; by__device_collectives, which moves data between
- * ranks; by__device_ops, what a backend implements. The sections below describe their contracts.
+ * ranks; by__device_choices, what libraries have chosen; by__device_ops, what a backend implements.
+ * The sections below describe their contracts.
  *
  * Memory. by_memory (public) is a range of device memory that only the device may read or write.
  * Host code fills and reads it with copies, from and to pinned memory if the copy must not block.
@@ -35,6 +36,7 @@
 #include "banyan/dtype.h"
 #include "banyan/op.h"
 #include "banyan/status.h"
+#include "banyan/text.h"
 
 #define BY__MAX_INPUTS 8
 
@@ -265,10 +267,45 @@ void by__device_recording_close(by__device_recording **recording);
 by_status by__device_recording_submit(by__device_recording *recording, bool rebound,
                                       by__device_call_hook *hook, void *user, by_error *error);
 
+/* Memory that programs take besides their buffers. */
+typedef struct by__device_recording_bytes {
+    size_t of_device; /* an estimate of what its driver keeps */
+    size_t pinned;    /* of the host, for what collectives exchange */
+} by__device_recording_bytes;
+
+by__device_recording_bytes by__device_recording_size(const by__device_recording *recording);
+
 /* Makes the programs of a device run call by call from now on, each waited for before the next one
  * begins. A hook then finds the operands and results of its call in the device's memory, and an
  * error names the node. Nothing may be in flight. */
 void by__device_set_stepwise(by_device *device, bool stepwise);
+
+/* ---- choices (choices.c) ----
+ *
+ * Libraries choose algorithms by rules of their own, and bits depend on them. A device remembers
+ * what was chosen for the kernels prepared so far, as a text with a line for each choice, and takes
+ * choices from such a text: so a run that is resumed computes as it did before. A line says on what
+ * device and library it was made, and is used there alone. */
+
+typedef struct by__device_choices by__device_choices;
+
+/* Kernels prepared from now on use the choices in `text` that were made on a device like this one.
+ * NULL: none. BY_EFORMAT: it is no such text. */
+by_status by__device_take_choices(by_device *device, const char *text, by_error *error);
+/* Adds to a text, which may be empty, what it lacks of this device's choices. Nothing is added for
+ * a device without any. BY_EMEMORY if the text has failed. */
+by_status by__device_add_choices(by_string *text, const by_device *device, by_error *error);
+/* Adds to a text what it lacks of another one. */
+by_status by__device_join_choices(by_string *text, const char *other, by_error *error);
+/* The device of the first choice that `text` (may be NULL or empty) has, as *length characters, if
+ * none was made on a device like this one, and this one makes any; else NULL. */
+const char *by__device_foreign_choices(size_t *length, const by_device *device, const char *text);
+/* What this device and its libraries are in such a text; NULL: it makes no choices. */
+const char *by__device_chooser(const by_device *device);
+
+/* Products of f32 prepared from now on round their operands to 11 significant bits, where that
+ * makes them faster (a GPU's tf32). Returns true if the device can. */
+bool by__device_use_tf32(by_device *device, bool use);
 
 /* ---- the device itself ---- */
 
@@ -354,6 +391,8 @@ typedef struct by__device_ops {
     by_status (*recording_open)(by__device_recording **out, by_device *device,
                                 const by__device_command_list *list, by_error *error);
     void (*recording_close)(by__device_recording *recording);
+    /* by__device_recording_bytes.of_device; NULL: nothing. */
+    size_t (*recording_bytes)(const by__device_recording *recording);
     by_status (*submit)(by__device_recording *recording, bool rebound, by__device_call_hook *hook,
                         void *user, by_error *error);
     /* Submits one call of the program to its queue. */
@@ -370,13 +409,30 @@ struct by_device {
     void *on_error_user;
     by__device_context context;
     const by_device *first; /* the handle that this one shares memory with; NULL: none */
-    size_t alignment;       /* a power of two, at most 256 */
+    /* What libraries have chosen, owned by the backend; NULL: none of its kernels asks one. */
+    by__device_choices *choices;
+    size_t alignment; /* a power of two, at most 256 */
     bool host_memory;
     bool panels;      /* products stream float weights faster as panels (BY_PACKING_PACKED) */
     bool names_nodes; /* errors of submitted work name their node */
     bool stepwise;    /* by__device_set_stepwise */
     bool on_use;      /* by__device_allocate_on_use was called */
+    bool has_tf32;    /* by__device_use_tf32 */
+    bool tf32;
 };
+
+/* For a backend whose kernels ask libraries. `chooser` names the device and the versions of what
+ * chooses. */
+by_status by__device_choices_open(by__device_choices **out, const char *chooser, by_error *error);
+/* NULL is accepted. */
+void by__device_choices_close(by__device_choices *choices);
+/* Copies what was chosen for `what` to `data`; false: nothing yet, or not so many bytes. */
+bool by__device_choice_get(void *data, size_t bytes, const by__device_choices *choices,
+                           const char *what);
+/* Remembers a choice of at most BY__CHOICE_BYTES bytes. `what` has no control characters. */
+#define BY__CHOICE_BYTES 64
+by_status by__device_choice_put(by__device_choices *choices, const char *what, const void *data,
+                                size_t bytes, by_error *error);
 
 /* Fills the error of a failed call: program, node, kernel, and for a collective the error in
  * context->collectives. Returns `status`. */

@@ -20,6 +20,37 @@ static bool is_exchange(const by__device_command_list *list, const by__device_co
            by__cpu_exchange_kernel(list->calls[command->index].op) != NULL;
 }
 
+static size_t bytes_of(const by__device_tensor *tensor)
+{
+    return by__present(tensor) ? (size_t)by__tensor_count(tensor) * by_dtype_size(tensor->dtype)
+                               : 0;
+}
+
+/* As stage_call takes them, if no output is in the place of an input. */
+static size_t staged_bytes(const by__device_call *call)
+{
+    size_t bytes = by__round_up(call->work_bytes, BY_CACHE_LINE);
+    for (int i = 0; i < call->input_count && call->op != BY_OP_REDUCE_GRADIENTS; i++) {
+        bytes += by__round_up(bytes_of(&call->in[i]), BY_CACHE_LINE);
+    }
+    for (int i = 0; i < call->output_count; i++) {
+        bytes += by__round_up(bytes_of(&call->out[i]), BY_CACHE_LINE);
+    }
+    return bytes;
+}
+
+size_t by__device_staged_bytes(const by_device *device, const by__device_command_list *list)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < list->command_count && !device->host_memory; i++) {
+        if (is_exchange(list, &list->commands[i])) {
+            size_t bytes = staged_bytes(&list->calls[list->commands[i].index]);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
 static size_t event_count(const by__device_command_list *list)
 {
     return list->event_count + BY__QUEUE_COUNT + 1;
@@ -45,6 +76,7 @@ by_status by__device_staged_open(by__device_staged **out, by_device *device,
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "program", error));
     s->device = device;
     s->list = list;
+    s->staging.planned = by__device_staged_bytes(device, list);
     by_status status =
         by__alloc((void **)&s->operands, operands, sizeof *s->operands, "program", error);
     if (status == BY_OK) {
@@ -82,9 +114,7 @@ void by__device_staged_close(by__device_staged **staged)
 
 static by_memory memory_of(const by__device_staged *s, const by__device_tensor *tensor)
 {
-    size_t bytes =
-        by__present(tensor) ? (size_t)by__tensor_count(tensor) * by_dtype_size(tensor->dtype) : 0;
-    return (by_memory){s->device, (uintptr_t)tensor->data, bytes};
+    return (by_memory){s->device, (uintptr_t)tensor->data, bytes_of(tensor)};
 }
 
 /* An output in the place of an input has the place of its copy. */

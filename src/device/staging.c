@@ -47,6 +47,7 @@ by_status by__device_staging_take(by__device_staging *s, size_t bytes, void **ou
     if (s->count == 0 || room > s->blocks[s->count - 1].bytes - s->used) {
         size_t all = bytes_of_blocks(s);
         size_t block = all > FIRST_BLOCK ? all : FIRST_BLOCK;
+        block = s->count == 0 && s->planned > 0 ? s->planned : block;
         if (s->count == BY__STAGING_BLOCKS) {
             return by_error_set(error, BY_EMEMORY, "out of memory: copies for exchanges");
         }

@@ -27,8 +27,9 @@ typedef struct by__device_staging {
     by_device *device;
     by_pinned blocks[BY__STAGING_BLOCKS]; /* one, once the first use has shown how much it needs */
     size_t count;
-    size_t used; /* of the last block */
-    bool busy;   /* copies were submitted that nothing has waited for */
+    size_t used;    /* of the last block */
+    size_t planned; /* bytes of the first block, set by the owner; 0: what is needed first */
+    bool busy;      /* copies were submitted that nothing has waited for */
 } by__device_staging;
 
 /* Forgets all copies, for new ones. The first call sets the device. */
@@ -57,6 +58,8 @@ typedef struct by__device_staged by__device_staged;
 /* *out: NULL if the program needs none. */
 by_status by__device_staged_open(by__device_staged **out, by_device *device,
                                  const by__device_command_list *list, by_error *error);
+/* Bytes of the copies of the largest collective; 0 if the program needs none. */
+size_t by__device_staged_bytes(const by_device *device, const by__device_command_list *list);
 /* NULL is accepted. */
 void by__device_staged_close(by__device_staged **staged);
 /* by__device_recording_submit. With a hook, programs run call by call. */

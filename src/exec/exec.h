@@ -62,6 +62,9 @@ by_status by__exec_mesh_collectives_use(by__exec_mesh_collectives *collectives,
  * except for collectives, which run concurrently. */
 const by__device_call *by__exec_program_call(const by_program *program, size_t node);
 
+/* What the device keeps for the program besides its arena and workspace. */
+by__device_recording_bytes by__exec_program_recording_bytes(const by_program *program);
+
 /* ---- sets of programs ---- */
 
 /* A value of a graph and its entry in a store. */
@@ -100,6 +103,8 @@ by__exec_program_row *by__exec_set_row(const by__exec_program_set *set, const ch
 /* Bytes of the largest arena, and of the largest workspace, of the set's programs. */
 size_t by__exec_set_arena_bytes(const by__exec_program_set *set);
 size_t by__exec_set_workspace_bytes(const by__exec_program_set *set);
+/* What devices keep for all of the set's programs: memory of the device, and pinned memory. */
+by__device_recording_bytes by__exec_set_recording_bytes(const by__exec_program_set *set);
 /* Allocates arena and workspace and assigns them to all programs. */
 by_status by__exec_set_allocate(by__exec_program_set *set, by_error *error);
 /* Binds the value named `value` of a row, if the row (may be NULL) has one. */

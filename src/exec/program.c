@@ -347,6 +347,11 @@ size_t by_program_workspace_bytes(const by_program *program)
                                           : collective_offset(program) + program->collective_bytes;
 }
 
+by__device_recording_bytes by__exec_program_recording_bytes(const by_program *program)
+{
+    return by__device_recording_size(program->recording);
+}
+
 size_t by_program_live_bytes(const by_program *program)
 {
     return program->plan.lower_bound;

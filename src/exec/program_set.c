@@ -60,6 +60,17 @@ size_t by__exec_set_workspace_bytes(const by__exec_program_set *set)
     return bytes;
 }
 
+by__device_recording_bytes by__exec_set_recording_bytes(const by__exec_program_set *set)
+{
+    by__device_recording_bytes all = {0, 0};
+    for (size_t i = 0; i < set->count; i++) {
+        by__device_recording_bytes own = by__exec_program_recording_bytes(set->rows[i]->program);
+        all.of_device += own.of_device;
+        all.pinned += own.pinned;
+    }
+    return all;
+}
+
 by_status by__exec_set_allocate(by__exec_program_set *set, by_error *error)
 {
     size_t workspace = by__exec_set_workspace_bytes(set);

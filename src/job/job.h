@@ -3,8 +3,8 @@
  * (statistics of tensors), job_activations.c (of activations), job_names.c (exchange by name
  * between ranks), job_sample.c (sampled texts), job_outcomes.c (predictions), evaluate.c,
  * time_budget.c (steps that fit into a time), save.c and restore.c (checkpoints), run_dir.c (the
- * run directory), job_fits.c (memory check of the plan) and, for several ranks, job_ranks.c,
- * job_cores.c, job_times.c and ranks_alike.c.
+ * run directory), job_choices.c (what libraries chose), job_fits.c (memory check of the plan) and,
+ * for several ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c.
  *
  * Types: by__job, everything that one call of by_train keeps, in records of which each names the
  * file that writes it; by__job_outcomes, predictions of the last evaluation. The job owns all of
@@ -57,6 +57,7 @@ typedef struct by__job_dir {
     int lock;            /* of the run directory, held for the job's whole life; -1: none */
     int handle;          /* the run directory itself; -1: not this rank */
     char *checkpoints;   /* RUN/checkpoints */
+    char *choices;       /* of a run that is resumed, see job_choices.c; NULL: none */
     char started[24];    /* UTC */
     bool record_failing; /* reported once: run.json waits for space on the disk */
     bool index_failing; /* the same for the registry, which is then left alone until the run ends */
@@ -221,6 +222,9 @@ bool by__job_leads(const by__job *job);
 by__trainer_recipe by__job_recipe(const by__job *job);
 /* Collective: sets *text to that of rank 0, on other ranks in newly allocated memory. */
 by_status by__job_share_text(const by__job *job, char **text, const char *what, by_error *error);
+/* The same of rank `root`; the text of other ranks, if any, is not freed. */
+by_status by__job_share_text_of(const by__job *job, int root, char **text, const char *what,
+                                by_error *error);
 /* Collective: BY_ESTATE on a rank whose text (shorter than 64 bytes) differs from that of rank
  * 0. */
 by_status by__job_same(const by__job *job, const char *text, const char *what, by_error *error);
@@ -348,6 +352,13 @@ by_status by__job_run_dir_check_exists(const by__job *job, by_error *error);
 by_status by__job_run_dir_start(by__job *job, by_error *error);
 /* Writes run.json and the registry's row. A failure does not end the run, and is reported once. */
 void by__job_run_dir_update(by__job *job, const char *status);
+
+/* ---- job_choices.c: what the device's libraries have chosen, kept in RUN/choices.txt ---- */
+
+/* Collective: reads what the run that is resumed has kept. */
+by_status by__job_choices_read(by__job *job, by_error *error);
+/* Collective: keeps what was chosen for all ranks, once all programs are compiled. */
+by_status by__job_choices_keep(by__job *job, by_error *error);
 
 /* ---- job_fits.c and evaluate.c ---- */
 

@@ -19,23 +19,29 @@ static size_t words_of(size_t bytes)
 
 by_status by__job_share_text(const by__job *job, char **text, const char *what, by_error *error)
 {
+    return by__job_share_text_of(job, 0, text, what, error);
+}
+
+by_status by__job_share_text_of(const by__job *job, int root, char **text, const char *what,
+                                by_error *error)
+{
     int32_t *words;
     int32_t length = 0;
-    bool leads = by__job_leads(job);
     if (job->comm == NULL) {
         return BY_OK;
     }
-    if (leads) {
+    bool sends = by_comm_rank(job->comm) == root;
+    if (sends) {
         length = (int32_t)strlen(*text);
     }
-    BY_TRY(by_comm_broadcast(job->comm, &length, 1, BY_I32, 0, what, error));
+    BY_TRY(by_comm_broadcast(job->comm, &length, 1, BY_I32, root, what, error));
     size_t count = words_of((size_t)length + 1);
     BY_TRY(by__alloc((void **)&words, count, sizeof *words, what, error));
-    if (leads) {
+    if (sends) {
         memcpy(words, *text, (size_t)length);
     }
-    by_status status = by_comm_broadcast(job->comm, words, count, BY_I32, 0, what, error);
-    if (leads || status != BY_OK) {
+    by_status status = by_comm_broadcast(job->comm, words, count, BY_I32, root, what, error);
+    if (sends || status != BY_OK) {
         free(words);
     } else {
         *text = (char *)words; /* the last word is padded with zeros */

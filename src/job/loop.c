@@ -160,6 +160,7 @@ by_status by__job_prepare(by__job *job, by_error *error)
     if (job->options->resume != NULL) {
         BY_TRY(leads ? by__job_run_dir_find(job, error) : BY_OK);
         BY_TRY(share_run(job, error));
+        BY_TRY(by__job_choices_read(job, error));
     }
     const by_lora_config *lora = &job->config->lora;
     if (lora->rank > 0 && job->config->model.from[0] == '\0') {
@@ -180,6 +181,7 @@ by_status by__job_prepare(by__job *job, by_error *error)
     BY_TRY(by__job_same_data(job, error));
     by_trainer_options options = own == NULL ? (by_trainer_options){0} : *own;
     options.data_bytes = job->data->bytes;
+    options.choices = job->dir.choices == NULL ? options.choices : job->dir.choices;
     BY_TRY(by_trainer_open_fitting(&job->trainer, job->config, &options, error));
     BY_TRY(by__job_new_parameters(job, error));
     BY_TRY(by_config_hash(job->config, job->config_hash, error));
@@ -210,6 +212,7 @@ static by_status open_job(by__job *job, by_error *error)
         BY_TRY(by__job_run_dir_start(job, error));
         track_start(job);
     }
+    BY_TRY(by__job_choices_keep(job, error));
     if (leads && job->config->track.system_every > 0) {
         (void)by_device_meter_open(&job->meter, job->config->device, NULL);
     }
@@ -238,6 +241,7 @@ void by__job_release(by__job *job)
     free(job->dir.config_text);
     free(job->dir.environment);
     free(job->dir.checkpoints);
+    free(job->dir.choices);
     free(job->dir.path);
 }
 
@@ -319,10 +323,15 @@ static by_status agree_to_stop(by__job *job, by_error *error)
     return by__job_agree(job, by__job_stopped(job), error);
 }
 
-/* Products of fp16 use f32 kernels, on every processor. */
-static void warn_of_slowness(const by__job *job)
+static void warn_of_formats(const by__job *job)
 {
-    if (by__trainer_compute_dtype(job->config) == BY_F16 && by__job_leads(job)) {
+    if (job->config->precision.tf32 != 0 && !job->trainer->device->has_tf32 && by__job_leads(job)) {
+        by__job_note(job, "precision.tf32: products on this device are those of f32; GPUs have "
+                          "tf32");
+    }
+    /* Products of fp16 use f32 kernels, on every processor. */
+    if (by__trainer_compute_dtype(job->config) == BY_F16 && job->trainer->device->host_memory &&
+        by__job_leads(job)) {
         by__job_note(job, "precision.compute fp16 is slow on this device, whose matrix products "
                           "convert it to f32; bf16 needs the same memory and is faster");
     }
@@ -346,7 +355,7 @@ static void note_complete(const by__job *job)
 static by_status run_steps(by__job *job, by_error *error)
 {
     int64_t last = job->config->train.steps;
-    warn_of_slowness(job);
+    warn_of_formats(job);
     note_complete(job);
     BY_TRY(by__job_hooks_begin(job, error));
     while (job->at.done_step < last) {

@@ -373,30 +373,17 @@ static const by__op_attr attrs_of_all[] = {
     {NULL, 0, BY__ATTR_FLAG, 0},
 };
 
-const by__op_row by__op_conv = {.min_inputs = 2,
-                                .max_inputs = 4,
-                                .outputs = 1,
-                                .optional = 1u << 2 | 1u << 3,
-                                .attrs = attrs_of_all,
-                                .infer = infer_conv,
-                                .onnx = onnx_conv,
-                                .gradient = gradient_conv,
-                                .cost = cost_conv,
-                                .factors = 1u << 0 | 1u << 1,
-                                .addend = 3,
-                                .shard = shard_conv};
-const by__op_row by__op_conv_transposed = {.min_inputs = 2,
-                                           .max_inputs = 4,
-                                           .outputs = 1,
-                                           .optional = 1u << 2 | 1u << 3,
-                                           .attrs = attrs_of_all,
-                                           .infer = infer_transposed,
-                                           .onnx = onnx_transposed,
-                                           .gradient = gradient_transposed,
-                                           .cost = cost_transposed,
-                                           .factors = 1u << 0 | 1u << 1,
-                                           .addend = 3,
-                                           .shard = shard_transposed};
+/* Of both directions. */
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+        .min_inputs = 2, .max_inputs = 4, .outputs = 1, .optional = 1u << 2 | 1u << 3,             \
+        .attrs = attrs_of_all, .infer = infer_##name, .onnx = onnx_##name,                         \
+        .gradient = gradient_##name, .cost = cost_##name, .factors = 1u << 0 | 1u << 1,            \
+        .addend = 3, .shard = shard_##name                                                         \
+    }
+
+const by__op_row by__op_conv = ROW(conv);
+const by__op_row by__op_conv_transposed = ROW(transposed);
 const by__op_row by__op_conv_weight_grad = {.min_inputs = 2,
                                             .max_inputs = 2,
                                             .outputs = 1,

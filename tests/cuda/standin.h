@@ -21,6 +21,10 @@
  *   BANYAN_STANDIN_DEVICES     number of GPUs, 1
  *   BANYAN_STANDIN_MEMORY      bytes of device memory, 8 GiB
  *   BANYAN_STANDIN_CHECK       1: kernels run checked (emulator.h), which takes long
+ *   BANYAN_STANDIN_LIBRARY     version of cublasLt, 120901
+ *   BANYAN_STANDIN_ALGORITHM   which algorithm cublasLt chooses, 1 or 2: another order of sums
+ *   BANYAN_STANDIN_WRONG       format of products that lack the end of each sum: f32, tf32, bf16,
+ *                              fp16
  *   BANYAN_STANDIN_FAIL        NAME:N=RESULT: the Nth call of a function returns RESULT
  */
 #ifndef BY_TESTS_CUDA_STANDIN_H
@@ -55,6 +59,8 @@ STANDIN_API void standin_written(const void *data, size_t bytes);
 STANDIN_API void standin_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The first fault; "" when there was none. */
 STANDIN_API const char *standin_first_fault(void);
+/* The number in a variable of the environment. */
+STANDIN_API long standin_number_of(const char *name, long otherwise);
 /* Returns true if the call of this function must fail now (BANYAN_STANDIN_FAIL). */
 STANDIN_API bool standin_fails(const char *function, int *result);
 

@@ -8,14 +8,18 @@
 #include "standin.h"
 
 enum { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
-enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68 };
+enum { R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_TF32 = 77 };
 enum { TRANS_A = 3, TRANS_B = 4, EPILOGUE = 7, BIAS = 8, EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4 };
 
 /* What algorithms may assume of addresses, unless the preference says less. */
 #define ALIGNMENT  256
 #define WORK_BYTES ((size_t)4096)
 
+/* Algorithms: sums in double, in order; sums in float, from the end. */
+enum { IN_ORDER = 1, BACKWARDS, ALGORITHMS };
+
 typedef struct description {
+    int compute;
     int trans_a, trans_b;
     int epilogue;
     const void *bias;
@@ -66,6 +70,9 @@ STANDIN_API int cublasLtMatmulAlgoGetHeuristic(void *handle, const description *
                                                const layout *a, const layout *b, const layout *c,
                                                const layout *d, const preference *p, int most,
                                                choice *choices, int *found);
+STANDIN_API int cublasLtMatmulAlgoCheck(void *handle, const description *desc, const layout *a,
+                                        const layout *b, const layout *c, const layout *d,
+                                        const algorithm *algo, choice *out);
 STANDIN_API int cublasLtMatmul(void *handle, const description *desc, const void *alpha,
                                const void *a, const layout *a_layout, const void *b,
                                const layout *b_layout, const void *beta, const void *c,
@@ -96,15 +103,16 @@ int cublasLtDestroy(void *handle)
 
 size_t cublasLtGetVersion(void)
 {
-    return 120901;
+    return (size_t)standin_number_of("BANYAN_STANDIN_LIBRARY", 120901);
 }
 
 int cublasLtMatmulDescCreate(description **desc, int compute, int scale)
 {
-    if (compute != COMPUTE_32F || scale != R_32F) {
+    if ((compute != COMPUTE_32F && compute != COMPUTE_TF32) || scale != R_32F) {
         return NOT_SUPPORTED;
     }
     *desc = calloc(1, sizeof **desc);
+    (*desc)->compute = compute;
     (*desc)->epilogue = EPILOGUE_DEFAULT;
     return OK;
 }
@@ -236,8 +244,27 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const description *desc, const 
         (desc->epilogue == EPILOGUE_BIAS && d->type != a->type)) {
         return NOT_SUPPORTED;
     }
-    choices[0] = (choice){.algorithm = {{d->rows, d->columns, a->rows, 1}}, .work = WORK_BYTES};
+    uint64_t first = (uint64_t)standin_number_of("BANYAN_STANDIN_ALGORITHM", IN_ORDER);
+    choices[0] = (choice){.algorithm = {{d->rows, d->columns, a->rows, first}}, .work = WORK_BYTES};
     *found = 1;
+    return OK;
+}
+
+/* Whether an algorithm is for such a product. */
+static bool is_for(const algorithm *algo, const layout *a, const layout *d)
+{
+    return algo->data[0] == d->rows && algo->data[1] == d->columns && algo->data[2] == a->rows &&
+           algo->data[3] >= IN_ORDER && algo->data[3] < ALGORITHMS;
+}
+
+int cublasLtMatmulAlgoCheck(void *handle, const description *desc, const layout *a, const layout *b,
+                            const layout *c, const layout *d, const algorithm *algo, choice *out)
+{
+    BEGIN(cublasLtMatmulAlgoCheck);
+    if (handle != &handle_of_all || !shapes_agree(desc, a, b, c, d) || !is_for(algo, a, d)) {
+        return INVALID_VALUE;
+    }
+    *out = (choice){.work = WORK_BYTES}; /* not the algorithm, which the caller has */
     return OK;
 }
 
@@ -248,6 +275,8 @@ typedef struct product {
     void *d;
     float alpha, beta;
     unsigned char *work;
+    bool backwards;
+    bool wrong; /* leaves out the end of each sum */
 } product;
 
 static size_t size_of(int type)
@@ -273,30 +302,69 @@ static void set_number(void *values, int type, uint64_t at, float value)
     }
 }
 
-static double element(const void *m, const layout *l, int transposed, uint64_t i, uint64_t k)
+/* An operand as doubles, [inner][outer], where `outer` are rows or columns of the result. */
+static double *unpack(const product *p, const void *m, const layout *l, bool inner_first,
+                      uint64_t outer, uint64_t inner)
 {
+    double *out = malloc(outer * inner * sizeof *out);
     uint64_t stride = (uint64_t)l->stride;
-    return (double)number(m, l->type, transposed ? k + i * stride : i + k * stride);
+    for (uint64_t k = 0; k < inner && out != NULL; k++) {
+        for (uint64_t i = 0; i < outer; i++) {
+            float value = number(m, l->type, inner_first ? k + i * stride : i + k * stride);
+            if (p->desc.compute == COMPUTE_TF32) {
+                uint32_t bits;
+                memcpy(&bits, &value, sizeof bits);
+                bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
+                memcpy(&value, &bits, sizeof value);
+            }
+            out[k * outer + i] = (double)value;
+        }
+    }
+    return out;
+}
+
+/* The sums of a column of the result, each in the order of the algorithm. */
+static void sum_column(double *sum, const product *p, const double *a, const double *b,
+                       uint64_t columns, uint64_t rows, uint64_t inner)
+{
+    memset(sum, 0, rows * sizeof *sum);
+    for (uint64_t k = 0; k < inner; k++) {
+        uint64_t at = p->backwards ? inner - 1 - k : k;
+        if (p->wrong && inner > 64 && at == inner - 1) {
+            continue;
+        }
+        double factor = b[at * columns];
+        for (uint64_t row = 0; row < rows && p->backwards; row++) {
+            sum[row] = (double)(float)(sum[row] + a[at * rows + row] * factor);
+        }
+        for (uint64_t row = 0; row < rows && !p->backwards; row++) {
+            sum[row] += a[at * rows + row] * factor;
+        }
+    }
 }
 
 static void run_matrix(const product *p)
 {
     const description *s = &p->desc;
+    uint64_t rows = p->d_layout.rows;
+    uint64_t columns = p->d_layout.columns;
     uint64_t inner = op_columns(&p->a_layout, s->trans_a);
-    for (uint64_t column = 0; column < p->d_layout.columns; column++) {
-        for (uint64_t row = 0; row < p->d_layout.rows; row++) {
-            double sum = 0.0;
-            for (uint64_t k = 0; k < inner; k++) {
-                sum += element(p->a, &p->a_layout, s->trans_a, row, k) *
-                       element(p->b, &p->b_layout, s->trans_b, k, column);
-            }
+    double *a = unpack(p, p->a, &p->a_layout, s->trans_a != 0, rows, inner);
+    double *b = unpack(p, p->b, &p->b_layout, s->trans_b == 0, columns, inner);
+    double *sum = malloc(rows * sizeof *sum);
+    for (uint64_t column = 0; column < columns && a != NULL && b != NULL && sum != NULL; column++) {
+        sum_column(sum, p, a, b + column, columns, rows, inner);
+        for (uint64_t row = 0; row < rows; row++) {
             uint64_t at = row + column * (uint64_t)p->d_layout.stride;
-            float y = p->alpha * (float)sum;
+            float y = p->alpha * (float)sum[row];
             y += p->beta != 0.0f ? p->beta * number(p->c, p->c_layout.type, at) : 0.0f;
             y += s->epilogue == EPILOGUE_BIAS ? number(s->bias, p->d_layout.type, row) : 0.0f;
             set_number(p->d, p->d_layout.type, at, y);
         }
     }
+    free(a);
+    free(b);
+    free(sum);
     size_t size = size_of(p->d_layout.type);
     for (uint64_t column = 0; column < p->d_layout.columns; column++) {
         standin_written((char *)p->d + column * (uint64_t)p->d_layout.stride * size,
@@ -331,6 +399,17 @@ static size_t bytes_of(const layout *l)
            size_of(l->type);
 }
 
+/* BANYAN_STANDIN_WRONG names the format of products that are wrong. */
+static bool is_wrong(int compute, int type)
+{
+    const char *format = getenv("BANYAN_STANDIN_WRONG");
+    const char *own = compute == COMPUTE_TF32 ? "tf32"
+                      : type == R_32F         ? "f32"
+                      : type == R_16BF        ? "bf16"
+                                              : "fp16";
+    return format != NULL && strcmp(format, own) == 0;
+}
+
 static bool is_aligned(const void *address)
 {
     return ((uintptr_t)address & (ALIGNMENT - 1)) == 0;
@@ -346,8 +425,7 @@ int cublasLtMatmul(void *handle, const description *desc, const void *alpha, con
         !shapes_agree(desc, a_layout, b_layout, c_layout, d_layout)) {
         return INVALID_VALUE;
     }
-    if (algo->data[0] != d_layout->rows || algo->data[1] != d_layout->columns ||
-        algo->data[2] != a_layout->rows) {
+    if (!is_for(algo, a_layout, d_layout)) {
         return INVALID_VALUE; /* chosen for another shape */
     }
     if (!is_aligned(a) || !is_aligned(b) || !is_aligned(c) || !is_aligned(d) || !is_aligned(work)) {
@@ -369,7 +447,9 @@ int cublasLtMatmul(void *handle, const description *desc, const void *alpha, con
                    .b = b,
                    .c = c,
                    .d = d,
-                   .work = work};
+                   .work = work,
+                   .backwards = algo->data[3] == BACKWARDS,
+                   .wrong = is_wrong(desc->compute, a_layout->type)};
     memcpy(&p->alpha, alpha, sizeof p->alpha);
     memcpy(&p->beta, beta, sizeof p->beta);
     const standin_range ranges[] = {

@@ -91,8 +91,6 @@ extern standin_all standin_state;
 
 void standin_lock(void);
 void standin_unlock(void);
-/* A number of the environment. */
-long standin_number_of(const char *name, long otherwise);
 void standin_read_failure(void);
 /* Raises a clock to another one; whether it is not behind it. */
 void standin_join(clock_vector *clock, const clock_vector *other);

@@ -127,6 +127,18 @@ static void test_replay(void **state)
     }
 }
 
+/* What drivers keep of graphs is planned for. */
+static void test_planned(void **state)
+{
+    BY_UNUSED(state);
+    bound_program p = {0};
+    open_program(&p);
+    by__device_recording_bytes bytes = by__exec_program_recording_bytes(p.program);
+    assert_int_equal(bytes.of_device, p.graph->node_count * 65536);
+    assert_int_equal(bytes.pinned, 0);
+    close_program(&p);
+}
+
 /* ---- what ends a capture, and what is found behind one ---- */
 
 typedef struct capturing_host {
@@ -279,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_planned),
         cmocka_unit_test(test_captures),
         cmocka_unit_test(test_order),
     };

@@ -117,6 +117,21 @@ static by_status read_weights(rank_job *j, int rank, const by_trainer *t, by_err
     return BY_OK;
 }
 
+/* Steps take no more memory for the copies of what ranks exchange than was planned. */
+static by_status check_staging(const by_trainer *t, by_error *error)
+{
+    const by__device_staging *s = &t->ranks.staging;
+    size_t bytes = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        bytes += s->blocks[i].bytes;
+    }
+    bool other = s->planned == 0 || t->layout.size[BY_MESH_PIPELINE] > 1;
+    return other || bytes <= s->planned
+               ? BY_OK
+               : by_error_set(error, BY_ESTATE, "%zu bytes of copies were planned, and %zu taken",
+                              s->planned, bytes);
+}
+
 static by_status take_steps(rank_job *j, int rank, by_trainer *t, const by_config *config,
                             by_error *error)
 {
@@ -132,6 +147,7 @@ static by_status take_steps(rank_job *j, int rank, by_trainer *t, const by_confi
             BY_TRY(read_average(j, rank, t, &batch, error));
         }
     }
+    BY_TRY(check_staging(t, error));
     return read_weights(j, rank, t, error);
 }
 

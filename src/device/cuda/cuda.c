@@ -365,6 +365,7 @@ static void close_device(by_device *device)
         (void)d->driver.use(NULL);
         (void)d->driver.release(d->device);
     }
+    by__device_choices_close(d->base.choices);
     free(d);
 }
 
@@ -411,6 +412,16 @@ static by_status set_up(by__cuda_device *d, by_error *error)
     return by__cuda_products_open(&d->products, &d->driver, error);
 }
 
+/* Algorithms belong to a version of the library, and what it chooses to a model of GPU. */
+static by_status open_choices(by__cuda_device *d, by_error *error)
+{
+    char products[48];
+    char chooser[128];
+    by__cuda_products_version(products, sizeof products, d->products);
+    (void)snprintf(chooser, sizeof chooser, "%s, %s", d->name, products);
+    return by__device_choices_open(&d->base.choices, chooser, error);
+}
+
 static by_status share(by_device **out, by_device *device, int threads, by_error *error);
 
 static const by__device_ops cuda_ops = {
@@ -437,24 +448,41 @@ static const by__device_ops cuda_ops = {
     .kernel = kernel,
     .recording_open = by__cuda_recording_open,
     .recording_close = by__cuda_recording_close,
+    .recording_bytes = by__cuda_recording_bytes,
     .submit = by__cuda_submit,
     .submit_call = by__cuda_submit_call,
     .share = share,
 };
 
-static by_status open_device(by_device **out, int ordinal, int threads, by_error *error)
+/* A handle that has what is needed to compute. */
+static by_status open_handle(by__cuda_device **out, int ordinal, by_error *error)
 {
     by__cuda_device *d;
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-    BY_UNUSED(threads);
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "device", error));
     d->base =
         (by_device){.ops = &cuda_ops,
                     .context = {.device = &d->base, .queue = &d->queues[BY__QUEUE_COMPUTE].base},
                     .alignment = 256,
+                    .has_tf32 = true,
                     .stepwise = blocking != NULL && strcmp(blocking, "1") == 0};
     d->ordinal = ordinal;
     by_status status = set_up(d, error);
+    if (status != BY_OK) {
+        close_device(&d->base);
+        return status;
+    }
+    *out = d;
+    return BY_OK;
+}
+
+static by_status open_device(by_device **out, int ordinal, int threads, by_error *error)
+{
+    by__cuda_device *d;
+    BY_UNUSED(threads);
+    BY_TRY(open_handle(&d, ordinal, error));
+    by_status status = by__cuda_products_test(d, error);
+    status = status == BY_OK ? open_choices(d, error) : status;
     if (status != BY_OK) {
         close_device(&d->base);
         return status;
@@ -466,7 +494,21 @@ static by_status open_device(by_device **out, int ordinal, int threads, by_error
 /* Handles of a process share the device's primary context, and with it their memory. */
 static by_status share(by_device **out, by_device *device, int threads, by_error *error)
 {
-    return open_device(out, of(device)->ordinal, threads, error);
+    by__cuda_device *d;
+    by_string chosen = {0};
+    BY_UNUSED(threads);
+    BY_TRY(open_handle(&d, of(device)->ordinal, error));
+    d->base.tf32 = device->tf32;
+    by_status status = open_choices(d, error);
+    status = status == BY_OK ? by__device_add_choices(&chosen, device, error) : status;
+    status = status == BY_OK ? by__device_take_choices(&d->base, chosen.data, error) : status;
+    by_string_free(&chosen);
+    if (status != BY_OK) {
+        close_device(&d->base);
+        return status;
+    }
+    *out = &d->base;
+    return BY_OK;
 }
 
 static by_status count_devices(int *out, by_error *error)

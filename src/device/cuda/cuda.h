@@ -97,6 +97,9 @@ by_status by__cuda_products_open(by__cuda_products **out, const by__cuda_driver 
 void by__cuda_products_close(by__cuda_products *products);
 /* "cublasLt 12.9.1" */
 void by__cuda_products_version(char *out, size_t size, const by__cuda_products *products);
+/* Multiplies known numbers in every format. BY_EDEVICE: the results are wrong.
+ * (cuda_self_test.c) */
+by_status by__cuda_products_test(by__cuda_device *device, by_error *error);
 /* The kernels that call a library: products, and a copy (cuda_matmul.c, cuda_losses.c,
  * cuda_moves.c). */
 extern const by__device_kernel by__cuda_matmul;
@@ -114,6 +117,7 @@ extern const by__device_kernel by__cuda_replicate;
 by_status by__cuda_recording_open(by__device_recording **out, by_device *device,
                                   const by__device_command_list *list, by_error *error);
 void by__cuda_recording_close(by__device_recording *recording);
+size_t by__cuda_recording_bytes(const by__device_recording *recording);
 by_status by__cuda_submit(by__device_recording *recording, bool rebound, by__device_call_hook *hook,
                           void *user, by_error *error);
 by_status by__cuda_submit_call(by__device_recording *recording, const by__device_command *command,

@@ -52,7 +52,7 @@ static bool supports_loss(const by__device_call *call)
 }
 
 static by_status open_products(loss_plan *v, int which, int64_t rows, bool gradients,
-                               const by__cuda_products *products, by_error *error)
+                               const by__device_context *context, by_error *error)
 {
     by__cuda_product **out = v->products[which];
     const by__cuda_product_shape shapes[PARTS] = {
@@ -100,7 +100,7 @@ static by_status open_products(loss_plan *v, int which, int64_t rows, bool gradi
     };
     for (int part = 0; part < (gradients ? PARTS : DX); part++) {
         if (part != TEACHER || v->teacher_columns > 0) {
-            BY_TRY(by__cuda_product_open(&out[part], products, &shapes[part], error));
+            BY_TRY(by__cuda_product_open(&out[part], context, &shapes[part], error));
         }
     }
     return BY_OK;
@@ -169,12 +169,11 @@ static by_status prepare_loss(by__device_call *call, const by__device_context *c
 {
     loss_plan *v;
     bool gradients = has_gradients(call);
-    const by__cuda_products *products = by__cuda_products_of(context);
     BY_TRY(by__alloc((void **)&v, 1, sizeof *v, "loss", error));
     set_sizes(v, call);
-    by_status status = open_products(v, 0, v->chunk, gradients, products, error);
+    by_status status = open_products(v, 0, v->chunk, gradients, context, error);
     if (status == BY_OK && v->rows % v->chunk != 0) {
-        status = open_products(v, 1, v->rows % v->chunk, gradients, products, error);
+        status = open_products(v, 1, v->rows % v->chunk, gradients, context, error);
     }
     if (status != BY_OK) {
         close_plan(v);

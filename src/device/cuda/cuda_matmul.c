@@ -81,8 +81,7 @@ static by_status prepare_matmul(by__device_call *call, const by__device_context 
         shape.y_step = o->results;
         o->parts_bytes = by__round_up((size_t)(o->parts * o->results) * sizeof(float), ALIGNMENT);
     }
-    by_status status =
-        by__cuda_product_open(&o->product, by__cuda_products_of(context), &shape, error);
+    by_status status = by__cuda_product_open(&o->product, context, &shape, error);
     if (status != BY_OK) {
         free(o);
         return status;

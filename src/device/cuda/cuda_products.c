@@ -26,6 +26,7 @@ static const by__cuda_symbol symbols[] = {
 struct by__cuda_product {
     const by__cuda_products *products;
     by__cuda_product_shape shape;
+    bool tf32;
     by__cuda_lt_desc desc;
     by__cuda_lt_layout a, b, y; /* of the library's operands: it has columns where we have rows */
     by__cuda_lt_choice choice;
@@ -130,7 +131,8 @@ static int create_parts(by__cuda_product *o)
     const by__cuda_product_shape *s = &o->shape;
     const int transposed = BY__CUDA_LT_OP_T;
     const int bias = BY__CUDA_LT_EPILOGUE_BIAS;
-    int result = p->desc_create(&o->desc, BY__CUDA_LT_COMPUTE_32F, BY__CUDA_LT_R_32F);
+    int result = p->desc_create(
+        &o->desc, o->tf32 ? BY__CUDA_LT_COMPUTE_TF32 : BY__CUDA_LT_COMPUTE_32F, BY__CUDA_LT_R_32F);
     if (result == BY__CUDA_LT_OK && s->trans_b) {
         result = p->desc_set(o->desc, BY__CUDA_LT_DESC_TRANS_A, &transposed, sizeof transposed);
     }
@@ -177,21 +179,81 @@ static int choose_algorithm(by__cuda_product *o)
     return result == BY__CUDA_LT_OK && found == 0 ? BY__CUDA_LT_NOT_SUPPORTED : result;
 }
 
-by_status by__cuda_product_open(by__cuda_product **out, const by__cuda_products *products,
+/* What the choice of an algorithm depends on. */
+static void name_product(char *out, size_t size, const by__cuda_product *o)
+{
+    const by__cuda_product_shape *s = &o->shape;
+    int n =
+        snprintf(out, size, "%s %s %lldx%lldx%lld %c%c %lld %lld %lld%s%s%s",
+                 by_dtype_name(s->dtype), by_dtype_name(s->y_dtype), (long long)s->m,
+                 (long long)s->n, (long long)s->k, s->trans_a ? 't' : 'n', s->trans_b ? 't' : 'n',
+                 (long long)s->a_stride, (long long)s->b_stride, (long long)s->y_stride,
+                 o->tf32 ? " tf32" : "", s->has_bias ? " bias" : "", s->adds ? " add" : "");
+    if (s->batches > 1) {
+        (void)snprintf(out + n, size - (size_t)n, " batch %d %lld %lld %lld", (int)s->batches,
+                       (long long)s->a_step, (long long)s->b_step, (long long)s->y_step);
+    }
+}
+
+/* Takes the algorithm that was chosen before for a product of this name, if there is one. */
+static int take_algorithm(bool *taken, by__cuda_product *o, const by__device_choices *choices,
+                          const char *name)
+{
+    const by__cuda_products *p = o->products;
+    by__cuda_lt_algorithm algorithm;
+    *taken = choices != NULL && by__device_choice_get(&algorithm, sizeof algorithm, choices, name);
+    if (!*taken) {
+        return BY__CUDA_LT_OK;
+    }
+    int result = p->check(p->handle, o->desc, o->b, o->a, o->y, o->y, &algorithm, &o->choice);
+    o->choice.algorithm = algorithm;
+    return result == BY__CUDA_LT_OK && o->choice.work > MOST_WORK ? BY__CUDA_LT_NOT_SUPPORTED
+                                                                  : result;
+}
+
+static by_status fix_algorithm(by__cuda_product *o, by__device_choices *choices, by_error *error)
+{
+    char name[320];
+    bool taken;
+    name_product(name, sizeof name, o);
+    int result = take_algorithm(&taken, o, choices, name);
+    if (result != BY__CUDA_LT_OK) {
+        return by_error_set(error, BY_EFORMAT,
+                            "cublasLt refuses the algorithm that was chosen before for the product "
+                            "'%s': %d; without its line in choices.txt of the run, one is chosen "
+                            "anew",
+                            name, result);
+    }
+    result = taken ? BY__CUDA_LT_OK : choose_algorithm(o);
+    if (result != BY__CUDA_LT_OK) {
+        const by__cuda_product_shape *s = &o->shape;
+        return by_error_set(error, BY_EDEVICE,
+                            "cublasLt has no product of %s [%lld, %lld] and [%lld, %lld]: %d",
+                            by_dtype_name(s->dtype), (long long)s->m, (long long)s->k,
+                            (long long)s->k, (long long)s->n, result);
+    }
+    return taken || choices == NULL ? BY_OK
+                                    : by__device_choice_put(choices, name, &o->choice.algorithm,
+                                                            sizeof o->choice.algorithm, error);
+}
+
+by_status by__cuda_product_open(by__cuda_product **out, const by__device_context *context,
                                 const by__cuda_product_shape *shape, by_error *error)
 {
     by__cuda_product *o;
+    const by__cuda_device *device = (const by__cuda_device *)context->device;
     BY_TRY(by__alloc((void **)&o, 1, sizeof *o, "product", error));
-    o->products = products;
+    o->products = device->products;
     o->shape = *shape;
+    o->tf32 = device->base.tf32 && shape->dtype == BY_F32;
     int result = create_parts(o);
-    result = result == BY__CUDA_LT_OK ? choose_algorithm(o) : result;
-    if (result != BY__CUDA_LT_OK) {
+    by_status status =
+        result == BY__CUDA_LT_OK
+            ? fix_algorithm(o, device->base.choices, error)
+            : by_error_set(error, BY_EDEVICE, "cublasLt describes no product: %d", result);
+    if (status != BY_OK) {
         by__cuda_product_close(o);
-        return by_error_set(error, BY_EDEVICE,
-                            "cublasLt has no product of %s [%lld, %lld] and [%lld, %lld]: %d",
-                            by_dtype_name(shape->dtype), (long long)shape->m, (long long)shape->k,
-                            (long long)shape->k, (long long)shape->n, result);
+        return status;
     }
     *out = o;
     return BY_OK;

@@ -1,9 +1,10 @@
 /* cuda_products: matrix products by cuBLASLt, opened at run time.
  *
- * The algorithm of a product is fixed when it is opened, by its shape alone, with every split of
- * the inner dimension whose parts the library would add in an order of its own turned off. So a GPU
- * gives the same bits from run to run. cuda_matmul.c splits products of much depth and few results
- * itself, and adds the parts in order.
+ * The algorithm of a product is fixed when it is opened: the one that was chosen for its shape
+ * before (by__device_choices), else the library's first, with every split of the inner dimension
+ * whose parts the library would add in an order of its own turned off. So a GPU gives the same bits
+ * from run to run. cuda_matmul.c splits products of much depth and few results itself, and adds the
+ * parts in order.
  */
 #ifndef BY_DEVICE_CUDA_CUDA_PRODUCTS_H
 #define BY_DEVICE_CUDA_CUDA_PRODUCTS_H
@@ -34,12 +35,8 @@ typedef struct by__cuda_product_operands {
     void *y;
 } by__cuda_product_operands;
 
-static inline const by__cuda_products *by__cuda_products_of(const by__device_context *context)
-{
-    return ((const by__cuda_device *)context->device)->products;
-}
-
-by_status by__cuda_product_open(by__cuda_product **out, const by__cuda_products *products,
+/* Of f32 in tf32 if the device says so. */
+by_status by__cuda_product_open(by__cuda_product **out, const by__device_context *context,
                                 const by__cuda_product_shape *shape, by_error *error);
 /* NULL is accepted. */
 void by__cuda_product_close(by__cuda_product *product);

@@ -36,6 +36,7 @@ enum {
     BY__CUDA_LT_R_16F = 2,
     BY__CUDA_LT_R_16BF = 14,
     BY__CUDA_LT_COMPUTE_32F = 68,
+    BY__CUDA_LT_COMPUTE_TF32 = 77,
     BY__CUDA_LT_OP_T = 1,
     BY__CUDA_LT_DESC_TRANS_A = 3,
     BY__CUDA_LT_DESC_TRANS_B = 4,
@@ -70,6 +71,10 @@ enum {
       (by__cuda_lt_handle handle, by__cuda_lt_desc desc, by__cuda_lt_layout a,                     \
        by__cuda_lt_layout b, by__cuda_lt_layout c, by__cuda_lt_layout d,                           \
        by__cuda_lt_preference preference, int most, by__cuda_lt_choice *choices, int *found))      \
+    X(check, cublasLtMatmulAlgoCheck,                                                              \
+      (by__cuda_lt_handle handle, by__cuda_lt_desc desc, by__cuda_lt_layout a,                     \
+       by__cuda_lt_layout b, by__cuda_lt_layout c, by__cuda_lt_layout d,                           \
+       const by__cuda_lt_algorithm *algorithm, by__cuda_lt_choice *choice))                        \
     X(matmul, cublasLtMatmul,                                                                      \
       (by__cuda_lt_handle handle, by__cuda_lt_desc desc, const void *alpha, const void *a,         \
        by__cuda_lt_layout a_layout, const void *b, by__cuda_lt_layout b_layout, const void *beta,  \

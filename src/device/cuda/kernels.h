@@ -482,10 +482,10 @@ typedef struct by__cuda_cached_attention_args {
 
 #define BY__CUDA_PAGE 16 /* tokens of a page */
 
-/* PAGED_ATTENTION: what it says of keys and values, q [length, heads, width], k and v
- * [length, kv_heads, width] with their strides from token to token; pools [pages, kv_heads, 16,
- * page_width]. Writes the keys and values of all tokens: a warp for each (t * kv_heads + kv), blocks
- * of 256. Then makes the parts of CACHED_ATTENTION. Grid: length * splits, heads; blocks of 128. */
+/* PAGED_ATTENTION: what it says of keys and values, q [length, heads, width], k and v [length,
+ * kv_heads, width] with their strides from token to token; pools [pages, kv_heads, 16, page_width].
+ * Writes the keys and values of all tokens: a warp for each (t * kv_heads + kv), blocks of 256.
+ * Then makes the parts of CACHED_ATTENTION. Grid: length * splits, heads; blocks of 128. */
 typedef struct by__cuda_paged_write_args {
     const void *q, *k, *v;
     void *k_pool, *v_pool;

@@ -57,6 +57,17 @@ int by__trainer_ranks_sets(by_trainer *t)
 
 /* ---- collective operations ---- */
 
+size_t by__trainer_ranks_plan_staging(by_trainer *t)
+{
+    size_t most = 0;
+    for (size_t k = 0; k < t->ranks.bucket_count && !t->device->host_memory; k++) {
+        size_t bytes = (size_t)t->ranks.buckets[k].part.count * sizeof(float);
+        most = bytes > most ? bytes : most;
+    }
+    t->ranks.staging.planned = (size_t)(t->flats.sets + 1) * by__round_up(most, BY_CACHE_LINE);
+    return t->ranks.staging.planned;
+}
+
 static void report_failure(void *user, by_status status, const by_error *error)
 {
     (void)by_comm_fail(user, status, error);

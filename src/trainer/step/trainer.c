@@ -18,6 +18,7 @@
 static void plan_memory(by_trainer *t)
 {
     by_memory_report *m = &t->plan.memory;
+    const by__device_recording_bytes recordings = by__exec_set_recording_bytes(&t->programs);
     m->parameters = by__store_bytes(t->store, BY__MASTER) + by__store_bytes(t->store, BY__COPY) +
                     by__trainer_teacher_bytes(t);
     m->gradients = by__store_bytes(t->store, BY__GRADIENT);
@@ -28,8 +29,8 @@ static void plan_memory(by_trainer *t)
     m->workspace = by__exec_set_workspace_bytes(&t->programs) + by__trainer_sync_bytes(t) +
                    by__trainer_norm_bytes(t) + by__trainer_zero2_bytes(t) +
                    by__trainer_layers_bytes(t) + by__trainer_activations_bytes(t) +
-                   by__trainer_sampler_bytes(t) + by__trainer_abft_bytes(t);
-    m->data = by__trainer_feed_bytes(t);
+                   by__trainer_sampler_bytes(t) + by__trainer_abft_bytes(t) + recordings.of_device;
+    m->data = by__trainer_feed_bytes(t) + by__trainer_ranks_plan_staging(t) + recordings.pinned;
     m->total = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
                m->data + m->process;
 }
@@ -73,6 +74,8 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
                                        by__comm_local_rank(o->comm), error));
         t->owns_device = true;
     }
+    (void)by__device_use_tf32(t->device, t->config->precision.tf32 != 0);
+    BY_TRY(by__device_take_choices(t->device, o->choices, error));
     t->programs.device = t->device;
     t->task = o->task;
     if (t->task == NULL) {

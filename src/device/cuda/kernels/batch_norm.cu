@@ -1,8 +1,8 @@
 /* Batch norm, its gradient, and affine maps of channels. A lane has one column: neighbours read
- * neighbouring elements. The warps of a block take the rows of a range in turn; how rows are cut into
- * ranges follows from the shape, and ranges are added in a fixed order. Variances are sums of squares
- * of what is left of a range without its mean, merged (Chan, Golub and LeVeque 1979), so that a mean
- * far from zero costs no digits. */
+ * neighbouring elements. The warps of a block take the rows of a range in turn; how rows are cut
+ * into ranges follows from the shape, and ranges are added in a fixed order. Variances are sums of
+ * squares of what is left of a range without its mean, merged (Chan, Golub and LeVeque 1979), so
+ * that a mean far from zero costs no digits. */
 #include "prelude.cuh"
 
 #define BY__WARPS 8
