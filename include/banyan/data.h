@@ -244,6 +244,10 @@ struct by_source {
      * 1. */
     by_status (*weigh)(const by_source *source, const by_source_sample *sample, double *weight,
                        by_error *error);
+    /* With `shuffle`: samples are in blocks of so many, and for a while drawn at random from so
+     * many blocks, which are drawn themselves. 0: always from all. */
+    uint64_t order_block;
+    uint64_t order_window;
 };
 
 /* Closes a source by calling its `close`, and sets *source to NULL. NULL is accepted. */

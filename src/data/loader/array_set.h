@@ -14,6 +14,8 @@ typedef struct by__loader_pictures {
      * a step all of it, fitted as held-out images are. */
     by_status (*read)(const void *context, uint64_t row, const by__transform_step *step,
                       const by__transform_draw *draw, uint8_t *out, by_error *error);
+    /* Where image `row` lies: the number of its file, and the bytes before it. */
+    void (*place)(const void *context, uint64_t row, uint64_t *file, uint64_t *begin);
     void (*close)(void *context);
 } by__loader_pictures;
 

@@ -31,6 +31,7 @@ typedef struct array_source {
     size_t weight;      /* index of the weights; `count`: an array behind the set's, of ones */
     size_t mixed;       /* index of the arrays of mixed samples; 0: there are none */
     pixels pixels;
+    uint64_t *list; /* rows in the order of their files; NULL: they are in that of the part */
 } array_source;
 
 /* ---- images ---- */
@@ -146,6 +147,7 @@ static by_status weigh(const by_source *source, const by_source_sample *sample, 
 static void close_source(by_source *source)
 {
     array_source *s = (array_source *)source;
+    free(s->list);
     free(s->pixels.table);
     free(s->arrays);
     free(s->row_bytes);
@@ -318,6 +320,52 @@ static by_status open_arrays(array_source *s, const by_array_set *set,
     return open_images(s, set, o, error);
 }
 
+/* An image, by where it lies. */
+typedef struct placed_row {
+    uint64_t file;
+    uint64_t begin;
+    uint64_t row;
+} placed_row;
+
+static int compare_places(const void *a, const void *b)
+{
+    const placed_row *x = a;
+    const placed_row *y = b;
+    return x->file != y->file     ? (x->file > y->file) - (x->file < y->file)
+           : x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
+                                  : (x->row > y->row) - (x->row < y->row);
+}
+
+/* Puts the rows into the order of their files, so that few of these are in use at a time. */
+static by_status order_by_files(array_source *s, const by__loader_pictures *read,
+                                const by_array_source_options *o, by_error *error)
+{
+    uint64_t count = s->base.samples;
+    uint64_t files = 1;
+    placed_row *places;
+    BY_TRY(by__alloc((void **)&places, count, sizeof *places, "the order of images", error));
+    by_status status =
+        by__alloc((void **)&s->list, count, sizeof *s->list, "the order of images", error);
+    for (uint64_t i = 0; i < count && status == BY_OK; i++) {
+        places[i].row = by__part_row(&s->rows, i);
+        read->place(read->context, places[i].row, &places[i].file, &places[i].begin);
+    }
+    if (status == BY_OK) {
+        qsort(places, count, sizeof *places, compare_places);
+    }
+    for (uint64_t i = 0; i < count && status == BY_OK; i++) {
+        files += i > 0 && places[i].file != places[i - 1].file;
+        s->list[i] = places[i].row;
+    }
+    free(places);
+    if (status == BY_OK) {
+        s->rows = (by__loader_part_rows){.list = s->list};
+        s->base.order_block = (count + files - 1) / files;
+        s->base.order_window = o->shuffle_files;
+    }
+    return status;
+}
+
 by_status by_array_source_open(by_source **out, const by_array_set *set, const by_part *part,
                                const by_array_source_options *options, by_error *error)
 {
@@ -346,6 +394,11 @@ by_status by_array_source_open(by_source **out, const by_array_set *set, const b
                           .close = close_source};
     by_status status = open_arrays(s, set, options, error);
     s->base.arrays = s->arrays;
+    const by__loader_pictures *read = by__loader_array_set_pictures(set);
+    if (status == BY_OK && options->shuffle && options->shuffle_files > 0 &&
+        read->context != NULL) {
+        status = order_by_files(s, read, options, error);
+    }
     if (status != BY_OK) {
         close_source(&s->base);
         return status;

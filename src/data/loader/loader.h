@@ -36,7 +36,8 @@ typedef struct by__loader_thread {
     pthread_t id; /* of all but the first, which is the worker's */
     void **rows;  /* addresses for the sample being filled */
     void *scratch;
-    by__loader_order order; /* of its epoch */
+    by__loader_order order;     /* of its epoch, */
+    by__loader_windows windows; /* or this one, where the source says so */
     uint64_t epoch;
     bool has_epoch;
 } by__loader_thread;

@@ -27,10 +27,16 @@ static by_source_sample locate(by__loader_thread *t, uint64_t index)
         sample.epoch = index / samples;
         if (!t->has_epoch || sample.epoch != t->epoch) {
             by__loader_order_init(&t->order, samples, l->seed, sample.epoch);
+            if (l->source->order_window > 0) {
+                by__loader_windows_init(&t->windows, samples, l->source->order_block,
+                                        l->source->order_window, l->seed, sample.epoch);
+            }
             t->epoch = sample.epoch;
             t->has_epoch = true;
         }
-        sample.place = by__loader_order_at(&t->order, index % samples);
+        sample.place = l->source->order_window > 0
+                           ? by__loader_windows_at(&t->windows, index % samples)
+                           : by__loader_order_at(&t->order, index % samples);
     }
     return sample;
 }

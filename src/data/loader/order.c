@@ -3,9 +3,10 @@
 #include "base/base.h"
 
 /* Separate Philox keys, under the same seed, for each purpose of randomness here. */
-#define STREAM_ORDER 0x6f72646572u /* "order" in ASCII */
-#define STREAM_PHASE 0x7068617365u /* "phase" */
-#define STREAM_PART  0x70617274u   /* "part" */
+#define STREAM_ORDER  0x6f72646572u /* "order" in ASCII */
+#define STREAM_PHASE  0x7068617365u /* "phase" */
+#define STREAM_PART   0x70617274u   /* "part" */
+#define STREAM_WINDOW 0x77696e64u   /* "wind" */
 
 static uint64_t draw(uint64_t seed, uint64_t stream, uint64_t epoch, uint32_t index)
 {
@@ -57,6 +58,43 @@ uint64_t by__loader_order_at(const by__loader_order *order, uint64_t index)
         x = left << order->half_bits | right;
     } while (x >= order->count);
     return x;
+}
+
+void by__loader_windows_init(by__loader_windows *order, uint64_t count, uint64_t block,
+                             uint64_t window, uint64_t seed, uint64_t epoch)
+{
+    uint64_t blocks = count / block;
+    *order = (by__loader_windows){
+        .count = count, .block = block, .window = window, .seed = seed, .epoch = epoch};
+    by__loader_order_init(&order->blocks, blocks > 0 ? blocks : 1, seed, epoch);
+}
+
+/* Sets the order within a window. */
+static void set_window(by__loader_windows *o, uint64_t at, uint64_t begin, uint64_t end)
+{
+    o->at = at;
+    o->size = end - begin;
+    by__loader_order_init(&o->inside, o->size, draw(o->seed, STREAM_WINDOW, o->epoch, 0) + at,
+                          o->epoch);
+}
+
+uint64_t by__loader_windows_at(by__loader_windows *o, uint64_t index)
+{
+    uint64_t blocks = o->count / o->block;
+    uint64_t windows = blocks / o->window + (blocks % o->window != 0);
+    if (blocks == 0) {
+        windows = 1;
+    }
+    uint64_t samples = o->block * o->window;
+    uint64_t at = index / samples < windows ? index / samples : windows - 1;
+    uint64_t begin = at * samples;
+    if (o->size == 0 || o->at != at) {
+        set_window(o, at, begin, at + 1 == windows ? o->count : begin + samples);
+    }
+    uint64_t place = begin + by__loader_order_at(&o->inside, index - begin);
+    uint64_t block = place / o->block;
+    return block < blocks ? by__loader_order_at(&o->blocks, block) * o->block + place % o->block
+                          : place;
 }
 
 uint64_t by__loader_order_phase(uint64_t limit, uint64_t seed, uint64_t epoch)

@@ -167,6 +167,76 @@ static void test_values_never_change(void **state)
     assert_int_equal(by__loader_order_phase(1024, 1337, 2), 249);
 }
 
+/* ---- windows ---- */
+
+/* A bijection, of whose stretches no more blocks are in use than a window has. */
+static void check_windows(uint64_t count, uint64_t block, uint64_t window)
+{
+    by__loader_windows order;
+    by__loader_windows again;
+    uint8_t *seen = calloc(count, 1);
+    uint64_t blocks = count / block;
+    assert_non_null(seen);
+    by__loader_windows_init(&order, count, block, window, 11, 2);
+    by__loader_windows_init(&again, count, block, window, 11, 2);
+    uint64_t begin = 0;
+    while (begin < count) {
+        uint64_t in_use[64] = {0};
+        uint64_t used = 0;
+        uint64_t end = begin + block * window < count ? begin + block * window : count;
+        end = begin / (block * window) + 1 >= (blocks + window - 1) / window ? count : end;
+        for (uint64_t i = begin; i < end; i++) {
+            uint64_t at = by__loader_windows_at(&order, i);
+            assert_true(at < count);
+            assert_int_equal(seen[at], 0);
+            seen[at] = 1;
+            uint64_t k = 0;
+            while (k < used && in_use[k] != at / block) {
+                k++;
+            }
+            if (k == used) {
+                in_use[used++] = at / block;
+            }
+        }
+        assert_true(used <= window + 1); /* with what is left behind the last block */
+        begin = end;
+    }
+    /* By position alone, from wherever it is asked. */
+    for (uint64_t i = count; i > 0; i -= i < 7 ? i : 7) {
+        by__loader_windows other = again;
+        uint64_t at = by__loader_windows_at(&again, i - 1);
+        assert_int_equal(by__loader_windows_at(&order, i - 1), at);
+        assert_int_equal(by__loader_windows_at(&other, i - 1), at);
+    }
+    free(seen);
+}
+
+static void test_windows(void **state)
+{
+    static const uint64_t cases[][3] = {{1, 1, 1},       {5, 7, 3},     {1000, 10, 4},
+                                        {1000, 10, 100}, {1003, 10, 4}, {1003, 10, 7},
+                                        {4096, 64, 16},  {999, 1, 8}};
+    by__loader_windows a;
+    by__loader_windows b;
+    size_t same = 0;
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        check_windows(cases[i][0], cases[i][1], cases[i][2]);
+    }
+    /* Windows and epochs have orders of their own. */
+    by__loader_windows_init(&a, 10000, 100, 10, 1, 0);
+    by__loader_windows_init(&b, 10000, 100, 10, 1, 1);
+    for (uint64_t i = 0; i < 10000; i++) {
+        same += by__loader_windows_at(&a, i) == by__loader_windows_at(&b, i);
+    }
+    assert_true(same < 12);
+    same = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        same += by__loader_windows_at(&a, i) % 100 == by__loader_windows_at(&b, i + 1000) % 100;
+    }
+    assert_true(same < 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_steps_are_uniform),
         cmocka_unit_test(test_phase),
         cmocka_unit_test(test_values_never_change),
+        cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
