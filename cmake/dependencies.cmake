@@ -78,6 +78,8 @@ part(PNG "libpng (libpng-dev)" libpng)
 choose(PNG formats/image/without_png formats/image/image_png)
 part(CURL "libcurl (libcurl4-openssl-dev)" libcurl)
 choose(CURL track/without_mlflow track/mlflow_call track/mlflow_client track/mlflow_run)
+choose(CURL remote/without_remote remote/remote_transfer)
+choose(NETTLE remote/without_signature remote/remote_signature)
 
 # oneDNN only gives a second opinion on the machine's peaks: src/plan/onednn.c knows it by its headers and
 # loads it at run time, when it is there. Not under sanitizers: the leak checker dies in the thread-local

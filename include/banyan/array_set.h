@@ -70,6 +70,9 @@ typedef struct by_image_files {
      * a shape and no data. With `skip` each is decoded once before. */
     bool on_use;
     int64_t channels; /* of a JPEG or PNG: 1 (grayscale) or 3 (RGB); 0: 3 */
+    /* Reads paths that are URLs, and outlives the set; NULL: there are none. Of the library's own
+     * use. */
+    struct by__remote *remote;
 } by_image_files;
 
 /* Reads images u8 [N, C, H, W] and, if there are any, labels i32 [N]. Array files of shape
@@ -121,7 +124,10 @@ BY_API uint64_t by_part_example(const by_part *part, uint64_t index);
 /* ---- sources ---- */
 
 typedef struct by_array_source_options {
-    bool shuffle;       /* endless pseudo-random epochs; false: one pass in order */
+    bool shuffle; /* endless pseudo-random epochs; false: one pass in order */
+    /* With `shuffle`, of images that are read when they are used: draw them for a while from about
+     * so many files, which are drawn themselves. 0: always from all. */
+    size_t shuffle_files;
     const char *target; /* array with the labels, i32 or f32; NULL: none */
     /* Augmentation of the array "images", u8 [N, C, H, W], with `shuffle` only: translation by up
      * to `shift` pixels along each axis, filled with zeros; 0 to less than the image's height and

@@ -39,6 +39,7 @@
 #include "banyan/chat.h"
 #include "banyan/data.h"
 #include "banyan/pack.h"
+#include "banyan/remote.h"
 #include "banyan/table.h"
 #include "banyan/text_stream.h"
 #include "banyan/tokenizer.h"

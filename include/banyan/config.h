@@ -111,7 +111,9 @@ typedef struct by_data_config {
     double corrupt_budget;
     int64_t threads; /* that make batches, per rank; default -1: one for each core that the compute
                         threads leave, from 1 to 16 */
-    char *train;     /* packed directory to train on, instead of text; default "": none */
+    char *remote_cache; /* where parts of remote files are kept; default "": by_remote_options */
+    int64_t remote_cache_size; /* bytes that it holds at most; default 20 GiB */
+    char *train;               /* packed directory to train on, instead of text; default "": none */
     by_string_list mix;        /* packed directories "DIR=WEIGHT" to train on, instead of train */
     char *mix_order;           /* "exact" (default) or "random" proportions (by_mix_options) */
     by_string_list curriculum; /* "STEP=WEIGHT:WEIGHT...": weights of `mix` from a step on */

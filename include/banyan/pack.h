@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "banyan/remote.h"
 #include "banyan/status.h"
 #include "banyan/tokenizer.h"
 
@@ -30,8 +31,8 @@ extern "C" {
 
 /* How far packing has come. */
 typedef struct by_pack_progress {
-    /* "reading" (hashing the inputs), "tokenizer" (training one), "packing", or "waiting" for
-     * another process that packs the same. */
+    /* "downloading" (inputs that are URLs), "reading" (hashing the inputs), "tokenizer" (training
+     * one), "packing", or "waiting" for another process that packs the same. */
     const char *phase;
     uint64_t done_bytes; /* of the inputs, in this phase */
     uint64_t total_bytes;
@@ -47,7 +48,7 @@ typedef enum by_pack_dedup {
 } by_pack_dedup;
 
 typedef struct by_pack_options {
-    const char *const *inputs;
+    const char *const *inputs; /* paths, or URLs (banyan/remote.h) */
     size_t input_count;
     const char *output;            /* directory to create; must not exist */
     const by_tokenizer *tokenizer; /* NULL: made as the next two fields say */
@@ -70,7 +71,8 @@ typedef struct by_pack_options {
     /* How many lines may be skipped: below 1, a fraction of all lines that are not blank; from 1
      * on, their number. More are an error. */
     double corrupt_budget;
-    bool no_eos; /* do not append the end-of-text token to each document */
+    by_remote_options remote; /* of inputs that are URLs; `progress` below is told of them */
+    bool no_eos;              /* do not append the end-of-text token to each document */
     /* May be NULL. Called by one thread at a time; returning false stops with BY_ESTOPPED. */
     bool (*progress)(void *user, const by_pack_progress *progress);
     /* May be NULL. Receives remarks for the user, each one line without a line break. */

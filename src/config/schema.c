@@ -117,6 +117,13 @@ static const by__config_key common[] = {
     {"data", "threads", BY__KEY_INT, BY__FIELD(data.threads), "-1", 1, 256,
      .derived = "one for each core that train.threads leaves, from 1 to 16", .later = true,
      .help = "threads per rank that make batches; batches are the same for any number"},
+    {"data", "remote_cache", BY__KEY_TEXT, BY__FIELD(data.remote_cache), "\"\"", .later = true,
+     .help =
+         "directory that keeps parts of remote files (https://, s3://), shared by all processes "
+         "of a host; empty: banyan/remote in the user's cache, ~/.cache"},
+    {"data", "remote_cache_size", BY__KEY_SIZE, BY__FIELD(data.remote_cache_size), "20GiB",
+     BY__MI20, BY__COUNT_LIMIT, .later = true,
+     .help = "the most bytes that remote_cache holds; what was used longest ago gives way"},
 
     {"train", "steps", BY__KEY_INT, BY__FIELD(train.steps), "2000", 1, BY__COUNT_LIMIT,
      .help = "optimizer steps of the run"},

@@ -55,7 +55,9 @@ static by_status pack_text(char **directory, const by_config *config, const char
                                             : BY_PACK_DEDUP_NONE,
                                .skip_corrupt = strcmp(config->data.corrupt, "skip") == 0,
                                .corrupt_budget = config->data.corrupt_budget,
-                               .valid_fraction = config->data.valid_fraction};
+                               .valid_fraction = config->data.valid_fraction,
+                               .remote = {.cache = config->data.remote_cache,
+                                          .bytes = (uint64_t)config->data.remote_cache_size}};
     by__task_relay_packing(&options, &to);
     return by_pack_cached(directory, &options, config->data.cache, error);
 }

@@ -87,7 +87,9 @@ static by_status pack(const char *text, const char *output, const char *tokenize
                                .input_count = 1,
                                .output = output,
                                .tokenizer_kind = tokenizer,
-                               .field = config->data.field};
+                               .field = config->data.field,
+                               .remote = {.cache = config->data.remote_cache,
+                                          .bytes = (uint64_t)config->data.remote_cache_size}};
     by__task_relay_packing(&options, &relay);
     return by_pack(&options, NULL, error);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "banyan/path_hint.h"
+#include "banyan/remote.h"
 #include "config/schema.h"
 #include "tasks/tasks.h"
 
@@ -13,36 +14,38 @@ typedef enum shape {
     NAME_IS_PATH    /* NAME=DIR */
 } shape;
 
-/* `first`: only a run that is not resumed reads it. */
+/* `first`: only a run that is not resumed reads it. `remote`: it may be a URL, which is asked for
+ * when it is read. */
 static const struct {
     const char *key;
     shape form;
     bool first;
+    bool remote;
 } keys[] = {
-    {"data.text", PATH, false},
-    {"data.train", PATH, false},
-    {"data.mix", PATH_IS_WEIGHT, false},
-    {"data.valid", PATH, false},
-    {"data.valid_sets", NAME_IS_PATH, false},
-    {"data.tokenizer", PATH_OR_WORD, true},
-    {"data.images", PATH, false},
-    {"data.labels", PATH, false},
-    {"data.valid_images", PATH, false},
-    {"data.valid_labels", PATH, false},
-    {"data.table", PATH, false},
-    {"data.valid_table", PATH, false},
-    {"data.token_weights", PATH, false},
-    {"data.valid_token_weights", PATH, false},
-    {"data.train_rows", PATH, false},
-    {"data.valid_rows", PATH, false},
-    {"model.from", PATH, true},
-    {"lora.from", PATH, true},
-    {"distill.teacher", PATH, false},
-    {"distill.logits", PATH, false},
+    {"data.text", PATH, false, true},
+    {"data.train", PATH, false, false},
+    {"data.mix", PATH_IS_WEIGHT, false, false},
+    {"data.valid", PATH, false, false},
+    {"data.valid_sets", NAME_IS_PATH, false, false},
+    {"data.tokenizer", PATH_OR_WORD, true, false},
+    {"data.images", PATH, false, true},
+    {"data.labels", PATH, false, true},
+    {"data.valid_images", PATH, false, true},
+    {"data.valid_labels", PATH, false, true},
+    {"data.table", PATH, false, true},
+    {"data.valid_table", PATH, false, true},
+    {"data.token_weights", PATH, false, false},
+    {"data.valid_token_weights", PATH, false, false},
+    {"data.train_rows", PATH, false, false},
+    {"data.valid_rows", PATH, false, false},
+    {"model.from", PATH, true, false},
+    {"lora.from", PATH, true, false},
+    {"distill.teacher", PATH, false, false},
+    {"distill.logits", PATH, false, false},
 };
 
-static by_status check_path(const by__config_entry *entry, shape form, const char *value,
-                            by_error *error)
+static by_status check_path(const by__config_entry *entry, shape form, bool remote,
+                            const char *value, by_error *error)
 {
     char key[64];
     char path[4096];
@@ -57,8 +60,15 @@ static by_status check_path(const by__config_entry *entry, shape form, const cha
     }
     memcpy(path, begin, length);
     path[length] = '\0';
-    if (by__path_exists(path)) {
+    if (by__path_exists(path) || (remote && by_remote_is(path))) {
         return BY_OK;
+    }
+    if (by_remote_is(path)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: %s is read from a local path, and not from a URL: texts, tables, "
+                            "pictures and their labels may be remote",
+                            entry->origin == NULL ? "config" : entry->origin,
+                            by__config_key_path(key, &entry->key));
     }
     return by_error_set(error, BY_ECONFIG, "%s: %s: there is no file or directory %s%s",
                         entry->origin == NULL ? "config" : entry->origin,
@@ -74,12 +84,13 @@ by_status by__task_named_files_exist(const by_config *config, bool resumed, by_e
             continue;
         }
         if (entry->key.type == BY__KEY_TEXT) {
-            BY_TRY(check_path(entry, keys[i].form, *(char *const *)entry->at, error));
+            BY_TRY(
+                check_path(entry, keys[i].form, keys[i].remote, *(char *const *)entry->at, error));
             continue;
         }
         const by_string_list *list = entry->at;
         for (size_t k = 0; k < list->count; k++) {
-            BY_TRY(check_path(entry, keys[i].form, list->items[k], error));
+            BY_TRY(check_path(entry, keys[i].form, keys[i].remote, list->items[k], error));
         }
     }
     return BY_OK;

@@ -36,13 +36,14 @@ nn: config exec
 optim: nn
 checkpoint: store comm
 formats: base
+remote: base
 formats/image: formats
 formats/shards: formats
 text: base
 text/unicode: text
 text/tokenizer: text/unicode formats
 text/template: text/tokenizer
-data: config text/template formats/image formats/shards
+data: config text/template formats/image formats/shards remote
 data/transform: data
 data/loader: data/transform
 data/corpus: data/loader

@@ -12,6 +12,7 @@
 
 #include "banyan/infer.h"
 #include "banyan/path_hint.h"
+#include "banyan/remote.h"
 #include "banyan/train.h"
 #include "base/cli.h"
 
@@ -114,7 +115,7 @@ int cli_check_input(const cli_command *command, const char *path)
 {
     struct stat info;
     char near[BY_PATH_HINT];
-    if (stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
+    if (by_remote_is(path) || stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
         return -1;
     }
     fprintf(stderr, "banyan %s: there is no file or directory %s%s\n", command->name, path,

@@ -170,6 +170,7 @@ static int run(int argc, char **argv)
     double valid = 0.0;
     const char *corrupt = "fail";
     double budget = 0.01;
+    const char *cache = NULL;
     bool no_eos = false;
     bool json = false;
     const cli_flag flags[] = {
@@ -191,6 +192,8 @@ static int run(int argc, char **argv)
         {"corrupt-budget", CLI_NUMBER_IN(0, INFINITY), &budget, "N",
          "lines that --corrupt skip may leave out; below 1, a share of all lines (default 0.01)"},
         {"shard-tokens", CLI_INTEGER_FROM(1), &shard, "N", "tokens per shard (default 134217728)"},
+        {"remote-cache", CLI_STRING, &cache, "DIR",
+         "directory that keeps parts of remote files (default: banyan/remote in ~/.cache)"},
         {"no-eos", CLI_SWITCH, &no_eos, NULL, "add no end-of-text token after each document"},
         {"threads", CLI_THREADS, &threads, "N", "threads (default: one per core)"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
@@ -220,6 +223,7 @@ static int run(int argc, char **argv)
                                 .shard_tokens = (uint64_t)shard,
                                 .threads = (size_t)threads,
                                 .valid_fraction = valid,
+                                .remote = {.cache = cache},
                                 .no_eos = no_eos,
                                 .progress = show,
                                 .note = show_note,
@@ -237,10 +241,11 @@ static int run(int argc, char **argv)
 const cli_command cli_pack = {
     .name = "pack",
     .summary = "pack text, JSON lines or Parquet files into token shards",
-    .usage = "banyan pack FILE|DIR... --out DIR [--tokenizer WHAT] [--valid-fraction F]",
+    .usage = "banyan pack FILE|DIR|URL... --out DIR [--tokenizer WHAT] [--valid-fraction F]",
     .text = "Tokenizes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and\n"
-            "directories of them in parallel, and writes npy shards with a manifest and the\n"
-            "tokenizer. Training reads the directory as data.train, data.valid or data.mix.\n"
+            "directories of them in parallel, here or remote (https://, s3://), and writes npy\n"
+            "shards with a manifest and the tokenizer. Training reads the directory as data.train, "
+            "data.valid or data.mix.\n"
             "\n"
             "examples:\n"
             "  banyan pack books/ --out packed --vocab 8192 --valid-fraction 0.1\n"

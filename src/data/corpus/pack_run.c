@@ -16,6 +16,13 @@ static bool report_scan(void *user, uint64_t done)
     return pack->options.progress == NULL || pack->options.progress(pack->options.user, &progress);
 }
 
+static bool report_fetch(void *user, uint64_t done, uint64_t total)
+{
+    const by__data_pack *pack = user;
+    by_pack_progress progress = {"downloading", done, total, 0};
+    return pack->options.progress(pack->options.user, &progress);
+}
+
 void by__data_pack_note(const by__data_pack *pack, const char *format, ...)
 {
     char text[1024];
@@ -108,7 +115,14 @@ by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options
     o->threads = o->threads > 0 ? o->threads : (size_t)by__thread_count(-1);
     o->shard_tokens = o->shard_tokens > 0 ? o->shard_tokens : SHARD_TOKENS;
     o->field = o->field != NULL ? o->field : "text";
-    BY_TRY(by__data_source_open(&p.source, o->inputs, o->input_count, o->field, error));
+    const by_remote_options remote = {.cache = o->remote.cache,
+                                      .bytes = o->remote.bytes,
+                                      .progress = o->progress == NULL ? NULL : report_fetch,
+                                      .user = &p};
+    BY_TRY(by__data_source_open(&p.source, o->inputs, o->input_count, o->field, &remote, error));
+    if (p.source.remote != NULL) {
+        by__remote_quiet(p.source.remote);
+    }
     by_status status = by__data_source_scan(&p.source, o->threads, report_scan, &p, error);
     if (status == BY_OK) {
         status = check_empty(&p, error);

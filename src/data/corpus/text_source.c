@@ -142,16 +142,65 @@ static by_status add_directory(by__data_source *s, const char *path, const chain
     return status;
 }
 
+/* Adds a remote file, which keeps its name in messages and is read from its local copy. */
+static by_status add_remote(by__data_source *s, const char *url, const by_remote_options *remote,
+                            by_error *error)
+{
+    const char *path;
+    char shown[BY__REMOTE_SHOWN];
+    BY_TRY(by__remote_path(&path, &s->remote, remote, url, error));
+    BY_TRY(add_file(s, path, error));
+    char *name = by__strdup(by__remote_shown(shown, url));
+    if (name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by__data_source_file *file = &s->files[s->count - 1];
+    if (file->content == NULL) {
+        file->content = file->path;
+        file->content_file = -1;
+    } else {
+        free(file->path);
+    }
+    file->path = name;
+    return BY_OK;
+}
+
+/* Adds the texts below a folder of S3. */
+static by_status add_remote_folder(by__data_source *s, const char *url,
+                                   const by_remote_options *remote, by_error *error)
+{
+    by__remote_names names = {0};
+    if (s->remote == NULL) {
+        BY_TRY(by__remote_open(&s->remote, remote, error));
+    }
+    by_status status = by__remote_list(&names, s->remote, url, error);
+    for (size_t i = 0; i < names.count && status == BY_OK; i++) {
+        if (is_text(names.urls[i])) {
+            status = add_remote(s, names.urls[i], remote, error);
+        }
+    }
+    by__remote_names_free(&names);
+    return status;
+}
+
+static by_status add_input(by__data_source *s, const char *input, const by_remote_options *remote,
+                           by_error *error)
+{
+    return by__remote_is_folder(input) ? add_remote_folder(s, input, remote, error)
+           : by_remote_is(input)       ? add_remote(s, input, remote, error)
+           : by__path_is_dir(input)    ? add_directory(s, input, NULL, error)
+                                       : add_file(s, input, error);
+}
+
 by_status by__data_source_open(by__data_source *out, const char *const *inputs, size_t count,
-                               const char *field, by_error *error)
+                               const char *field, const by_remote_options *remote, by_error *error)
 {
     by__data_source s = {.field = field};
     by_status status =
         count > 0 ? BY_OK : by_error_set(error, BY_EARG, "no text to pack was given");
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         size_t before = s.count;
-        status = by__path_is_dir(inputs[i]) ? add_directory(&s, inputs[i], NULL, error)
-                                            : add_file(&s, inputs[i], error);
+        status = add_input(&s, inputs[i], remote, error);
         if (status == BY_OK && s.count == before) {
             status = by_error_set(error, BY_EARG,
                                   "%s holds no file that ends in .txt, .text, .md, .jsonl, "
@@ -171,7 +220,7 @@ by_status by__data_source_open(by__data_source *out, const char *const *inputs, 
 void by__data_source_close(by__data_source *source)
 {
     for (size_t i = 0; i < source->count; i++) {
-        if (source->files[i].content != NULL) {
+        if (source->files[i].content != NULL && source->files[i].content_file >= 0) {
             (void)close(source->files[i].content_file);
         }
         free(source->files[i].content);
@@ -179,6 +228,7 @@ void by__data_source_close(by__data_source *source)
     }
     free(source->files);
     free(source->loop);
+    by__remote_close(&source->remote);
     *source = (by__data_source){0};
 }
 

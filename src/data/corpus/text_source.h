@@ -10,6 +10,7 @@
 
 #include "banyan/tokenizer.h"
 #include "base/base.h"
+#include "remote/remote.h"
 
 /* U+FEFF in UTF-8, which some editors write first. */
 #define BY__BYTE_ORDER_MARK "\xef\xbb\xbf"
@@ -17,7 +18,7 @@
 typedef struct by__data_source_file {
     char *path;
     char *content;    /* NULL: the file itself is read, else the lines of a Parquet file, */
-    int content_file; /* which are open here */
+    int content_file; /* which are open here, or a local copy of a remote file (-1) */
     bool json_lines;  /* it is read as JSON lines */
     uint64_t bytes;
     /* bytes of a byte-order mark at its beginning, which no unit includes: 3 or 0 */
@@ -32,7 +33,8 @@ typedef struct by__data_source {
     size_t count;
     size_t capacity;
     uint64_t bytes;
-    const char *field; /* field of JSON lines; borrowed */
+    const char *field;  /* field of JSON lines; borrowed */
+    by__remote *remote; /* keeps local copies of remote files; NULL: there are none */
     char *loop;   /* the first link to a directory above it, which is not followed; NULL: none */
     size_t loops; /* number of such links */
     size_t split_file;     /* the held-out part begins in this file, at split_offset; */
@@ -43,9 +45,10 @@ typedef struct by__data_source {
     double split_share;
 } by__data_source;
 
-/* Lists the files of the inputs (see banyan/pack.h). BY_EARG: there are none; BY_EIO. */
+/* Lists the files of the inputs (see banyan/pack.h), and fetches those that are remote. BY_EARG:
+ * there are none; BY_EIO. */
 by_status by__data_source_open(by__data_source *out, const char *const *inputs, size_t count,
-                               const char *field, by_error *error);
+                               const char *field, const by_remote_options *remote, by_error *error);
 void by__data_source_close(by__data_source *source);
 /* Reads all files once and sets sizes, characters and hashes. `progress` (may be NULL) is called
  * with the bytes done, by one thread at a time, and returns false to stop. */

@@ -28,19 +28,17 @@ typedef struct listing {
     int32_t label;
 } listing;
 
-/* Takes the path. */
-static by_status add_file(const listing *l, char *path, by_error *error)
+by_status by__image_folder_add_file(by__image_folder *f, char *path, const char *within,
+                                    int32_t label, by_error *error)
 {
-    by__image_folder *f = l->out;
     by_status status =
         by__reserve((void **)&f->files, &f->capacity, f->count + 1, sizeof *f->files, error);
     if (status != BY_OK) {
         free(path);
         return status;
     }
-    const char *within = path + l->root;
     f->files[f->count] = (by__image_picture_file){.path = path,
-                                                  .label = l->label,
+                                                  .label = label,
                                                   .order = by__hash64(within, strlen(within)),
                                                   .number = f->count};
     f->count++;
@@ -62,7 +60,7 @@ static by_status list_kind(const listing *l, const char *path, char **names, siz
         if (is_folder && folders) {
             status = list(l, child, depth + 1, error);
         } else if (!is_folder && !folders && !hidden && by__image_is_picture_name(names[i])) {
-            BY_TRY(add_file(l, child, error));
+            BY_TRY(by__image_folder_add_file(l->out, child, child + l->root, l->label, error));
             continue;
         }
         l->out->ignored += !is_folder && !folders;
@@ -120,8 +118,8 @@ by_status by__image_folder_fix(by__image_folder *out, char *const *names, size_t
     return BY_OK;
 }
 
-static by_status class_of(int32_t *out, by__image_folder *f, const char *root, const char *name,
-                          by_error *error)
+by_status by__image_folder_class(int32_t *out, by__image_folder *f, const char *root,
+                                 const char *name, by_error *error)
 {
     const char *names[64];
     size_t i = 0;
@@ -154,7 +152,7 @@ static by_status add_one(by__image_folder *f, const char *root, const char *name
     listing l = {.out = f, .root = strlen(root)};
     size_t before = f->count;
     size_t others = f->ignored;
-    BY_TRY(class_of(&l.label, f, root, name, error));
+    BY_TRY(by__image_folder_class(&l.label, f, root, name, error));
     BY_TRY(list(&l, path, 1, error));
     if (f->count > before) {
         return BY_OK;

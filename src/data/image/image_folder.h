@@ -4,6 +4,7 @@
 
 #include "banyan/array_set.h"
 #include "base/base.h"
+#include "remote/remote.h"
 
 typedef struct by__image_picture_file {
     char *path;
@@ -21,14 +22,24 @@ typedef struct by__image_folder {
     char **classes; /* names */
     size_t class_count;
     size_t class_capacity;
-    bool fixed;     /* no class is added to them */
-    size_t ignored; /* files that are hidden, or neither PNG nor JPEG by their names */
+    bool fixed;          /* no class is added to them */
+    by__remote *remote;  /* reads paths that are URLs; borrowed, NULL: there are none */
+    const char *indexes; /* directory for those of shards; borrowed, NULL: none are kept */
+    size_t ignored;      /* files that are hidden, or neither PNG nor JPEG by their names */
 } by__image_folder;
 
 /* Whether a name ends as those of pictures do. */
 bool by__image_is_picture_name(const char *name);
 /* Adds the pictures of a folder and the folders in it, files before folders, each by name. */
 by_status by__image_folder_add(by__image_folder *out, const char *path, by_error *error);
+/* Adds the picture of a path; label: the index of its class, -1: none. `within`: the part of the
+ * path that decides the order. Takes the path, also on failure. */
+by_status by__image_folder_add_file(by__image_folder *out, char *path, const char *within,
+                                    int32_t label, by_error *error);
+/* The index of a class by its name, which is added unless they are fixed; `root` is for
+ * messages. */
+by_status by__image_folder_class(int32_t *out, by__image_folder *folder, const char *root,
+                                 const char *name, by_error *error);
 /* Adds those of a folder that has one of each class, whose name is the class; the first folder
  * added says which there are, in the order of their names, unless they are fixed. BY_EFORMAT: there
  * are none, one has no picture, or is of no class that is fixed. */

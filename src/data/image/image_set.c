@@ -12,6 +12,7 @@
 #include "formats/array_file.h"
 #include "formats/cifar.h"
 #include "formats/image/image_file.h"
+#include "remote/remote.h"
 
 /* A set under construction, extended file by file. */
 typedef struct images {
@@ -20,9 +21,19 @@ typedef struct images {
     by_shape shape;          /* of all images: [N, C, H, W] */
     const by_image_fit *fit; /* NULL: images keep their size */
     int64_t channels;        /* of a JPEG or PNG */
+    by__remote *remote;      /* reads paths that are URLs */
     bool skip;
     by__loader_damage damage; /* records that were skipped */
 } images;
+
+/* Reads a file of arrays; a remote one is fetched first. */
+static by_status read_array_file(uint8_t **data, size_t *size, images *s, const char *path,
+                                 by_error *error)
+{
+    const char *local;
+    BY_TRY(by__remote_path(&local, &s->remote, NULL, path, error));
+    return by__format_array_file_read(data, size, local, BY__ARRAY_FILE_LIMIT, error);
+}
 
 static by_status grow(images *s, const by_shape *more, bool labels, const char *path,
                       by_error *error)
@@ -164,7 +175,7 @@ static by_status add_images(images *s, const char *path, bool labels, bool *deco
 {
     uint8_t *data;
     size_t size;
-    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    BY_TRY(read_array_file(&data, &size, s, path, error));
     *decoded = by__format_image_is_file(data, size);
     by_status status = *decoded ? add_picture(s, path, data, size, labels, error)
                        : by__format_array_is_file(data, size)
@@ -180,7 +191,7 @@ static by_status add_labels(images *s, const char *path, int64_t count, by_error
     uint8_t *data;
     size_t size;
     by__format_array_view view;
-    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    BY_TRY(read_array_file(&data, &size, s, path, error));
     by_status status = by__format_array_file_parse(&view, path, data, size, error);
     if (status == BY_OK && (view.shape.rank != 1 || view.shape.dim[0] != count)) {
         char shape[128];
@@ -287,7 +298,7 @@ static by_status add_cifar(images *s, const char *path, int classes, by_error *e
     size_t size;
     size_t count;
     size_t before = (size_t)s->shape.dim[0];
-    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    BY_TRY(read_array_file(&data, &size, s, path, error));
     size_t tail = s->skip ? size % (BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1)) : 0;
     by_status status = by__format_cifar_count(&count, path, size - tail, classes, error);
     if (status == BY_OK) {
@@ -321,10 +332,19 @@ static by_status read_cifar(images *s, const by_image_files *files, int classes,
 /* ---- files of one picture each, without label files ---- */
 
 /* One that cannot be opened is an error. */
-static by_status begins_as_picture(bool *out, const char *path, by_error *error)
+static by_status begins_as_picture(bool *out, by__remote *remote, const char *path, by_error *error)
 {
     uint8_t head[16];
     int file;
+    by__remote_file *far;
+    if (by_remote_is(path)) {
+        BY_TRY(by__remote_find(&far, remote, path, error));
+        size_t size =
+            by__remote_size(far) < sizeof head ? (size_t)by__remote_size(far) : sizeof head;
+        BY_TRY(by__remote_read(far, 0, head, size, error));
+        *out = by__format_image_is_file(head, size);
+        return BY_OK;
+    }
     BY_TRY(by__open_regular(&file, NULL, path, error));
     ssize_t n = pread(file, head, sizeof head, 0);
     (void)close(file);
@@ -338,7 +358,7 @@ static by_status has_picture(bool *out, const by_image_files *files, by_error *e
     size_t count = files->skip ? files->image_count : 1;
     *out = false;
     for (size_t i = 0; i < count && !*out; i++) {
-        BY_TRY(begins_as_picture(out, files->images[i], error));
+        BY_TRY(begins_as_picture(out, files->remote, files->images[i], error));
     }
     return BY_OK;
 }
@@ -369,10 +389,17 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
     const char *format = files->format == NULL ? "auto" : files->format;
     images s = {.fit = files->fit,
                 .channels = files->channels == 0 ? 3 : files->channels,
+                .remote = files->remote,
                 .skip = files->skip};
     by_status status;
     if (files->image_count == 0) {
         return by_error_set(error, BY_EARG, "no image files were given");
+    }
+    for (size_t i = 0; i < files->image_count && files->remote == NULL; i++) {
+        if (by_remote_is(files->images[i])) {
+            return by_error_set(error, BY_EARG, "%s: images that are URLs are opened by a task",
+                                files->images[i]);
+        }
     }
     bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0;
     if (pictures && files->on_use && files->classes != NULL) {

@@ -38,7 +38,7 @@ static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
     by_error why = {0};
     const char *path = r->files->images[i];
     const by_image_range *range = range_of(r, i);
-    BY_TRY(by__image_picture_bytes(&data, &size, path, range, error));
+    BY_TRY(by__image_picture_bytes(&data, &size, r->files->remote, path, range, error));
     by_status status =
         by__format_image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
     free(data);

@@ -15,9 +15,13 @@
 /* Bytes at the begin of a file that tell it from others. */
 enum { HEAD = 4096 };
 
+/* Threads that look at remote files. */
+enum { REMOTE_THREADS = 16 };
+
 /* A file, as it was when the set was opened. */
 typedef struct used_file {
     char *path;
+    by__remote_file *remote; /* NULL: the path is local */
     uint64_t size;
     struct timespec changed;
     uint64_t head; /* hash of its first bytes */
@@ -33,24 +37,50 @@ typedef struct used_pictures {
     used_file *files; /* each once, if its pictures follow each other */
     size_t file_count;
     size_t file_capacity;
-    size_t threads; /* that look at the files */
+    by__remote *remote; /* reads paths that are URLs */
+    size_t threads;     /* that look at the files */
     by_image_fit fit;
     int64_t channels;
     bool may_skip; /* damaged pictures could be left out, and are not */
 } used_pictures;
 
-by_status by__image_picture_bytes(uint8_t **data, size_t *size, const char *path,
-                                  const by_image_range *range, by_error *error)
+/* Reads a remote file, or `n` bytes of it from `begin` on. */
+static by_status remote_bytes(uint8_t **data, size_t *size, by__remote *remote, const char *url,
+                              uint64_t begin, uint64_t n, by_error *error)
+{
+    by__remote_file *file;
+    BY_TRY(by__remote_find(&file, remote, url, error));
+    n = n == 0 ? by__remote_size(file) : n;
+    if (n > BY__ARRAY_FILE_LIMIT) {
+        return by_error_set(error, BY_EFORMAT, "%s: the picture is too large", url);
+    }
+    BY_TRY(by__alloc((void **)data, (size_t)n + 1, 1, "a picture", error));
+    by_status status = by__remote_read(file, begin, *data, (size_t)n, error);
+    if (status != BY_OK) {
+        free(*data);
+        return status;
+    }
+    *size = (size_t)n;
+    return BY_OK;
+}
+
+by_status by__image_picture_bytes(uint8_t **data, size_t *size, by__remote *remote,
+                                  const char *path, const by_image_range *range, by_error *error)
 {
     int file;
     if (range == NULL || (range->size == 0 && range->problem == NULL)) {
-        return by__format_array_file_read(data, size, path, BY__ARRAY_FILE_LIMIT, error);
+        return remote != NULL && by_remote_is(path)
+                   ? remote_bytes(data, size, remote, path, 0, 0, error)
+                   : by__format_array_file_read(data, size, path, BY__ARRAY_FILE_LIMIT, error);
     }
     if (range->problem != NULL || range->size > BY__ARRAY_FILE_LIMIT) {
         by_error told = {.status = BY_EFORMAT};
         (void)snprintf(told.message, sizeof told.message, "%s",
                        range->problem != NULL ? range->problem : "the picture is too large");
         return by__image_picture_refuse(path, range, &told, "", error);
+    }
+    if (remote != NULL && by_remote_is(path)) {
+        return remote_bytes(data, size, remote, path, range->begin, range->size, error);
     }
     BY_TRY(by__alloc((void **)data, (size_t)range->size, 1, "a picture", error));
     by_status status = by__open_regular(&file, NULL, path, error);
@@ -91,11 +121,25 @@ by_status by__image_picture_refuse(const char *path, const by_image_range *range
 
 /* ---- files ---- */
 
-static by_status look_at(used_file *f, by_error *error)
+static by_status look_at_remote(used_file *f, by__remote *remote, by_error *error)
+{
+    uint8_t head[HEAD];
+    BY_TRY(by__remote_find(&f->remote, remote, f->path, error));
+    f->size = by__remote_size(f->remote);
+    size_t size = f->size < sizeof head ? (size_t)f->size : sizeof head;
+    BY_TRY(by__remote_read(f->remote, 0, head, size, error));
+    f->head = by__hash64(head, size);
+    return BY_OK;
+}
+
+static by_status look_at(used_file *f, by__remote *remote, by_error *error)
 {
     int file;
     struct stat info;
     uint8_t head[HEAD];
+    if (remote != NULL && by_remote_is(f->path)) {
+        return look_at_remote(f, remote, error);
+    }
     BY_TRY(by__open_regular(&file, NULL, f->path, error));
     by_status status = fstat(file, &info) == 0 ? BY_OK : by__io_error(error, "stat", f->path);
     if (status == BY_OK) {
@@ -113,7 +157,7 @@ static by_status look_at_some(void *context, size_t thread, by_error *error)
 {
     used_pictures *u = context;
     for (size_t i = thread; i < u->file_count; i += u->threads) {
-        BY_TRY(look_at(&u->files[i], error));
+        BY_TRY(look_at(&u->files[i], u->remote, error));
     }
     return BY_OK;
 }
@@ -122,6 +166,9 @@ static by_status look_at_some(void *context, size_t thread, by_error *error)
 static by_status check_same(const used_file *f, by_error *error)
 {
     struct stat info;
+    if (f->remote != NULL) {
+        return BY_OK; /* each answer says which version it is of */
+    }
     if (stat(f->path, &info) != 0) {
         return by__io_error(error, "read", f->path);
     }
@@ -233,7 +280,7 @@ static by_status read_picture(const void *context, uint64_t row, const by__trans
     size_t size;
     by_error why = {0};
     BY_TRY(check_same(f, error));
-    BY_TRY(by__image_picture_bytes(&data, &size, f->path, &p->range, error));
+    BY_TRY(by__image_picture_bytes(&data, &size, u->remote, f->path, &p->range, error));
     by_status status;
     if (step != NULL) {
         status = decode_part(out, u, step, draw, data, size, &why);
@@ -253,6 +300,13 @@ static by_status read_picture(const void *context, uint64_t row, const by__trans
     return status == BY_OK ? BY_OK
                            : by__image_picture_refuse(f->path, &p->range, &why,
                                                       may_skip ? BY__IMAGE_MAY_SKIP : "", error);
+}
+
+static void place_of(const void *context, uint64_t row, uint64_t *file, uint64_t *begin)
+{
+    const used_pictures *u = context;
+    *file = u->items[row].file;
+    *begin = u->items[row].range.begin;
 }
 
 /* ---- opening ---- */
@@ -292,8 +346,13 @@ static by_status hash_files(char hash[33], const used_pictures *u, size_t count,
     for (size_t i = 0; i < count; i++) {
         const used_picture *p = &u->items[i];
         const used_file *f = &u->files[p->file];
+        char remote_name[200];
         const char *name = strrchr(f->path, '/');
         name = name == NULL ? f->path : name + 1;
+        if (f->remote != NULL) { /* without a query: the data of a local copy is the same */
+            by__remote_file_name(remote_name, f->path);
+            name = remote_name;
+        }
         by__hasher_add(hasher, name, strlen(name) + 1);
         by__hasher_add_u64(hasher, f->size);
         by__hasher_add_u64(hasher, f->head);
@@ -305,6 +364,22 @@ static by_status hash_files(char hash[33], const used_pictures *u, size_t count,
     return BY_OK;
 }
 
+/* What fits into the cache is fetched while training begins. */
+static by_status fetch_ahead(used_pictures *u, by_error *error)
+{
+    by__remote_file **remote;
+    size_t count = 0;
+    BY_TRY(by__alloc((void **)&remote, u->file_count, sizeof *remote, "files", error));
+    for (size_t i = 0; i < u->file_count; i++) {
+        if (u->files[i].remote != NULL) {
+            remote[count++] = u->files[i].remote;
+        }
+    }
+    by_status status = by__remote_ahead(u->remote, remote, count, error);
+    free(remote);
+    return status;
+}
+
 static by_status add_all(used_pictures *u, const by_image_files *files, const size_t *kept,
                          size_t count, char hash[33], by_error *error)
 {
@@ -313,9 +388,14 @@ static by_status add_all(used_pictures *u, const by_image_files *files, const si
         u->items[i].file = u->file_count - 1;
         u->items[i].range = files->ranges == NULL ? (by_image_range){0} : files->ranges[kept[i]];
     }
+    u->remote = files->remote;
     u->threads = (size_t)by__thread_count(0);
+    if (u->remote != NULL && u->threads < REMOTE_THREADS) {
+        u->threads = REMOTE_THREADS; /* which wait for answers */
+    }
     BY_TRY(by__threads_run(u->threads, look_at_some, u, error));
-    return hash_files(hash, u, count, error);
+    BY_TRY(hash_files(hash, u, count, error));
+    return u->remote == NULL ? BY_OK : fetch_ahead(u, error);
 }
 
 by_status by__image_pictures_use(by_array_set **out, const by_image_files *files,
@@ -351,7 +431,7 @@ by_status by__image_pictures_use(by_array_set **out, const by_image_files *files
         return status;
     }
     const by__loader_pictures pictures = {
-        .context = u, .read = read_picture, .close = close_pictures};
+        .context = u, .read = read_picture, .place = place_of, .close = close_pictures};
     return by__loader_array_set_own_pictures(out, files->images[kept[0]], arrays, 2, &pictures,
                                              hash, error);
 }

@@ -119,7 +119,11 @@ by_status by__task_examples_open(by_task_data **out, const by_task_request *requ
     /* Predictions are matched to rows by number, and to pictures by the names of their files. */
     d->skip_files = strcmp(request->config->data.corrupt, "skip") == 0;
     d->skip = d->skip_files && request->purpose != BY_TASK_PREDICT;
+    by__task_examples_set_remote(d, request);
     by_status status = open_set(d, request, row->classes, error);
+    if (d->remote != NULL) {
+        by__remote_quiet(d->remote);
+    }
     if (status == BY_OK) {
         status = by__task_examples_name_metrics(d, error);
     }
@@ -137,6 +141,9 @@ by_status by__task_examples_open(by_task_data **out, const by_task_request *requ
     d->base.valid_examples = d->valid_part.count;
     d->base.bytes = bytes_of(d->train) + bytes_of(d->valid) +
                     by__task_loader_threads(request->config) * by__task_examples_scratch_bytes(d);
+    if (d->keys->shuffle_files > 0) { /* rows in the order of their files */
+        d->base.bytes += d->train_part.count * sizeof(uint64_t);
+    }
     *out = &d->base;
     return BY_OK;
 }
@@ -146,6 +153,8 @@ void by__task_examples_close(by_task_data *data)
     by__task_examples *d = (by__task_examples *)data;
     by_array_set_close(&d->train);
     by_array_set_close(&d->valid);
+    by__remote_close(&d->remote);
+    free(d->indexes);
     by_encoding_close(&d->before);
     by_encoding_close(&d->encoding);
     by__loader_damage_free(&d->damage);

@@ -13,6 +13,7 @@
 #include "data/loader/damage.h"
 #include "data/loader/pixel_scales.h"
 #include "formats/image/image_fit.h"
+#include "remote/remote.h"
 #include "tasks/tasks.h"
 
 /* The largest label that was read, and what has it. */
@@ -33,6 +34,7 @@ typedef struct by__task_examples_keys {
     int64_t flip;
     by_string_list transforms;
     char *decode;
+    int64_t shuffle_files;
     char *resize;
     char *resample;
     char *table;
@@ -86,9 +88,12 @@ typedef struct by__task_examples {
     bool skip;                /* damaged examples are skipped, */
     bool skip_files;          /* and pictures that are files of their own */
     by__loader_damage damage; /* and listed here */
-    bool on_use;              /* pictures are decoded when they are used */
-    bool is_predicted;        /* targets are placeholders, and do not count */
-    bool has_samples;         /* some of the folder's files are in shards */
+    by__remote *remote;       /* reads paths that are URLs; NULL: none is */
+    by_remote_options remote_options;
+    char *indexes;     /* directory for those of shards; NULL: none are kept */
+    bool on_use;       /* pictures are decoded when they are used */
+    bool is_predicted; /* targets are placeholders, and do not count */
+    bool has_samples;  /* some of the folder's files are in shards */
 } by__task_examples;
 
 /* Opens folders and files of images (examples_folders.c). Of the config's folders, each has one of
@@ -98,6 +103,15 @@ bool by__task_examples_are_folders(const by_string_list *images);
 by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *d,
                                          const by_string_list *images, bool classes,
                                          by_error *error);
+/* Sets where remote files are kept, and who is told how much of them has come
+ * (examples_remote.c). */
+void by__task_examples_set_remote(by__task_examples *d, const by_task_request *request);
+/* Opens d->remote if one of the paths is a URL. */
+by_status by__task_examples_reach(by__task_examples *d, const by_string_list *paths,
+                                  by_error *error);
+/* Opens a table, which may be remote. */
+by_status by__task_examples_open_table(by_table **out, by__task_examples *d, const char *path,
+                                       const by_table_options *options, by_error *error);
 /* Sets the summary to what is in the folders of the training data. */
 by_status by__task_examples_describe_folders(by__task_examples *d, by_error *error);
 /* Puts the classes of folders into the config, as data.label_names. */

@@ -3,13 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/image/image_remote.h"
 #include "data/image/image_shard.h"
 #include "tasks/examples/examples.h"
 
 bool by__task_examples_are_folders(const by_string_list *images)
 {
     return images->count > 0 &&
-           (by__path_is_dir(images->items[0]) || by__image_is_shard(images->items[0]));
+           (by__path_is_dir(images->items[0]) || by__remote_is_folder(images->items[0]) ||
+            by__image_is_shard(images->items[0]));
 }
 
 void by__task_examples_name(const by_task_data *data, uint64_t index, by_example_name *out)
@@ -38,17 +40,26 @@ static by_status add_file(by__image_folder *f, const char *path, by_error *error
 static by_status list_images(by__image_folder *f, const by_string_list *images, bool classes,
                              by_error *error)
 {
-    for (size_t i = 0; i < images->count; i++) {
+    size_t shards;
+    for (size_t i = 0; i<images->count; i += shards> 0 ? shards : 1) {
         const char *path = images->items[i];
-        bool is_folder = by__path_is_dir(path);
-        bool is_shard = by__image_is_shard(path);
+        bool is_remote = by__remote_is_folder(path);
+        bool is_folder = is_remote || by__path_is_dir(path);
+        shards = 0;
+        while (!is_remote && i + shards < images->count &&
+               by__image_is_shard(images->items[i + shards])) {
+            shards++;
+        }
+        bool is_shard = shards > 0;
         if (classes && !is_folder && !is_shard) {
             return by_error_set(error, BY_ECONFIG,
                                 "%s is no folder and no shard: folders of classes or shards, such "
                                 "as %s, and files are not mixed",
                                 path, images->items[0]);
         }
-        BY_TRY(is_shard     ? by__image_shard_add(f, path, classes, error)
+        BY_TRY(is_remote    ? by__image_remote_add(f, path, classes, error)
+               : is_shard   ? by__image_shard_add_all(f, (const char *const *)images->items + i,
+                                                      shards, classes, error)
                : !is_folder ? add_file(f, path, error)
                : classes    ? by__image_folder_add_classes(f, path, error)
                             : by__image_folder_add(f, path, error));
@@ -99,7 +110,8 @@ static by_status open_files(by_array_set **out, const by__task_examples *d,
                                   .skip = d->skip_files,
                                   .fit = d->fit.height > 0 ? &d->fit : NULL,
                                   .on_use = d->on_use,
-                                  .channels = d->channels};
+                                  .channels = d->channels,
+                                  .remote = d->remote};
     if (status == BY_OK) {
         status = by_image_set_open(out, &files, error);
     }
@@ -133,7 +145,12 @@ by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *
                                          by_error *error)
 {
     by__image_folder f = {0};
-    by_status status = classes ? fix_classes(&f, d, error) : BY_OK;
+    by_status status = by__task_examples_reach(d, images, error);
+    f.remote = d->remote;
+    f.indexes = d->indexes;
+    if (status == BY_OK && classes) {
+        status = fix_classes(&f, d, error);
+    }
     if (status == BY_OK) {
         status = list_images(&f, images, classes, error);
     }

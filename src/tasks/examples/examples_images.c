@@ -40,6 +40,8 @@ static by_status open_images(by_array_set **out, by__task_examples *d, const by_
                              const by_string_list *labels, bool classes, by_error *error)
 {
     size_t count;
+    BY_TRY(by__task_examples_reach(d, images, error));
+    BY_TRY(by__task_examples_reach(d, labels, error));
     const by_image_files files = {.format = d->keys->format,
                                   .images = (const char *const *)images->items,
                                   .image_count = images->count,
@@ -47,7 +49,8 @@ static by_status open_images(by_array_set **out, by__task_examples *d, const by_
                                   .label_count = labels->count,
                                   .skip = d->skip,
                                   .fit = d->fit.height > 0 ? &d->fit : NULL,
-                                  .channels = d->channels};
+                                  .channels = d->channels,
+                                  .remote = d->remote};
     if (by__task_examples_are_folders(images) && labels->count > 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s is a folder, whose folders are the classes: leave data.labels out",
@@ -185,6 +188,13 @@ by_status by__task_examples_config_images(by__task_examples *d, const by_task_re
         return by_error_set(error, BY_ECONFIG,
                             "data.decode use: %s is no folder and no shard of pictures",
                             k->images.items[0]);
+    }
+    if (k->shuffle_files > 0 && !d->on_use) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: data.shuffle_files is for pictures that are read when they are "
+            "used: set data.decode=use, or leave it out",
+            by__config_where(r->config, "data.shuffle_files", "data.shuffle_files"));
     }
     BY_TRY(open_images(&d->train, d, &k->images, &k->labels, true, error));
     BY_TRY(by__task_examples_split(d, r->config, by_array_set_examples(d->train), apart, error));

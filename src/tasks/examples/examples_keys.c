@@ -36,6 +36,11 @@ static const by__config_key image_keys[] = {
      .choices = "ahead|use", .later = true,
      .help = "when pictures of folders and shards are decoded: ahead, into memory; use: each time "
              "they are used, by data.threads, which needs data.resize"},
+    {"data", "shuffle_files", BY__KEY_INT, BY__OWN(by__task_examples_keys, shuffle_files), "0", 0,
+     1e6, .later = true,
+     .help = "with decode: use, draw pictures for a while from about this many files or shards, "
+             "which are drawn at random themselves, so that few are in use at a time; 0: always "
+             "from all"},
     {"data", "resize", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, resize), "none",
      .choices = "none|crop|stretch",
      .help = "resize images to model.image_height x model.image_width, here and wherever the model "

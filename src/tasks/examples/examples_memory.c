@@ -45,6 +45,7 @@ by_status by__task_examples_source_of(by_source **out, const by__task_examples *
 {
     const by_array_source_options options = {
         .shuffle = training,
+        .shuffle_files = (size_t)d->keys->shuffle_files,
         .target = by_array_set_find(set, "labels") != NULL ? "labels" : "targets",
         .shift = (int)d->keys->shift,
         .flip = d->keys->flip != 0,

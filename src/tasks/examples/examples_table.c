@@ -138,7 +138,7 @@ static by_status open_table(by_table **out, by__task_examples *d, const char *pa
                                       .skip = d->skip,
                                       .required = d->target_names,
                                       .required_count = targets ? d->target_count : 0};
-    by_status status = by_table_open(out, path, &options, error);
+    by_status status = by__task_examples_open_table(out, d, path, &options, error);
     free(types);
     if (status == BY_OK) {
         size_t parts;
