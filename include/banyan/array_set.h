@@ -129,6 +129,13 @@ typedef struct by_array_source_options {
      * so many files, which are drawn themselves. 0: always from all. */
     size_t shuffle_files;
     const char *target; /* array with the labels, i32 or f32; NULL: none */
+    /* With `shuffle`: an epoch has as many samples of each class of `target`, i32 [N]. */
+    bool balance;
+    /* With `shuffle`: how often each example of the set is drawn, in proportion to the others;
+     * [examples], finite and at least 0. With `balance`, in proportion to those of its class. Not
+     * needed after the call. NULL: all alike, and without `balance` each once in an epoch. Which
+     * example is drawn is a function of seed, epoch and sample. */
+    const double *draws;
     /* Augmentation of the array "images", u8 [N, C, H, W], with `shuffle` only: translation by up
      * to `shift` pixels along each axis, filled with zeros; 0 to less than the image's height and
      * width. */

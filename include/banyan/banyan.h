@@ -54,6 +54,7 @@
 #include "banyan/pipeline.h"
 #include "banyan/predictor.h"
 #include "banyan/runs.h"
+#include "banyan/scores.h"
 #include "banyan/task.h"
 #include "banyan/track.h"
 #include "banyan/train.h"

@@ -1,10 +1,11 @@
-/* Drawings, as files in PNG or SVG: charts of lines, schedules of pipelines, the memory of a step,
- * profiles. */
+/* Drawings, as files in PNG or SVG: charts of lines, tables as heat maps, grids of images,
+ * schedules of pipelines, the memory of a step, profiles. */
 #ifndef BANYAN_PLOT_H
 #define BANYAN_PLOT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "banyan/pipeline.h"
 #include "banyan/profile.h"
@@ -32,7 +33,18 @@ typedef struct by_plot_series {
     bool dashed; /* a dashed line in a darker shade, beside another of its group */
 } by_plot_series;
 
-/* A line chart. */
+/* A table of numbers, each in a cell of a colour. */
+typedef struct by_plot_matrix {
+    const double *values; /* [rows, columns]: written where a cell has room for it */
+    const double *shades; /* [rows, columns] of the cells: 0 (white) to 1 */
+    size_t rows;          /* at least 1, as columns */
+    size_t columns;
+    const char *const *row_names; /* [rows]; NULL: their numbers, from 0 */
+    const char *const *column_names;
+    int decimals; /* of the values */
+} by_plot_matrix;
+
+/* A line chart, or a table. */
 typedef struct by_plot_options {
     const char *title; /* this and the labels may be NULL */
     const char *x_label;
@@ -43,6 +55,8 @@ typedef struct by_plot_options {
     int height;   /* as width; 0: 720 */
     const by_plot_series *series;
     size_t series_count;
+    const by_plot_matrix *matrix; /* NULL: a line chart; else there are no series, and the labels
+                                     say what rows (y) and columns (x) are */
 } by_plot_options;
 
 /* Draws a line chart to a file ending in .png or .svg, atomically. Works without installed fonts,
@@ -52,6 +66,35 @@ BY_API by_status by_plot_write(const by_plot_options *options, const char *path,
  * size. Returns BY_EARG as by_plot_write, or if the sizes differ. */
 BY_API by_status by_plot_write_all(const by_plot_options *charts, size_t count, const char *path,
                                    by_error *error);
+
+/* ---- grids of images ---- */
+
+#define BY_TILE_LINES 2
+
+/* Images side by side, with text below them. */
+typedef struct by_tile {
+    const uint8_t *pixels;            /* [images, channels, height, width] */
+    const char *lines[BY_TILE_LINES]; /* NULL: no line, and none behind it */
+} by_tile;
+
+typedef struct by_tiles {
+    const by_tile *tiles;
+    size_t count;    /* of tiles, at least 1 */
+    size_t images;   /* of each tile, at least 1 */
+    size_t channels; /* 1 (grey) or 3 (RGB) */
+    size_t height;
+    size_t width;
+    size_t columns;    /* tiles in a row; 0: as many as fit */
+    const char *title; /* NULL: none */
+} by_tiles;
+
+/* Draws a grid of images to a file in .png, atomically; small images are enlarged by a whole
+ * factor. Its pixels are the same on every machine. Returns BY_EARG for another name, sizes that
+ * are wrong or too large a picture. */
+BY_API by_status by_tiles_write(const by_tiles *tiles, const char *path, by_error *error);
+/* The same in memory, u8 [height, width, 3]: free *rgb with free(). */
+BY_API by_status by_tiles_draw(uint8_t **rgb, size_t *height, size_t *width, const by_tiles *tiles,
+                               by_error *error);
 
 /* ---- schedules, memory, profiles ---- */
 

@@ -227,6 +227,18 @@ struct by_task {
     by_status (*source)(by_source **out, by_task_data *data, const by_config *config, bool training,
                         by_error *error);
 
+    /* Opens a source of the training data, in the order and with the arrays of `source`, as it is
+     * before augmentation and normalization: "images" are u8. NULL: the task does not augment. */
+    by_status (*plain)(by_source **out, by_task_data *data, by_error *error);
+    /* Turns an image of a batch, [channels, height, width] normalized, back into pixels. NULL: the
+     * task has no images. */
+    void (*pixels)(const by_task_data *data, const by_array *images, size_t example, uint8_t *out);
+    /* Adds up how many examples of each of `classes` classes are trained on, are held out, and are
+     * drawn in an epoch; arrays [classes]. NULL: there are no classes. */
+    by_status (*classes)(by_task_data *data, const by_config *config, uint64_t epoch,
+                         size_t classes, uint64_t *trained, uint64_t *held_out, uint64_t *drawn,
+                         by_error *error);
+
     /* Gets the arrays of the graph's constant inputs (by_graph_constant_input), which the data
      * owns. NULL: it has none. */
     by_status (*constants)(by_task_data *data, const by_config *config, const by_array **out,
@@ -308,6 +320,10 @@ BY_API by_status by_task_complete(by_task_data *data, by_config *config, by_erro
  * made from any are NaN. */
 BY_API void by_task_metrics(const by_task_data *data, const double *const *sums,
                             by_evaluation *evaluation);
+/* Opens a loader of training batches as they are before augmentation (by_task.plain): batch i has
+ * the samples of batch i of by_task_loader. Returns BY_EARG if the task does not augment. */
+BY_API by_status by_task_plain_loader(by_loader **out, by_task_data *data, const by_config *config,
+                                      by_error *error);
 /* Opens a loader of training batches (in random order, from sample 0), or of micro-batches of the
  * held-out data. The data must outlive it. */
 BY_API by_status by_task_loader(by_loader **out, by_task_data *data, const by_config *config,

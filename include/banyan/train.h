@@ -71,6 +71,17 @@ BY_API by_status by_run_find(char **out, const char *path, by_error *error);
 BY_API by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weights *weights,
                              by_task_data *data, int64_t batches, bool (*stop)(void *user),
                              void *user, by_error *error);
+/* Receives a micro-batch of an evaluation, and `width` numbers for each example. */
+typedef by_status by_evaluated(void *user, const by_batch *batch, const float *values, size_t width,
+                               by_error *error);
+/* Passes the micro-batches of the held-out data to `report`, in order, until it fails, with the
+ * numbers of an output of the model by name, or with those that the task's metrics are made of
+ * (NULL; logits, for example). The config must be complete; `stop` as in by_evaluate. Returns
+ * BY_EARG if the task evaluates the loss alone, BY_ECONFIG if the model has no such output,
+ * BY_ESTOPPED, and what `report` returns. */
+BY_API by_status by_evaluate_each(const by_config *config, const by_weights *weights,
+                                  by_task_data *data, const char *output, by_evaluated *report,
+                                  bool (*stop)(void *user), void *user, by_error *error);
 /* Calls `report` with the prediction for each example of data opened for prediction. The config
  * must be complete; `stop` as in by_evaluate. Returns BY_EARG if there is nothing to predict,
  * BY_ESTOPPED. */

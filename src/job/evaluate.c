@@ -334,6 +334,31 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
     return status;
 }
 
+static by_status report_each(const evaluation_pass *p, const by_task_data *data,
+                             by_evaluated *report, bool (*stop)(void *user), void *user,
+                             by_error *error)
+{
+    for (;;) {
+        by_batch batch;
+        double loss;
+        const float *values;
+        size_t width;
+        if (stop != NULL && stop(user)) {
+            return by_error_set(error, BY_ESTOPPED, "evaluation was interrupted");
+        }
+        BY_TRY(by_loader_next(p->loader, &batch, error));
+        if (batch.batch == 0) {
+            return BY_OK;
+        }
+        BY_TRY(by_trainer_evaluate(p->trainer, &batch, &loss, &values, &width, error));
+        if (values == NULL) {
+            return by_error_set(error, BY_EARG, "task %s evaluates the loss alone",
+                                data->task->name);
+        }
+        BY_TRY(report(user, &batch, values, width, error));
+    }
+}
+
 /* Reports the numbers of an output of the model. */
 static by_status report_output(const evaluation_pass *p, const by_task_data *data,
                                const char *output, const by_batch *batch, const float *values,
@@ -425,25 +450,55 @@ static by_status no_loss(const by_config *config, const by_model_request *reques
     return BY_OK;
 }
 
+/* Opens a pass in which an output takes the place of what the task evaluates; *own: its config. */
+static by_status open_output_pass(evaluation_pass *p, by_config **own, const by_config *config,
+                                  const by_task *task, const by_weights *weights,
+                                  by_task_data *data, const char *output, by_error *error)
+{
+    char *name = by__strdup(output);
+    by_status status = name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name")
+                                    : copy_config(own, config, data->task, error);
+    if (status != BY_OK) {
+        free(name);
+        return status;
+    }
+    free((*own)->model.output);
+    (*own)->model.output = name;
+    return open_pass(p, *own, task, weights, data, error);
+}
+
 by_status by_predict_output(const by_config *config, const by_weights *weights, by_task_data *data,
                             const char *output, by_predicted *report, bool (*stop)(void *user),
                             void *user, by_error *error)
 {
     evaluation_pass p = {0};
-    by_config *own;
+    by_config *own = NULL;
     const by_task task = {.name = output, .examples = data->task->examples, .loss = no_loss};
-    char *name = by__strdup(output);
-    by_status status = name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name")
-                                    : copy_config(&own, config, data->task, error);
-    if (status != BY_OK) {
-        free(name);
-        return status;
-    }
-    free(own->model.output);
-    own->model.output = name;
-    status = open_pass(&p, own, &task, weights, data, error);
+    by_status status = open_output_pass(&p, &own, config, &task, weights, data, output, error);
     if (status == BY_OK) {
         status = predict_all(&p, data, output, report, stop, user, error);
+    }
+    close_pass(&p);
+    by_config_close(&own);
+    return status;
+}
+
+by_status by_evaluate_each(const by_config *config, const by_weights *weights, by_task_data *data,
+                           const char *output, by_evaluated *report, bool (*stop)(void *user),
+                           void *user, by_error *error)
+{
+    evaluation_pass p = {0};
+    by_config *own = NULL;
+    const by_task task = {.name = output, .examples = data->task->examples, .loss = no_loss};
+    by_status status = BY_OK;
+    if (output == NULL) {
+        BY_TRY(copy_config(&own, config, data->task, error));
+        status = open_pass(&p, own, data->task, weights, data, error);
+    } else {
+        status = open_output_pass(&p, &own, config, &task, weights, data, output, error);
+    }
+    if (status == BY_OK) {
+        status = report_each(&p, data, report, stop, user, error);
     }
     close_pass(&p);
     by_config_close(&own);

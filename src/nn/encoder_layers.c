@@ -20,7 +20,8 @@ by_value by__nn_encoder_linear(by__nn_build *b, by_value x, int64_t in, int64_t 
     return by_linear(b->graph, x, w, bias, true);
 }
 
-by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, const char *prefix)
+by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, const char *prefix,
+                                  by_value *qkv)
 {
     static const char *const names[] = {"query", "key", "value"};
     const by_model_config *c = b->config;
@@ -36,9 +37,9 @@ by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, cons
     }
     by_value w = by_concat(b->graph, weights, 3, 0);
     by_value bias = biased ? by_concat(b->graph, biases, 3, 0) : BY_NONE;
-    by_value qkv = by_linear(b->graph, x, w, bias, true);
+    *qkv = by_linear(b->graph, x, w, bias, true);
     by_attention_mask mask = BY_ATTENTION_CAUSAL;
     mask.bidirectional = true;
     mask.lengths = b->model.lengths;
-    return by_attention_masked(b->graph, qkv, BY_NONE, BY_NONE, c->heads, c->heads, &mask);
+    return by_attention_masked(b->graph, *qkv, BY_NONE, BY_NONE, c->heads, c->heads, &mask);
 }

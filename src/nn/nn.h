@@ -175,8 +175,9 @@ by_value by__nn_encoder_linear(by__nn_build *b, by_value x, int64_t in, int64_t 
                                const char *axes, const char *bias_axes, by_init init,
                                const char *prefix);
 /* Attention of each token to all of its sample. The weights PREFIX.query, .key and .value, with
- * biases if `biased`, are separate only in checkpoints: they make one product. */
-by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, const char *prefix);
+ * biases if `biased`, are separate only in checkpoints: they make one product, *qkv. */
+by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, const char *prefix,
+                                  by_value *qkv);
 
 /* ---- Llama's layers, shared by the families that descend from it (llama_layers.c) ---- */
 

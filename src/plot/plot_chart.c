@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "banyan/plot.h"
+#include "plot/matrix_picture.h"
 #include "plot/plot.h"
 #include "plot/plot_file.h"
 
@@ -448,7 +449,7 @@ static by_status check_options(const by_plot_options *options, by_error *error)
                                 i, s->smooth);
         }
     }
-    return BY_OK;
+    return options->matrix == NULL ? BY_OK : by__plot_matrix_check(options->matrix, error);
 }
 
 enum { max_charts = 16 };
@@ -476,7 +477,11 @@ static void draw_page(cairo_t *cairo, void *user)
         cairo_translate(cairo, (double)(i % p->columns) * p->width, (double)row * p->height);
         cairo_rectangle(cairo, 0, 0, p->width, p->height);
         cairo_clip(cairo);
-        draw_chart(&c);
+        if (c.options->matrix != NULL) {
+            by__plot_matrix(cairo, c.options, c.width, c.height, c.unit);
+        } else {
+            draw_chart(&c);
+        }
         cairo_restore(cairo);
     }
 }

@@ -1,8 +1,9 @@
 /* plot: drawings of what other rooms know, as PNG or SVG files.
  *
- * What it is for: line charts, the timetable of a pipeline, the memory of a step, the times of a
- * profile. All are drawn by cairo's toy text API, which selects a sans-serif font and falls back to
- * one built into cairo.
+ * What it is for: line charts, tables as heat maps, the timetable of a pipeline, the memory of a
+ * step, the times of a profile. All are drawn by cairo's toy text API, which selects a sans-serif
+ * font and falls back to one built into cairo. Grids of images (tiles.c) need no cairo, and have
+ * letters of their own.
  *
  * Types: by_plot_options describes a chart as plain data; the other drawings take what they show.
  *

@@ -171,5 +171,6 @@ const by__task_row by__task_classify = {
              .loss = loss,
              .measure = measure,
              .predict = predict,
+             .classes = by__task_examples_count_classes,
              BY__TASK_EXAMPLES},
     .classes = true};

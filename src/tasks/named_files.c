@@ -38,6 +38,7 @@ static const struct {
     {"data.valid_token_weights", PATH, false, false},
     {"data.train_rows", PATH, false, false},
     {"data.valid_rows", PATH, false, false},
+    {"data.draws", PATH, false, false},
     {"model.from", PATH, true, false},
     {"lora.from", PATH, true, false},
     {"distill.teacher", PATH, false, false},

@@ -205,13 +205,30 @@ size_t by__task_loader_threads(const by_config *config)
     return left < 1 ? 1 : left > LOADER_THREADS ? LOADER_THREADS : (size_t)left;
 }
 
+static by_loader_options loader_options(const by_config *config, bool training)
+{
+    int64_t batch = training ? config->train.batch : config->train.micro_batch;
+    return (by_loader_options){
+        .batch = (size_t)batch, .seed = config->seed, .threads = by__task_loader_threads(config)};
+}
+
 by_status by_task_loader(by_loader **out, by_task_data *data, const by_config *config,
                          bool training, by_error *error)
 {
     by_source *source;
-    int64_t batch = training ? config->train.batch : config->train.micro_batch;
-    const by_loader_options options = {
-        .batch = (size_t)batch, .seed = config->seed, .threads = by__task_loader_threads(config)};
+    const by_loader_options options = loader_options(config, training);
     BY_TRY(data->task->source(&source, data, config, training, error));
+    return by_loader_open(out, source, &options, error);
+}
+
+by_status by_task_plain_loader(by_loader **out, by_task_data *data, const by_config *config,
+                               by_error *error)
+{
+    by_source *source;
+    const by_loader_options options = loader_options(config, true);
+    if (data->task->plain == NULL) {
+        return by_error_set(error, BY_EARG, "task %s does not augment its data", data->task->name);
+    }
+    BY_TRY(data->task->plain(&source, data, error));
     return by_loader_open(out, source, &options, error);
 }

@@ -304,6 +304,8 @@ by_status cli_sum_engine_losses(cli_losses *out, const by_config *config, const 
 void cli_print_parts_json(const by_evaluation *evaluation);
 /* Prints ",\"NAME\":VALUE" for each available metric. */
 void cli_print_metrics_json(const by_evaluation *evaluation);
+/* Returns the name of a class, or its number as text where it has none. */
+const char *cli_class_name(char text[32], const by_task_kept *kept, int64_t number);
 /* Returns the unit of examples in progress lines: "tok" for tokens. */
 const char *cli_rate_unit(const by_task *task);
 /* Returns this machine's speeds for the trade-offs of memory.budget, as far as they were measured

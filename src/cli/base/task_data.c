@@ -32,3 +32,9 @@ by_status cli_open_task_data(by_task_data **out, cli_spool *spool, by_config *co
     what.progress = &options;
     return status == BY_OK ? by_task_open(out, NULL, &what, error) : status;
 }
+
+const char *cli_class_name(char text[32], const by_task_kept *kept, int64_t number)
+{
+    (void)snprintf(text, 32, "%lld", (long long)number);
+    return number >= 0 && (size_t)number < kept->label_count ? kept->labels[number] : text;
+}

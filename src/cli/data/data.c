@@ -9,9 +9,11 @@
 #include "banyan/data.h"
 #include "banyan/tokenizer.h"
 #include "base/cli.h"
+#include "data/show.h"
 #include "data/table_stats.h"
 
-#define MAX_TOP 100
+#define MAX_TOP   100
+#define MAX_SHOWN 1024
 
 /* The options of `banyan data`. */
 typedef struct data_request {
@@ -263,22 +265,51 @@ static bool is_table(const char *path)
     return parts && !packed;
 }
 
-static bool is_text(const char *path)
+static bool ends_in(const char *path, const char *const *endings, size_t count)
 {
-    static const char *const endings[] = {".txt", ".text", ".md"};
     size_t length = strlen(path);
     bool found = false;
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t n = strlen(endings[i]);
         found = found || (length > n && strcmp(path + length - n, endings[i]) == 0);
     }
     return found;
 }
 
+static bool is_text(const char *path)
+{
+    static const char *const endings[] = {".txt", ".text", ".md"};
+    return ends_in(path, endings, sizeof endings / sizeof endings[0]);
+}
+
+/* Whether a path is a config, or a run that has one. */
+static bool is_config(const char *path)
+{
+    static const char *const endings[] = {".yaml", ".yml"};
+    char file[4096];
+    (void)snprintf(file, sizeof file, "%s/config.yaml", path);
+    return ends_in(path, endings, sizeof endings / sizeof endings[0]) || access(file, F_OK) == 0;
+}
+
+static by_status stats_of(const char *path, const data_request *r, by_error *error)
+{
+    return is_table(path) ? cli_table_stats(path, r->json, error)
+                          : for_parts(path, stats, r, error);
+}
+
 static int run(int argc, char **argv)
 {
     data_request r = {.seed = 1337, .top = 10};
+    cli_show_request look = {.count = 16};
+    cli_list overrides = {0};
     const cli_flag flags[] = {
+        {"out", CLI_STRING, &look.out, "FILE",
+         "show: file to write, .png for images (default data.png; text: standard output)"},
+        {"epoch", CLI_INTEGER_FROM(0), &look.epoch, "N",
+         "show, and stats of a config: epoch, from 0 (default 0)"},
+        {"count", CLI_INTEGER_IN(1, MAX_SHOWN), &look.count, "N",
+         "show: samples, from the first of the epoch on (default 16)"},
+        {"set", CLI_LIST, &overrides, "KEY=VALUE", CLI_SET_HELP},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "stats: also examine windows of N tokens and the order of an epoch"},
         {"seed", CLI_INTEGER_FROM(0), &r.seed, "N", "stats: seed of the order (default 1337)"},
@@ -297,12 +328,20 @@ static int run(int argc, char **argv)
         return code;
     }
     bool verifies = count > 0 && strcmp(rest[0], "verify") == 0;
-    if (count < 2 || (!verifies && strcmp(rest[0], "stats") != 0)) {
-        return cli_misuse(
-            &cli_data,
-            "name an action and a directory, or a table: verify DIR, stats DIR or stats FILE");
+    bool shows = count > 0 && strcmp(rest[0], "show") == 0;
+    if (count < 2 || (!verifies && !shows && strcmp(rest[0], "stats") != 0)) {
+        return cli_misuse(&cli_data, "name an action and what it is of: verify DIR, stats DIR, "
+                                     "stats FILE, stats CONFIG or show CONFIG");
     }
+    look.json = r.json;
     cli_catch_signals();
+    if (shows && count != 2) {
+        return cli_misuse(&cli_data, "show is of one config or run");
+    }
+    if (shows || (!verifies && count == 2 && is_config(rest[1]))) {
+        return cli_with_config(&cli_data, rest[1], &overrides,
+                               shows ? cli_show_data : cli_class_stats, &look);
+    }
     for (int i = 1; i < count; i++) {
         if (!verifies && is_text(rest[i])) {
             return cli_misuse(&cli_data,
@@ -310,9 +349,8 @@ static int run(int argc, char **argv)
                               "`banyan pack %s --out DIR`",
                               rest[i], rest[i]);
         }
-        by_status status = !verifies && is_table(rest[i])
-                               ? cli_table_stats(rest[i], r.json, &error)
-                               : for_parts(rest[i], verifies ? verify : stats, &r, &error);
+        by_status status =
+            verifies ? for_parts(rest[i], verify, &r, &error) : stats_of(rest[i], &r, &error);
         if (status != BY_OK) {
             return cli_fail(&cli_data, &error);
         }
@@ -322,15 +360,22 @@ static int run(int argc, char **argv)
 
 const cli_command cli_data = {
     .name = "data",
-    .summary = "verify packed data against its checksums, or print statistics of it or of a table",
-    .usage = "banyan data verify DIR... | stats DIR|FILE...",
+    .summary = "show what a model sees of its data, verify packed data, or print statistics",
+    .usage = "banyan data show CONFIG|RUN [--out FILE] [--epoch N] [--count N]\n"
+             "       banyan data verify DIR... | stats DIR|FILE...|CONFIG|RUN",
     .text =
-        "Verifies packed directories, or prints statistics of what they contain.\n"
+        "Shows training data as the model sees it, verifies packed directories, or prints\n"
+        "statistics of what they contain.\n"
         "\n"
         "examples:\n"
+        "  banyan data show runs/pets --out pets.png\n"
         "  banyan data verify packed\n"
         "  banyan data stats packed --context 1024\n"
         "  banyan data stats housing.csv\n"
+        "\n"
+        "show draws images as they are decoded and, beside them, as augmentation makes them: the\n"
+        "pixels that the model gets, without their normalization, with their labels. Of texts it\n"
+        "prints the tokens; {seen|hidden} are those that task.kind masked hides.\n"
         "\n"
         "verify reads the shards, document offsets and tokenizer and compares them with the\n"
         "checksums in the manifest. Training does the same when it first uses a directory, and\n"
@@ -341,5 +386,6 @@ const cli_command cli_data = {
         "documents per window, and whether the order of an epoch mixes documents as well as a\n"
         "random order does. Of a table (CSV, Parquet, JSON lines) it prints the kind of each\n"
         "column, its missing cells, its range or number of values, and the first cell because\n"
-        "of which a column with numbers is one of categories (docs/tables.md).",
+        "of which a column with numbers is one of categories (docs/tables.md). Of a config of\n"
+        "classes: how many examples of each are trained on, held out, and drawn in an epoch.",
     .run = run};

@@ -9,6 +9,7 @@
 #include "banyan/track.h"
 #include "banyan/train.h"
 #include "base/cli.h"
+#include "runs/plot_scores.h"
 
 #define MAX_RUNS 8
 
@@ -62,6 +63,7 @@ static const plot_view views[] = {
 };
 
 #define MAX_CHARTS 16
+#define MAX_IMAGES 4096
 #define MAX_NAME   64
 
 /* Finds what --show names: a view, or EVENT.KEY for a single line. `text` stores the parts of a
@@ -79,7 +81,7 @@ static by_status find_view(plot_view *out, char text[MAX_NAME], const char *name
     if (dot == NULL || length >= MAX_NAME || dot == name || dot + 1 == name + length) {
         return by_error_set(error, BY_EARG,
                             "--show: '%.*s' is not loss, throughput, norm, utilisation, lr or "
-                            "EVENT.KEY, such as train.loss",
+                            "EVENT.KEY, such as train.loss; nor, of one model, " CLI_SCORE_CHARTS,
                             (int)length, name);
     }
     memcpy(text, name, length);
@@ -289,11 +291,18 @@ static int run(int argc, char **argv)
     const char *show = "loss";
     bool log_y = false;
     schedule_flags schedule = {.ranks = 4, .micro_batches = 8, .chunks = 1};
+    cli_scores_request scores = {.count = CLI_SCORE_IMAGES};
     const cli_flag flags[] = {
         {"out", CLI_STRING, &out, "FILE", "file to write, .png or .svg (default loss.png)"},
         {"show", CLI_STRING, &show, "LIST",
          "charts, separated by commas: loss, throughput, norm, utilisation, lr, or EVENT.KEY of "
-         "recorded events (default loss)"},
+         "recorded events (default loss); or, of one model: " CLI_SCORE_CHARTS},
+        {"data", CLI_STRING, &scores.data, "WHAT",
+         "of one model: IMAGES,LABELS, a folder, shards or a table (default: the held-out data)"},
+        {"count", CLI_INTEGER_IN(1, MAX_IMAGES), &scores.count, "N",
+         "wrong, filters, attention: images to draw, at most (default 24)"},
+        {"device", CLI_STRING, &scores.device, "NAME", CLI_DEVICE_HELP},
+        {"best", CLI_SWITCH, &scores.best, NULL, CLI_BEST_HELP},
         {"log", CLI_SWITCH, &log_y, NULL, "logarithmic loss axis"},
         {"schedule", CLI_STRING, &schedule.kind, "KIND",
          "draw a pipeline schedule: gpipe, 1f1b, interleaved or zero_bubble"},
@@ -320,14 +329,27 @@ static int run(int argc, char **argv)
     if (count < 1 || count > MAX_RUNS) {
         return cli_misuse(&cli_plot, "name one to %d run directories", MAX_RUNS);
     }
+    if (cli_shows_scores(show, strcspn(show, ","))) {
+        scores.show = show;
+        scores.out = out;
+        if (count != 1) {
+            return cli_misuse(&cli_plot, "--show %s is of one model: name one run", show);
+        }
+        if ((code = cli_check_data(&cli_plot, scores.data)) >= 0) {
+            return code;
+        }
+        return cli_plot_scores(&cli_plot, rest[0], &scores);
+    }
     out = out == NULL ? "loss.png" : out;
     return finish(draw(rest, count, show, out, log_y, &error), out, &error);
 }
 
 const cli_command cli_plot = {
     .name = "plot",
-    .summary = "plot curves of runs, or a pipeline schedule",
+    .summary = "plot curves of runs, what a classifier gets right, or a pipeline schedule",
     .usage = "banyan plot RUN... [--show LIST] [--out FILE] [--log]\n"
+             "       banyan plot RUN --show confusion,classes,pr,roc,calibration [--data WHAT]\n"
+             "       banyan plot RUN --show wrong|filters|attention [--count N] [--out FILE]\n"
              "       banyan plot --schedule KIND [--ranks N] [--micro-batches N] [--chunks N] "
              "[--out FILE]",
     .text =
@@ -335,8 +357,15 @@ const cli_command cli_plot = {
         "still be in progress. With --schedule, draws a pipeline schedule instead, with a line\n"
         "per rank; without --out it is printed as text.\n"
         "\n"
+        "Of a classifier, --show evaluates on held-out data and draws the confusion matrix,\n"
+        "accuracy, precision and F1 of each class, precision-recall and ROC curves (of many\n"
+        "classes: of all together, and of the worst), calibration, and the images that are wrong\n"
+        "with most confidence; filters are the weights of the first layer, attention what the\n"
+        "class token of a ViT attends to in the last one. Grids are PNG.\n"
+        "\n"
         "examples:\n"
         "  banyan plot runs/shakespeare-char --out loss.png\n"
         "  banyan plot runs/small runs/large --show loss,norm,throughput,utilisation\n"
+        "  banyan plot runs/pets --show confusion,classes,roc,calibration --out pets.svg\n"
         "  banyan plot --schedule 1f1b --ranks 4 --micro-batches 8",
     .run = run};

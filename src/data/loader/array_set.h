@@ -58,4 +58,7 @@ static inline uint64_t by__part_row(const by__loader_part_rows *rows, uint64_t i
     return rows->random ? by__loader_order_at(&rows->order, place) : place;
 }
 
+/* The example of the set that a sample of a source of by_array_source_open has. */
+uint64_t by__loader_array_source_row(const by_source *source, const by_source_sample *sample);
+
 #endif

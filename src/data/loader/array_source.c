@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "data/loader/array_set.h"
+#include "data/loader/draws.h"
 #include "data/transform/transform.h"
 
 /* Conversion of pixels to a model's input. */
@@ -22,24 +23,34 @@ typedef struct pixels {
 typedef struct array_source {
     by_source base;
     by__loader_part_rows rows;
-    by_array *arrays;   /* of a sample; one of them is the weight */
-    const by_array *in; /* of the set, borrowed */
-    size_t count;       /* number of the set's arrays */
-    size_t *row_bytes;  /* of the set's arrays */
-    size_t images;      /* index of the images; `count`: there are none to convert */
-    size_t target;      /* index of the target; `count`: there is none */
-    size_t weight;      /* index of the weights; `count`: an array behind the set's, of ones */
-    size_t mixed;       /* index of the arrays of mixed samples; 0: there are none */
+    by__loader_draws draws; /* of the part; no `ends`: each example has its place in an epoch */
+    by_array *arrays;       /* of a sample; one of them is the weight */
+    const by_array *in;     /* of the set, borrowed */
+    size_t count;           /* number of the set's arrays */
+    size_t *row_bytes;      /* of the set's arrays */
+    size_t images;          /* index of the images; `count`: there are none to convert */
+    size_t target;          /* index of the target; `count`: there is none */
+    size_t weight;          /* index of the weights; `count`: an array behind the set's, of ones */
+    size_t mixed;           /* index of the arrays of mixed samples; 0: there are none */
     pixels pixels;
     uint64_t *list; /* rows in the order of their files; NULL: they are in that of the part */
 } array_source;
+
+/* The row of the set that a sample has. */
+static uint64_t row_of(const array_source *s, const by_source_sample *sample)
+{
+    return by__part_row(&s->rows, s->draws.ends == NULL ? sample->place
+                                                        : by__loader_draws_at(&s->draws, sample));
+}
 
 /* ---- images ---- */
 
 /* The row of the set that a sample is mixed with. */
 static uint64_t partner_row(const array_source *s, const by_source_sample *sample)
 {
-    return by__part_row(&s->rows, by__transform_partner(sample, s->base.samples));
+    by_source_sample partner = *sample;
+    partner.place = by__transform_partner(sample, s->base.samples);
+    return row_of(s, &partner);
 }
 
 /* Gets an image of the set; one that is read is written to `memory`. */
@@ -110,7 +121,7 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     const array_source *s = (const array_source *)source;
     bool counts = sample->place < source->samples;
     double share = 1.0;
-    uint64_t row = counts ? by__part_row(&s->rows, sample->place) : 0;
+    uint64_t row = counts ? row_of(s, sample) : 0;
     for (size_t i = 0; i < s->count; i++) {
         size_t bytes = s->row_bytes[i];
         if (!counts) {
@@ -138,9 +149,7 @@ static by_status weigh(const by_source *source, const by_source_sample *sample, 
     const array_source *s = (const array_source *)source;
     const float *weights = s->in[s->weight].data;
     BY_UNUSED(error);
-    *weight = sample->place < source->samples
-                  ? (double)weights[by__part_row(&s->rows, sample->place)]
-                  : 0.0;
+    *weight = sample->place < source->samples ? (double)weights[row_of(s, sample)] : 0.0;
     return BY_OK;
 }
 
@@ -148,6 +157,7 @@ static void close_source(by_source *source)
 {
     array_source *s = (array_source *)source;
     free(s->list);
+    by__loader_draws_free(&s->draws);
     free(s->pixels.table);
     free(s->arrays);
     free(s->row_bytes);
@@ -366,6 +376,57 @@ static by_status order_by_files(array_source *s, const by__loader_pictures *read
     return status;
 }
 
+/* Takes the weights and classes of the part's examples, in its order. */
+static by_status open_draws(array_source *s, const by_array_source_options *o, by_error *error)
+{
+    const by_array *target = s->target < s->count ? &s->in[s->target] : NULL;
+    double *weights = NULL;
+    int32_t *classes = NULL;
+    uint64_t count = s->base.samples;
+    by_error why = {0};
+    if (!o->shuffle || (!o->balance && o->draws == NULL)) {
+        return BY_OK;
+    }
+    if (o->balance && (target == NULL || target->dtype != BY_I32 || target->shape.rank != 1)) {
+        return by_error_set(error, BY_EARG, "%s: classes are balanced by labels, i32 [N]",
+                            s->base.name);
+    }
+    if (o->balance && s->list != NULL) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: balanced classes are drawn from all files, and "
+                            "data.shuffle_files keeps few of them in use: leave one of both out",
+                            s->base.name);
+    }
+    by_status status = BY_OK;
+    if (o->draws != NULL) {
+        status = by__alloc((void **)&weights, (size_t)count, sizeof *weights, "draws", &why);
+    }
+    if (status == BY_OK && o->balance) {
+        status = by__alloc((void **)&classes, (size_t)count, sizeof *classes, "draws", &why);
+    }
+    for (uint64_t i = 0; i < count && status == BY_OK; i++) {
+        uint64_t row = by__part_row(&s->rows, i);
+        if (weights != NULL) {
+            weights[i] = o->draws[row];
+        }
+        if (classes != NULL) {
+            classes[i] = ((const int32_t *)target->data)[row];
+        }
+    }
+    if (status == BY_OK) {
+        status = by__loader_draws_open(&s->draws, weights, classes, count, &why);
+    }
+    free(weights);
+    free(classes);
+    return status == BY_OK ? BY_OK
+                           : by_error_set(error, status, "%s: %s", s->base.name, why.message);
+}
+
+uint64_t by__loader_array_source_row(const by_source *source, const by_source_sample *sample)
+{
+    return row_of((const array_source *)source, sample);
+}
+
 by_status by_array_source_open(by_source **out, const by_array_set *set, const by_part *part,
                                const by_array_source_options *options, by_error *error)
 {
@@ -398,6 +459,9 @@ by_status by_array_source_open(by_source **out, const by_array_set *set, const b
     if (status == BY_OK && options->shuffle && options->shuffle_files > 0 &&
         read->context != NULL) {
         status = order_by_files(s, read, options, error);
+    }
+    if (status == BY_OK) {
+        status = open_draws(s, options, error);
     }
     if (status != BY_OK) {
         close_source(&s->base);

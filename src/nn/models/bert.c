@@ -71,7 +71,8 @@ static by_value block(by__nn_build *b, by_value x, int layer)
     char name[96];
     by_graph_set_block(g, layer);
     (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.self", layer);
-    by_value y = by__nn_encoder_attention(b, x, true, name);
+    by_value qkv;
+    by_value y = by__nn_encoder_attention(b, x, true, name, &qkv);
     (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.dense", layer);
     y = by__nn_encoder_linear(b, y, c->width, c->width, "embed heads", "embed", init, name);
     (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.LayerNorm", layer);

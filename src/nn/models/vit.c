@@ -2,6 +2,9 @@
  * learned positions, pre-norm blocks with layer norm, attention over all tokens and GELU (the exact
  * form). A linear classifier reads the class token. Weights are [out, in], as in torch.nn.Linear;
  * that of the patches is a convolution's, [width, channels, patch, patch]. */
+#include <math.h>
+#include <string.h>
+
 #include "nn/nn.h"
 
 #define POSITIONS "vit.embeddings.position_embeddings"
@@ -95,8 +98,35 @@ static by_value embed(by__nn_build *b)
     return by__nn_drop(b, by_add(g, by_concat(g, parts, 2, 1), positions));
 }
 
+/* How much the class token attends to each token, by each head: [B, heads, tokens]. Attention
+ * itself does not keep its probabilities, so they are computed again, only where they are asked
+ * for. */
+static by_value attention_map(by__nn_build *b, by_value qkv)
+{
+    static const int heads_first[] = {0, 2, 1};
+    by_graph *g = b->graph;
+    const by_model_config *c = b->config;
+    int64_t batch = b->request->batch;
+    int64_t size = own_keys(c)->patch;
+    int64_t tokens = 1 + c->image_height / size * (c->image_width / size);
+    int64_t head = c->width / c->heads;
+    by_value query = by_slice(g, by_slice(g, qkv, 2, 0, c->width), 1, 0, 1);
+    by_value key = by_slice(g, qkv, 2, c->width, c->width);
+    query = by_reshape(g, query, BY_SHAPE(batch, 1, c->heads, head));
+    key = by_reshape(g, key, BY_SHAPE(batch, tokens, c->heads, head));
+    by_value scores = by_sum(g, by_mul(g, key, query), (int[]){3}, 1, false);
+    by_value factor = by_fill(g, BY_F32, BY_SHAPE(1), 1.0f / sqrtf((float)head));
+    return by_softmax(g, by_permute(g, by_scale(g, scores, factor), heads_first));
+}
+
+static bool wants_attention(const by_model_config *c)
+{
+    return c->output != NULL && strcmp(c->output, "attention") == 0;
+}
+
 static by_value block(by__nn_build *b, by_value x, int layer)
 {
+    by_value qkv;
     const by_model_config *c = b->config;
     by_graph *g = b->graph;
     char name[96];
@@ -104,7 +134,10 @@ static by_value block(by__nn_build *b, by_value x, int layer)
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_before", layer);
     by_value y = norm(b, x, name);
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.attention.attention", layer);
-    y = by__nn_encoder_attention(b, y, own_keys(c)->qkv_bias != 0, name);
+    y = by__nn_encoder_attention(b, y, own_keys(c)->qkv_bias != 0, name, &qkv);
+    if (layer == c->layers - 1 && wants_attention(c)) {
+        by_model_register(&b->model, g, "attention", attention_map(b, qkv));
+    }
     if (layer == c->layers - 1) {
         /* The classifier reads the class token: from here on, the last block computes only that. */
         x = by_slice(g, x, 1, 0, 1);

@@ -127,6 +127,9 @@ by_status by__task_examples_open(by_task_data **out, const by_task_request *requ
     if (status == BY_OK) {
         status = by__task_examples_name_metrics(d, error);
     }
+    if (status == BY_OK && request->purpose == BY_TASK_TRAIN) {
+        status = by__task_examples_read_draws(d, by_array_set_examples(d->train), error);
+    }
     if (status == BY_OK && d->train != NULL) {
         status = by__task_examples_hash(d, error);
     }
@@ -166,6 +169,7 @@ void by__task_examples_close(by_task_data *data)
     by__loader_pixel_scales_free(&d->scales);
     free(d->train_rows);
     free(d->valid_rows);
+    free(d->draws);
     free(d->summary);
     free(d->learned);
     free(d->reference);

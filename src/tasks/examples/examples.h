@@ -49,6 +49,8 @@ typedef struct by__task_examples_keys {
     char *split;
     char *train_rows;
     char *valid_rows;
+    char *balance;
+    char *draws;
 } by__task_examples_keys;
 
 extern const by__config_key_list by__task_image_data_keys;
@@ -65,10 +67,11 @@ typedef struct by__task_examples {
     by_part valid_part;
     uint64_t *train_rows; /* of these, if lists name them */
     uint64_t *valid_rows;
-    char train_hash[33];       /* of all examples, and of the list of those to train on */
-    by_encoding *before;       /* of the checkpoint that is resumed; NULL: none */
-    by_encoding *encoding;     /* of tables; NULL: images */
-    by_column_type *targets;   /* of tables: columns to predict, */
+    double *draws;           /* of all examples of `train`: how often they are drawn; NULL: alike */
+    char train_hash[33];     /* of all examples, the list of those to train on, and the draws */
+    by_encoding *before;     /* of the checkpoint that is resumed; NULL: none */
+    by_encoding *encoding;   /* of tables; NULL: images */
+    by_column_type *targets; /* of tables: columns to predict, */
     const char **target_names; /* and their names alone */
     size_t target_count;
     by_output_metric *metrics;      /* of each of several targets */
@@ -122,6 +125,8 @@ void by__task_examples_name(const by_task_data *data, uint64_t index, by_example
  * set of its own. */
 by_status by__task_examples_split(by__task_examples *d, const by_config *config, uint64_t examples,
                                   bool valid_apart, by_error *error);
+/* Reads how often examples are drawn, if data.draws says it. */
+by_status by__task_examples_read_draws(by__task_examples *d, uint64_t examples, by_error *error);
 /* Sets d->train_hash. */
 by_status by__task_examples_hash(by__task_examples *d, by_error *error);
 /* The functions of by_task that all tasks on examples have. */
@@ -138,6 +143,12 @@ by_status by__task_examples_source(by_source **out, by_task_data *data, const by
                                    bool training, by_error *error);
 by_status by__task_examples_set(const by_task_data *data, const by_task_examples *examples,
                                 by_array_set **set, by_source **source, by_error *error);
+by_status by__task_examples_plain(by_source **out, by_task_data *data, by_error *error);
+void by__task_examples_pixels(const by_task_data *data, const by_array *images, size_t example,
+                              uint8_t *out);
+by_status by__task_examples_count_classes(by_task_data *data, const by_config *config,
+                                          uint64_t epoch, size_t classes, uint64_t *trained,
+                                          uint64_t *held_out, uint64_t *drawn, by_error *error);
 bool by__task_examples_column(const by_task_data *data, size_t i, by_column_type *out);
 const by_encoding *by__task_examples_encoding(const by_task_data *data);
 by_status by__task_examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
@@ -150,6 +161,7 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     .open = by__task_examples_open, .close = by__task_examples_close,                              \
     .knows = by__task_examples_knows, .assume = by__task_examples_assume,                          \
     .complete = by__task_examples_complete, .source = by__task_examples_source,                    \
+    .plain = by__task_examples_plain, .pixels = by__task_examples_pixels,                          \
     .keep = by__task_examples_keep, .check = by__task_examples_check,                              \
     .name_example = by__task_examples_name, .open_examples = by__task_examples_set,                \
     .column = by__task_examples_column, .encoding = by__task_examples_encoding

@@ -93,6 +93,12 @@ static const by__config_key split_keys[] = {
     {"data", "valid_rows", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, valid_rows), "\"\"",
      .later = true,
      .help = "the same of the examples to evaluate on, instead of valid_fraction and split"},
+    {"data", "balance", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, balance), "none",
+     .choices = "none|classes", .later = true,
+     .help = "classes: an epoch draws as many training examples of each class, with repetitions"},
+    {"data", "draws", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, draws), "\"\"", .later = true,
+     .help = "file with a number of at least 0 for each example, one a line, or an npy array of "
+             "f32 or f64: training examples are drawn in proportion to it; empty: alike"},
 };
 const by__config_key_list by__task_split_keys = BY__KEY_LIST(split_keys);
 /* clang-format on */

@@ -1,4 +1,5 @@
 /* Examples in memory, for prediction. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,11 @@ by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, 
     return status;
 }
 
+static const char *target_of(const by_array_set *set)
+{
+    return by_array_set_find(set, "labels") != NULL ? "labels" : "targets";
+}
+
 by_status by__task_examples_source_of(by_source **out, const by__task_examples *d,
                                       const by_array_set *set, const by_part *part, bool training,
                                       by_error *error)
@@ -46,7 +52,9 @@ by_status by__task_examples_source_of(by_source **out, const by__task_examples *
     const by_array_source_options options = {
         .shuffle = training,
         .shuffle_files = (size_t)d->keys->shuffle_files,
-        .target = by_array_set_find(set, "labels") != NULL ? "labels" : "targets",
+        .target = target_of(set),
+        .balance = training && strcmp(d->keys->balance, "classes") == 0,
+        .draws = training ? d->draws : NULL,
         .shift = (int)d->keys->shift,
         .flip = d->keys->flip != 0,
         .transforms = (const char *const *)d->keys->transforms.items,
@@ -54,6 +62,36 @@ by_status by__task_examples_source_of(by_source **out, const by__task_examples *
         .mean = d->scales.mean,
         .deviation = d->scales.deviation};
     return by_array_source_open(out, set, part, &options, error);
+}
+
+by_status by__task_examples_plain(by_source **out, by_task_data *data, by_error *error)
+{
+    const by__task_examples *d = (const by__task_examples *)data;
+    const by_array_source_options options = {.shuffle = true,
+                                             .shuffle_files = (size_t)d->keys->shuffle_files,
+                                             .balance = strcmp(d->keys->balance, "classes") == 0,
+                                             .draws = d->draws,
+                                             .target = target_of(d->train)};
+    return by_array_source_open(out, d->train, &d->train_part, &options, error);
+}
+
+void by__task_examples_pixels(const by_task_data *data, const by_array *images, size_t example,
+                              uint8_t *out)
+{
+    const by__task_examples *d = (const by__task_examples *)data;
+    size_t channels = (size_t)images->shape.dim[1];
+    size_t plane = (size_t)(images->shape.dim[2] * images->shape.dim[3]);
+    size_t begin = example * channels * plane;
+    for (size_t i = 0; i < channels * plane; i++) {
+        if (images->dtype == BY_U8) {
+            out[i] = ((const uint8_t *)images->data)[begin + i];
+            continue;
+        }
+        size_t c = d->scales.channels == channels ? i / plane : 0;
+        float value = ((const float *)images->data)[begin + i];
+        float pixel = roundf((value * d->scales.deviation[c] + d->scales.mean[c]) * 255.0f);
+        out[i] = pixel < 0.0f ? 0 : pixel > 255.0f ? 255 : (uint8_t)pixel;
+    }
 }
 
 /* The conversion of images to a model of this size, the same as in training. */

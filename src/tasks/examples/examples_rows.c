@@ -1,7 +1,10 @@
-/* The parts of examples in memory: a share of them, or those that lists name. */
+/* The parts of examples in memory: a share of them, or those that lists name; and how often they
+ * are drawn. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/loader/array_set.h"
+#include "data/loader/draws.h"
 #include "data/loader/row_list.h"
 #include "tasks/examples/examples.h"
 
@@ -69,6 +72,19 @@ by_status by__task_examples_split(by__task_examples *d, const by_config *config,
     return BY_OK;
 }
 
+by_status by__task_examples_read_draws(by__task_examples *d, uint64_t examples, by_error *error)
+{
+    const by__task_examples_keys *k = d->keys;
+    if (strcmp(k->balance, "classes") == 0 && !by__task_row_of(d->base.task)->classes) {
+        return by_error_set(error, BY_ECONFIG,
+                            "data.balance classes: task.kind %s has no classes; data.draws says of "
+                            "each example how often it is drawn",
+                            d->base.task->name);
+    }
+    return k->draws[0] == '\0' ? BY_OK
+                               : by__loader_draws_read(&d->draws, k->draws, examples, error);
+}
+
 static void hash_part(by__hasher *hasher, const by_part *part)
 {
     by__hasher_add(hasher, &part->count, sizeof part->count);
@@ -83,13 +99,56 @@ by_status by__task_examples_hash(by__task_examples *d, by_error *error)
     by__hasher *hasher;
     const char *hash = by_array_set_hash(d->train);
     memcpy(d->train_hash, hash, sizeof d->train_hash);
-    if (d->train_part.rows == NULL) {
+    if (d->train_part.rows == NULL && d->draws == NULL) {
         return BY_OK;
     }
     BY_TRY(by__hasher_open(&hasher, error));
     by__hasher_add(hasher, hash, strlen(hash));
-    hash_part(hasher, &d->train_part);
+    if (d->train_part.rows != NULL) {
+        hash_part(hasher, &d->train_part);
+    }
+    for (uint64_t i = 0; i < d->train_part.total && d->draws != NULL; i++) {
+        by__hasher_add(hasher, &d->draws[i], sizeof d->draws[i]);
+    }
     by__hasher_hex(hasher, d->train_hash);
     by__hasher_close(&hasher);
+    return BY_OK;
+}
+
+/* ---- classes ---- */
+
+static by_status count_part(uint64_t *counts, size_t classes, const by_array_set *set,
+                            const by_part *part, by_error *error)
+{
+    const by_array *labels = set == NULL ? NULL : by_array_set_find(set, "labels");
+    by__loader_part_rows rows;
+    by__loader_part_rows_init(&rows, part);
+    for (uint64_t i = 0; labels != NULL && i < part->count; i++) {
+        int32_t label = ((const int32_t *)labels->data)[by__part_row(&rows, i)];
+        if (label < 0 || (size_t)label >= classes) {
+            return by_error_set(error, BY_EARG, "%s: an example has the class %d, of %zu",
+                                by_array_set_name(set), label, classes);
+        }
+        counts[label]++;
+    }
+    return BY_OK;
+}
+
+by_status by__task_examples_count_classes(by_task_data *data, const by_config *config,
+                                          uint64_t epoch, size_t classes, uint64_t *trained,
+                                          uint64_t *held_out, uint64_t *drawn, by_error *error)
+{
+    const by__task_examples *d = (const by__task_examples *)data;
+    by_source *source;
+    const by_array_set *valid = d->valid == NULL ? d->train : d->valid;
+    BY_TRY(count_part(trained, classes, d->train, &d->train_part, error));
+    BY_TRY(count_part(held_out, classes, valid, &d->valid_part, error));
+    BY_TRY(data->task->plain(&source, data, error));
+    const int32_t *labels = by_array_set_find(d->train, "labels")->data;
+    for (uint64_t i = 0; i < source->samples; i++) {
+        const by_source_sample sample = {.place = i, .epoch = epoch, .seed = config->seed};
+        drawn[labels[by__loader_array_source_row(source, &sample)]]++;
+    }
+    by_source_close(&source);
     return BY_OK;
 }

@@ -1,0 +1,341 @@
+/* banyan data show: what the model sees of the training data. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/plot.h"
+#include "banyan/train_events.h"
+#include "data/show.h"
+
+#define LINE 96 /* bytes of a line below an image */
+
+static void show_note(void *user, const by_train_event *event)
+{
+    (void)user;
+    if (event->kind == BY_TRAIN_NOTE) {
+        cli_print_lines(stderr, event->text);
+        fprintf(stderr, "\n");
+    }
+}
+
+by_status cli_open_training_data(by_task_data **out, by_config *config, by_error *error)
+{
+    const by_train_options options = {.event = show_note, .stop = cli_stop_requested};
+    const by_task_request what = {.purpose = BY_TASK_TRAIN, .config = config, .progress = &options};
+    by_status status = by_task_open(out, NULL, &what, error);
+    if (status == BY_OK) {
+        status = by_task_complete(*out, config, error);
+        if (status != BY_OK) {
+            by_task_close(out);
+        }
+    }
+    return status;
+}
+
+/* ---- images ---- */
+
+/* A picture of the grid, and what it takes from two batches with the same samples. */
+typedef struct showing {
+    const by_task_data *data;
+    const cli_show_request *request;
+    by_loader *loaders[2]; /* before augmentation, and after */
+    by_task_kept kept;
+    by_tiles tiles;
+    by_tile *items;
+    char (*lines)[2][LINE];
+    uint8_t *pixels;
+    size_t bytes; /* of an image */
+} showing;
+
+static by_status no_memory(by_error *error)
+{
+    return by_error_set(error, BY_EMEMORY, "out of memory: images");
+}
+
+/* Takes the size of the images from the first batch. */
+static by_status allocate(showing *s, const by_array *images, by_error *error)
+{
+    size_t count = (size_t)s->request->count;
+    if (images->shape.rank != 4) {
+        return by_error_set(error, BY_EARG, "the images of a batch are not [N, C, H, W]");
+    }
+    s->tiles = (by_tiles){.images = 2,
+                          .channels = (size_t)images->shape.dim[1],
+                          .height = (size_t)images->shape.dim[2],
+                          .width = (size_t)images->shape.dim[3]};
+    s->bytes = s->tiles.channels * s->tiles.height * s->tiles.width;
+    s->items = calloc(count, sizeof *s->items);
+    s->lines = calloc(count, sizeof *s->lines);
+    s->pixels = calloc(count, 2 * s->bytes);
+    s->tiles.tiles = s->items;
+    return s->items == NULL || s->lines == NULL || s->pixels == NULL ? no_memory(error) : BY_OK;
+}
+
+/* "cat", or of a mixed sample a line of each class: "cat 0.70"; or the number to predict. */
+static void describe(char out[2][LINE], const showing *s, const by_batch *batch, size_t i)
+{
+    char text[2][32];
+    const by_array *labels = by_batch_array(batch, "labels");
+    const by_array *second = by_batch_array(batch, "second_labels");
+    const by_array *weight = by_batch_array(batch, "weight");
+    const by_array *first_weight = by_batch_array(batch, "first_weight");
+    const by_array *targets = by_batch_array(batch, "targets");
+    out[0][0] = out[1][0] = '\0';
+    if (labels != NULL && labels->shape.rank == 1) {
+        int32_t class = ((const int32_t *)labels->data)[i];
+        int32_t other = second == NULL ? class : ((const int32_t *)second->data)[i];
+        const char *name = cli_class_name(text[0], &s->kept, class);
+        double all = weight == NULL ? 1.0 : (double)((const float *)weight->data)[i];
+        double share = first_weight == NULL || !(all > 0.0)
+                           ? 1.0
+                           : (double)((const float *)first_weight->data)[i] / all;
+        if (class == other || share >= 1.0) {
+            (void)snprintf(out[0], LINE, "%.70s", name);
+        } else {
+            (void)snprintf(out[0], LINE, "%.70s %.2f", name, share);
+            (void)snprintf(out[1], LINE, "%.70s %.2f", cli_class_name(text[1], &s->kept, other),
+                           1.0 - share);
+        }
+    } else if (targets != NULL && targets->dtype == BY_F32 && targets->shape.rank == 1) {
+        (void)snprintf(out[0], LINE, "%g", (double)((const float *)targets->data)[i]);
+    }
+}
+
+/* Adds the samples of two batches to the tiles. */
+static by_status add_batch(showing *s, const by_batch batches[2], by_error *error)
+{
+    const by_array *images[2] = {by_batch_array(&batches[0], "images"),
+                                 by_batch_array(&batches[1], "images")};
+    if (s->items == NULL) {
+        by_status status = allocate(s, images[1], error);
+        if (status != BY_OK) {
+            return status;
+        }
+    }
+    for (size_t i = 0; i < batches[1].batch && s->tiles.count < (size_t)s->request->count; i++) {
+        size_t at = s->tiles.count++;
+        uint8_t *pixels = s->pixels + at * 2 * s->bytes;
+        for (size_t k = 0; k < 2; k++) {
+            s->data->task->pixels(s->data, images[k], i, pixels + k * s->bytes);
+        }
+        describe(s->lines[at], s, &batches[1], i);
+        s->items[at] = (by_tile){
+            .pixels = pixels,
+            .lines = {s->lines[at][0], s->lines[at][1][0] == '\0' ? NULL : s->lines[at][1]}};
+    }
+    return BY_OK;
+}
+
+static by_status collect(showing *s, by_error *error)
+{
+    while (s->tiles.count < (size_t)s->request->count) {
+        by_batch batches[2] = {{0}, {0}};
+        for (size_t k = 0; k < 2; k++) {
+            by_status status = by_loader_next(s->loaders[k], &batches[k], error);
+            if (status != BY_OK) {
+                return status;
+            }
+        }
+        by_status status = add_batch(s, batches, error);
+        if (status != BY_OK) {
+            return status;
+        }
+        if (cli_stop_requested(NULL)) {
+            return by_error_set(error, BY_ESTOPPED, "interrupted");
+        }
+    }
+    return BY_OK;
+}
+
+static by_status seek(by_loader *loader, int64_t epoch, by_error *error)
+{
+    uint64_t samples = by_loader_epoch_samples(loader);
+    return (uint64_t)epoch > ((uint64_t)1 << 62) / samples
+               ? by_error_set(error, BY_EARG, "--epoch %" PRId64 ": there are not so many", epoch)
+               : by_loader_seek(loader, (uint64_t)epoch * samples, error);
+}
+
+static by_status show_images(by_task_data *data, const by_config *config, const cli_show_request *r,
+                             by_error *error)
+{
+    char title[128];
+    const char *out = r->out == NULL ? "data.png" : r->out;
+    showing s = {.data = data, .request = r};
+    by_status status =
+        data->task->keep == NULL ? BY_OK : data->task->keep(data, config, &s.kept, error);
+    if (status == BY_OK) {
+        status = by_task_plain_loader(&s.loaders[0], data, config, error);
+    }
+    if (status == BY_OK) {
+        status = by_task_loader(&s.loaders[1], data, config, true, error);
+    }
+    for (size_t k = 0; k < 2 && status == BY_OK; k++) {
+        status = seek(s.loaders[k], r->epoch, error);
+    }
+    if (status == BY_OK) {
+        status = collect(&s, error);
+    }
+    if (status == BY_OK) {
+        (void)snprintf(title, sizeof title, "epoch %" PRId64 ": before and after augmentation",
+                       r->epoch);
+        s.tiles.title = title;
+        status = by_tiles_write(&s.tiles, out, error);
+    }
+    if (status == BY_OK) {
+        cli_tell_written(out);
+    }
+    if (status == BY_OK && r->json) {
+        printf("{\"out\":");
+        cli_print_json_string(out);
+        printf(",\"epoch\":%" PRId64 ",\"samples\":%zu}\n", r->epoch, s.tiles.count);
+    }
+    by_loader_close(&s.loaders[0]);
+    by_loader_close(&s.loaders[1]);
+    free(s.items);
+    free(s.lines);
+    free(s.pixels);
+    return status;
+}
+
+/* ---- texts ---- */
+
+/* Adds the text of some tokens; an id that the tokenizer does not have is "#ID". */
+static by_status add_tokens(by_string *out, by_task_data *data, const int32_t *ids, size_t count,
+                            by_error *error)
+{
+    char *text;
+    size_t length;
+    by_error why = {0};
+    by_status status = data->task->decode(data, ids, count, &text, &length, &why);
+    if (status == BY_OK) {
+        by_string_add(out, text, length);
+        free(text);
+        return BY_OK;
+    }
+    if (status == BY_EMEMORY) {
+        return by_error_set(error, status, "%s", why.message);
+    }
+    for (size_t i = 0; i < count; i++) {
+        by_string_format(out, "#%d", ids[i]);
+    }
+    return BY_OK;
+}
+
+/* The text of a sample. Where tokens are hidden: {what is seen|what is to be found}. */
+static by_status add_sample(by_string *out, by_task_data *data, const int32_t *tokens,
+                            const int32_t *targets, size_t count, bool hides, by_error *error)
+{
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK;) {
+        size_t end = i;
+        if (hides && targets[i] >= 0) {
+            by_string_add(out, "{", 1);
+            status = add_tokens(out, data, tokens + i, 1, error);
+            by_string_add(out, "|", 1);
+            status = status == BY_OK ? add_tokens(out, data, targets + i, 1, error) : status;
+            by_string_add(out, "}", 1);
+            i++;
+            continue;
+        }
+        while (end < count && !(hides && targets[end] >= 0)) {
+            end++;
+        }
+        status = add_tokens(out, data, tokens + i, end - i, error);
+        i = end;
+    }
+    return status;
+}
+
+static size_t count_targets(const int32_t *targets, size_t count)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        found += targets[i] >= 0;
+    }
+    return found;
+}
+
+static by_status print_samples(by_task_data *data, const by_batch *batch, int64_t *done,
+                               const cli_show_request *r, by_error *error)
+{
+    const by_array *tokens = by_batch_array(batch, "tokens");
+    const by_array *targets = by_batch_array(batch, "targets");
+    bool hides = strcmp(data->task->name, "masked") == 0;
+    size_t count = (size_t)tokens->shape.dim[1];
+    by_status status = BY_OK;
+    for (size_t i = 0; i < batch->batch && *done < r->count && status == BY_OK; i++, ++*done) {
+        const int32_t *own = (const int32_t *)tokens->data + i * count;
+        const int32_t *wanted = (const int32_t *)targets->data + i * count;
+        by_string text = {0};
+        status = add_sample(&text, data, own, wanted, count, hides, error);
+        by_string_add(&text, "", 1);
+        if (status == BY_OK) {
+            status = by_string_check(&text, error);
+        }
+        if (status == BY_OK && r->json) {
+            printf("{\"epoch\":%" PRId64 ",\"sample\":%" PRId64 ",\"tokens\":%zu,\"targets\":%zu",
+                   r->epoch, *done, count, count_targets(wanted, count));
+            printf(",\"text\":");
+            cli_print_json_text(text.data, text.length - 1);
+            printf("}\n");
+        } else if (status == BY_OK) {
+            printf("%ssample %" PRId64 " of epoch %" PRId64 ": %zu tokens, %zu to predict\n",
+                   *done > 0 ? "\n" : "", *done, r->epoch, count, count_targets(wanted, count));
+            cli_print_lines(stdout, text.data);
+            printf("\n");
+        }
+        by_string_free(&text);
+    }
+    return status;
+}
+
+static by_status show_texts(by_task_data *data, const by_config *config, const cli_show_request *r,
+                            by_error *error)
+{
+    by_loader *loader;
+    int64_t done = 0;
+    if (r->out != NULL && freopen(r->out, "w", stdout) == NULL) {
+        return by_error_set(error, BY_EIO, "cannot write %s: %s", r->out, strerror(errno));
+    }
+    by_status status = by_task_loader(&loader, data, config, true, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = seek(loader, r->epoch, error);
+    while (status == BY_OK && done < r->count) {
+        by_batch batch = {0};
+        status = cli_stop_requested(NULL) ? by_error_set(error, BY_ESTOPPED, "interrupted")
+                                          : by_loader_next(loader, &batch, error);
+        if (status == BY_OK) {
+            status = print_samples(data, &batch, &done, r, error);
+        }
+    }
+    by_loader_close(&loader);
+    cli_tell_written(status == BY_OK ? r->out : NULL);
+    return status;
+}
+
+by_status cli_show_data(void *request, by_config *config, by_error *error)
+{
+    const cli_show_request *r = request;
+    by_task_data *data;
+    by_status status = cli_open_training_data(&data, config, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    const char *reads = by_model_reads(&config->model);
+    if (strcmp(reads, "images") == 0 && data->task->pixels != NULL) {
+        status = show_images(data, config, r, error);
+    } else if (data->task->decode != NULL) {
+        status = show_texts(data, config, r, error);
+    } else {
+        status = by_error_set(error, BY_EARG,
+                              "show is of images and texts; a model of kind %s reads %s: `banyan "
+                              "data stats FILE` says what is in a table",
+                              config->model.kind, reads);
+    }
+    by_task_close(&data);
+    return status;
+}

@@ -1,0 +1,149 @@
+#!/bin/sh
+# What a model sees of its data, and what it says of held-out data, as pictures; classes drawn alike.
+. "$(dirname "$0")/../support/shell.sh"
+
+# 116 images 1 x 8 x 8 of three classes, a bright stripe in the row 2 x class + 1: 78, 26 and 12 of them, mixed.
+python3 - <<'END' || fail "no data"
+import random, struct
+random.seed(5)
+labels = [0 if i % 3 else 1 if i % 9 else 2 for i in range(116)]
+pixels = bytearray()
+for c in labels:
+    for y in range(8):
+        pixels += bytes(min(255, random.randrange(90) + (150 if y == 2 * c + 1 else 0)) for _ in range(8))
+open("images.idx", "wb").write(struct.pack(">IIII", 0x803, 116, 8, 8) + pixels)
+open("labels.idx", "wb").write(struct.pack(">II", 0x801, 116) + bytes(labels))
+open("draws.txt", "w").write("".join(f"{i % 2}\n" for i in range(116)))
+END
+cat >images.yaml <<'END'
+name: images
+task: {kind: classify}
+model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4}
+precision: {compute: f32}
+data: {images: images.idx, labels: labels.idx, valid_fraction: 0.2, label_names: [low, middle, high],
+       transforms: [shift=2, flip, mixup=0.4]}
+train: {steps: 16, batch: 12, eval_every: 16, threads: 1}
+optimizer: {lr: 3e-3}
+checkpoint: {every: 8, keep: 9}
+END
+
+# pixels FILE: a digest of the pixels of a PNG of 8 bits and RGB, whatever wrote it.
+cat >pixels.py <<'END'
+import hashlib, struct, sys, zlib
+data = open(sys.argv[1], "rb").read()
+at, body = 8, b""
+while at < len(data):
+    size, kind = struct.unpack(">I4s", data[at:at + 8])
+    chunk = data[at + 8:at + 8 + size]
+    if kind == b"IHDR":
+        width, height = struct.unpack(">II", chunk[:8])
+        assert chunk[8:] == bytes([8, 2, 0, 0, 0]), chunk
+    body += chunk if kind == b"IDAT" else b""
+    at += size + 12
+raw, stride = zlib.decompress(body), 3 * width
+rows, before = [], bytearray(stride)
+for y in range(height):
+    kind, row = raw[y * (stride + 1)], bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
+    for i in range(stride):
+        a, b, c = row[i - 3] if i > 2 else 0, before[i], before[i - 3] if i > 2 else 0
+        p = a + b - c
+        best = min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - c), 2, c))[2]
+        row[i] = (row[i] + [0, a, b, (a + b) // 2, best][kind]) & 255
+    rows.append(bytes(row))
+    before = row
+if len(sys.argv) > 2:  # the two images of the first tile, each 96 pixels wide
+    assert all(row[36:324] == row[336:624] for row in rows[40:130])
+print(width, height, hashlib.sha256(b"".join(rows)).hexdigest()[:16])
+END
+pixels() { python3 pixels.py "$1" || fail "$1 is no such PNG"; }
+
+say "images before and after augmentation: the same picture for any number of threads"
+run 0 "$banyan" data show images.yaml --out seen.png --count 6 --epoch 1
+holds err "wrote seen.png"
+[ "$(pixels seen.png)" = "1260 188 54ed828c57dd90d7" ] || fail "other pixels: $(pixels seen.png)"
+run 0 "$banyan" data show images.yaml --out threads.png --count 6 --epoch 1 --set data.threads=3 --set train.batch=4 --json
+same seen.png threads.png
+[ "$(cat out)" = '{"out":"threads.png","epoch":1,"samples":6}' ] || fail "$(cat out)"
+run 0 "$banyan" data show images.yaml --out other.png --count 6
+! cmp -s seen.png other.png || fail "two epochs look alike"
+run 0 "$banyan" data show images.yaml --out plain.png --count 1 --set 'data.transforms=[]'
+python3 pixels.py plain.png alike || fail "what is not augmented changes"
+run 2 "$banyan" data show images.yaml --out seen.svg
+holds err "is written to a name in .png"
+
+say "classes are drawn alike: the same for any number of threads, and after a resume"
+run 0 "$banyan" data stats images.yaml
+printf 'class\ttraining\theld out\tdrawn in epoch 0\nlow\t62\t15\t62\nmiddle\t20\t6\t20\nhigh\t11\t2\t11\n' >wanted
+same out wanted
+set -- --set data.balance=classes --set 'data.transforms=[]'
+run 0 "$banyan" data stats images.yaml "$@" --json --epoch 3
+holds out '{"class":"low","training":62,"held_out":15,"drawn":31}'
+holds out '{"class":"high","training":11,"held_out":2,"drawn":31}'
+run 0 "$banyan" train images.yaml "$@"
+run 0 "$banyan" train images.yaml "$@" --set name=again --set data.threads=3 --set train.threads=2
+last=checkpoints/step-00000016/model.safetensors
+same runs/images/$last runs/again/$last
+rm -r runs/again/checkpoints/step-00000016
+run 0 "$banyan" train --resume runs/again
+same runs/images/$last runs/again/$last
+run 0 "$banyan" train images.yaml "$@" --set name=plain --set data.balance=none
+! cmp -s runs/images/$last runs/plain/$last || fail "nothing was balanced"
+run 0 "$banyan" data stats images.yaml --set data.draws=draws.txt
+holds out "$(printf 'low\t62\t15')"
+run 0 "$banyan" train images.yaml --set data.draws=draws.txt --set name=drawn
+sed -i 's/^0$/0.5/' draws.txt
+run 2 "$banyan" train --resume runs/drawn --set train.steps=20
+holds err "was trained on other data"
+run 2 "$banyan" train images.yaml --set data.draws=nowhere.txt
+holds err "there is no file or directory nowhere.txt"
+awk 'BEGIN { print "x,y"; for (i = 0; i < 20; i++) printf "%d,%d\n", i, i * 7 % 5 }' >table.csv
+echo '{task: {kind: regress}, model: {kind: mlp}, data: {table: table.csv, target: y, balance: classes}}' >table.yaml
+run 2 "$banyan" train table.yaml
+holds err "has no classes"
+
+say "what a classifier says of held-out data"
+for chart in confusion classes pr roc calibration confusion,classes,pr,roc,calibration; do
+    run 0 "$banyan" plot runs/images --show $chart --out chart.svg
+    holds chart.svg "<svg"
+done
+run 0 "$banyan" plot runs/images --show confusion --data images.idx,labels.idx --out confusion.png
+exists confusion.png
+run 0 "$banyan" plot runs/plain --show wrong --data images.idx,labels.idx --out wrong.png --count 5
+[ "$(pixels wrong.png | cut -d ' ' -f 1)" -gt 400 ] || fail "wrong.png: $(pixels wrong.png)"
+run 0 "$banyan" plot runs/images --show filters --out filters.png
+[ "$(pixels filters.png | cut -d ' ' -f 1)" -gt 1000 ] || fail "filters.png: $(pixels filters.png)"
+run 0 "$banyan" plot runs/images --show attention --out attention.png --count 3
+[ "$(pixels attention.png | cut -d ' ' -f 1)" -eq 936 ] || fail "attention.png: $(pixels attention.png)"
+run 0 "$banyan" predict runs/images images.idx --yields attention
+python3 - <<'END' || fail "attention: shares of each head do not add up to 1"
+import json
+for line in open("out"):
+    shares = json.loads(line)["attention"]
+    assert len(shares) == 2 * 5 and all(abs(sum(shares[h * 5 : h * 5 + 5]) - 1) < 1e-5 for h in range(2)), line
+END
+run 2 "$banyan" plot runs/images --show filters,wrong
+holds err "drawn by themselves"
+run 2 "$banyan" plot runs/images --show confusion,loss
+run 2 "$banyan" plot runs/images runs/plain --show confusion
+holds err "is of one model"
+run 2 "$banyan" plot runs/images --show nothing
+holds err "confusion, classes, pr"
+
+say "tokens as a model sees them, and which of them are hidden"
+make_text text.txt 60
+cat >bert.yaml <<'END'
+name: bert
+model: {kind: bert, layers: 1, width: 16, heads: 2, context: 24}
+task: {kind: masked}
+data: {text: [text.txt], tokenizer: char, valid_fraction: 0.1}
+train: {batch: 4, steps: 1}
+END
+run 0 "$banyan" data show bert.yaml --count 3
+[ "$(grep -c '^sample [0-2] of epoch 0: 24 tokens, 4 to predict$' out)" -eq 3 ] || fail "$(cat out)"
+[ "$(grep -o '{[^|]*|[^}]}' out | wc -l)" -eq 12 ] || fail "$(cat out)"
+cp out first
+run 0 "$banyan" data show bert.yaml --count 3 --out again.txt --set data.threads=2
+same first again.txt
+run 0 "$banyan" data show bert.yaml --count 1 --json
+holds out '{"epoch":0,"sample":0,"tokens":24,"targets":4,"text":"'
+run 2 "$banyan" plot nowhere --show confusion
