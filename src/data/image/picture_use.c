@@ -29,11 +29,12 @@ typedef struct used_file {
 
 typedef struct used_picture {
     size_t file;
-    by_image_range range;
+    by_image_range range; /* with texts of its own */
 } used_picture;
 
 typedef struct used_pictures {
     used_picture *items;
+    size_t count;
     used_file *files; /* each once, if its pictures follow each other */
     size_t file_count;
     size_t file_capacity;
@@ -317,6 +318,10 @@ static void close_pictures(void *context)
     for (size_t i = 0; i < u->file_count; i++) {
         free(u->files[i].path);
     }
+    for (size_t i = 0; i < u->count; i++) {
+        free((void *)(uintptr_t)u->items[i].range.problem);
+        free((void *)(uintptr_t)u->items[i].range.sample);
+    }
     free(u->files);
     free(u->items);
     free(u);
@@ -380,13 +385,28 @@ static by_status fetch_ahead(used_pictures *u, by_error *error)
     return status;
 }
 
+/* Whoever lists files may list others before the set is closed. */
+static by_status copy_range(by_image_range *out, const by_image_range *range, by_error *error)
+{
+    *out = *range;
+    out->problem = range->problem == NULL ? NULL : by__strdup(range->problem);
+    out->sample = range->sample == NULL ? NULL : by__strdup(range->sample);
+    return (out->problem == NULL) == (range->problem == NULL) &&
+                   (out->sample == NULL) == (range->sample == NULL)
+               ? BY_OK
+               : by_error_set(error, BY_EMEMORY, "out of memory: a sample");
+}
+
 static by_status add_all(used_pictures *u, const by_image_files *files, const size_t *kept,
                          size_t count, char hash[33], by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
         BY_TRY(add_file(u, files->images[kept[i]], error));
         u->items[i].file = u->file_count - 1;
-        u->items[i].range = files->ranges == NULL ? (by_image_range){0} : files->ranges[kept[i]];
+        u->count = i + 1;
+        if (files->ranges != NULL) {
+            BY_TRY(copy_range(&u->items[i].range, &files->ranges[kept[i]], error));
+        }
     }
     u->remote = files->remote;
     u->threads = (size_t)by__thread_count(0);

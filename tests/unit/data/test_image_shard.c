@@ -1,16 +1,19 @@
 /* Shards of pictures: which samples tar archives, TFRecords and MDS have, and damage in them. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "data/image/image_shard.h"
 #include "formats/shards/shard_file.h"
+#include "temporary.h"
 
 enum { LIMIT = 1 << 16 };
 
@@ -470,6 +473,78 @@ static void test_mds(void **state)
     by__image_folder_free(&f);
 }
 
+/* ---- indexes ---- */
+
+/* Writes make_tar()'s archive, so large that an index of it is kept. */
+static void write_large(const char *name)
+{
+    static const uint8_t zeros[1024];
+    make_tar();
+    file.size -= sizeof zeros;
+    put_header("__pad.bin", "", '0', (1 << 20));
+    write_file(name);
+    FILE *out = fopen(path, "ab");
+    assert_non_null(out);
+    for (int i = 0; i < 1024 + 1; i++) { /* and the end mark */
+        assert_int_equal(fwrite(zeros, 1, sizeof zeros, out), sizeof zeros);
+    }
+    assert_int_equal(fclose(out), 0);
+}
+
+static void check_large(const char *indexes, int64_t label)
+{
+    by__image_folder f = {.indexes = indexes};
+    assert_int_equal(by__image_shard_add(&f, path, true, NULL), BY_OK);
+    assert_int_equal(f.count, 4);
+    assert_non_null(strstr(f.files[0].range.problem, "the sample has no picture"));
+    assert_string_equal(f.files[0].range.sample, "d/a");
+    assert_int_equal(f.files[1].label, label);
+    assert_int_equal(f.files[3].number, 3);
+    check(&f, 2, "third", 3);
+    check(&f, 3, "fourth", 11);
+    by__image_folder_free(&f);
+}
+
+/* What is in a shard is read once; an index that is damaged, or of another version, is not used. */
+static void test_index(void **state)
+{
+    char *indexes = temporary_make();
+    char index[512];
+    char **names;
+    size_t count;
+    BY_UNUSED(state);
+    write_large("large.tar");
+    check_large(indexes, 7);
+    assert_int_equal(by__list_dir(&names, &count, indexes, NULL), BY_OK);
+    assert_int_equal(count, 1);
+    (void)snprintf(index, sizeof index, "%s/%s", indexes, names[0]);
+    by__names_free(names, count);
+    /* It is used: the label in it, with a hash that is right, is what is found. */
+    char *text;
+    size_t size;
+    assert_int_equal(by__file_read(&text, &size, index, 1 << 20, NULL), BY_OK);
+    char *seven = memchr(text + 24 + 49, 7, size - 24 - 49);
+    assert_non_null(seven);
+    *seven = 8;
+    uint64_t hash = by__hash64(text, size - 8);
+    memcpy(text + size - 8, &hash, 8);
+    assert_int_equal(by__file_write(index, text, size, NULL), BY_OK);
+    check_large(indexes, 8);
+    for (size_t i = 0; i < size; i += 11) {
+        text[i] ^= 1;
+        assert_int_equal(by__file_write(index, text, size, NULL), BY_OK);
+        check_large(indexes, 7);
+        text[i] ^= 1;
+    }
+    assert_int_equal(by__file_write(index, text, size, NULL), BY_OK);
+    check_large(indexes, 8);
+    assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+    check_large(indexes, 7);
+    free(text);
+    assert_int_equal(unlink(path), 0);
+    temporary_remove(indexes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_compressed),    cmocka_unit_test(test_contradicting_record),
         cmocka_unit_test(test_labels),        cmocka_unit_test(test_tfrecord),
         cmocka_unit_test(test_record_of_abc), cmocka_unit_test(test_mds),
+        cmocka_unit_test(test_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

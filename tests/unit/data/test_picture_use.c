@@ -394,12 +394,42 @@ static void test_changes(void **state)
     remove_folder(&f);
 }
 
+/* The list of files, whose texts ranges have, may be gone when a picture is read. */
+static void test_own_texts(void **state)
+{
+    static const by_image_fit fit = {.resize = BY_RESIZE_STRETCH, .height = SIDE, .width = SIDE};
+    folder f = make_folder(true);
+    by_image_range ranges[COUNT] = {{0}};
+    char name[] = "the first";
+    by_array_set *set;
+    by_error error = {0};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < COUNT; i++) {
+        ranges[i] = (by_image_range){.size = f.sizes[i], .sample = name};
+    }
+    memset(f.data[0], 'x', f.sizes[0]);
+    write_picture(&f, 0, f.sizes[0]);
+    const by_image_files files = {.images = (const char *const *)f.paths,
+                                  .image_count = COUNT,
+                                  .classes = f.classes,
+                                  .ranges = ranges,
+                                  .fit = &fit,
+                                  .on_use = true};
+    check_ok(by_image_set_open(&set, &files, &error), &error);
+    memset(name, '?', sizeof name - 1);
+    assert_int_equal(first_error(set, NULL, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "sample the first"));
+    by_array_set_close(&set);
+    remove_folder(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_of_ahead), cmocka_unit_test(test_scaled),
         cmocka_unit_test(test_threads),        cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_damage),         cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_own_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
