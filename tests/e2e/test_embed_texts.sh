@@ -23,7 +23,6 @@ say "a JSON line for each text, in their order, in batches as alone"
 cat >texts.txt <<'EOF'
 the number
 {"text": "the number 7 follows 6"}
-
 e
 EOF
 run 0 "$banyan" embed runs --batch texts.txt --batch-size 1
@@ -45,10 +44,15 @@ run 1 "$banyan" embed runs --batch more.txt
 lines "len(d) == 5 and 'from 1 to 64' in d[0]['error'] and near(d[1], a[0]) and 'error' in d[4]"
 holds err 'banyan embed: 2 of 5 texts failed: "error" in their lines says why'
 
+say "a blank line is the empty text, which keeps its number"
+printf 'the number\n\ne\n' >blank.txt
+run 1 "$banyan" embed runs --batch blank.txt
+lines "[x['index'] for x in d] == [0, 1, 2] and 'error' in d[1] and near(d[2], a[2])"
+
 say "what is refused"
 run 2 "$banyan" embed runs
 run 2 "$banyan" embed runs --batch texts.txt --pool max
-holds err "mean or last"
+holds err "mean, last or first"
 echo '{"text": 3}' >wrong.txt
 run 1 "$banyan" embed runs --batch wrong.txt
 holds err 'wrong.txt:1: not a JSON object with a string "text"'

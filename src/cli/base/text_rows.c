@@ -90,12 +90,12 @@ static by_status add(text_rows_session *s, const char *text, size_t length, by_e
     return ++s->count == (size_t)s->r->batch ? flush(s, error) : BY_OK;
 }
 
-/* Adds a line: a literal text, or a JSON object with "text". */
+/* Adds a line: a literal text, which may be empty, or a JSON object with "text". */
 static by_status add_line(text_rows_session *s, const char *line, size_t length, size_t number,
                           by_error *error)
 {
     json_error_t where;
-    if (line[0] != '{') {
+    if (length == 0 || line[0] != '{') {
         return add(s, line, length, error);
     }
     json_t *object = by_json_load(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
@@ -124,9 +124,7 @@ static by_status read_all(text_rows_session *s, by_error *error)
         const char *next = memchr(line, '\n', (size_t)(end - line));
         size_t n = (size_t)((next == NULL ? end : next) - line);
         n -= n > 0 && line[n - 1] == '\r';
-        if (n > 0) {
-            status = add_line(s, line, n, number, error);
-        }
+        status = add_line(s, line, n, number, error);
         line = next == NULL ? end : next + 1;
     }
     if (status == BY_OK && s->count > 0) {
