@@ -8,8 +8,14 @@
 
 static const char weight_end[] = ".weight";
 
-/* A linear layer that can be adapted. */
+/* Layers whose weights are joined for one product, at most. */
+#define MOST_JOINED 8
+
+/* A linear layer that can be adapted: a product or, where the weights of several layers are joined
+ * for one product, such as those of queries, keys and values, the part of it that one of them
+ * makes. */
 typedef struct layer {
+    size_t node; /* the product; the parts of one follow each other in a list */
     by_value weight;
     bool out_in; /* the weight is [out, in] */
     int64_t in;
@@ -17,36 +23,88 @@ typedef struct layer {
     char *name; /* the weight's name without ".weight" */
 } layer;
 
-/* Describes the layer whose product is node n, except for layer->name. Returns false if n is no
- * such node. */
-static bool layer_of(layer *out, const by_graph *graph, size_t n)
+typedef struct layer_list {
+    layer *items;
+    size_t count;
+    size_t capacity;
+} layer_list;
+
+static bool has_layer_name(const by__graph_value *value)
+{
+    size_t length = value->name == NULL ? 0 : strlen(value->name);
+    size_t end = sizeof weight_end - 1;
+    return length > end && strcmp(value->name + length - end, weight_end) == 0;
+}
+
+/* Adds the layer whose weight is a factor of node n. */
+static by_status add_layer(layer_list *list, const by_graph *graph, size_t n, by_value weight,
+                           bool out_in, by_error *error)
+{
+    const by__graph_value *value = &graph->values[weight];
+    BY_TRY(by__reserve((void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items,
+                       error));
+    layer *l = &list->items[list->count];
+    *l = (layer){.node = n,
+                 .weight = weight,
+                 .out_in = out_in,
+                 .in = value->shape.dim[out_in ? 1 : 0],
+                 .out = value->shape.dim[out_in ? 0 : 1]};
+    l->name = by__strndup(value->name, strlen(value->name) - (sizeof weight_end - 1));
+    if (l->name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: adapters");
+    }
+    list->count++;
+    return BY_OK;
+}
+
+static bool is_layer_weight(const by_graph *graph, by_value weight)
+{
+    const by__graph_value *value = &graph->values[weight];
+    return value->role == BY_ROLE_PARAMETER && value->shape.rank == 2 && has_layer_name(value);
+}
+
+/* Returns the node that joins the weights of several layers along their outputs to this one; NULL:
+ * none does. What is moved from several values, and has their inputs and all their outputs, is
+ * them one after another. */
+static const by__graph_node *joins(const by_graph *graph, by_value weight, bool out_in)
+{
+    const by__graph_value *value = &graph->values[weight];
+    const by__graph_node *node = value->producer < 0 ? NULL : &graph->nodes[value->producer];
+    int in = out_in ? 1 : 0;
+    int64_t outputs = 0;
+    if (node == NULL || !by__op_row_of(node->op)->moves || node->input_count < 2 ||
+        node->input_count > MOST_JOINED) {
+        return NULL;
+    }
+    for (int i = 0; i < node->input_count; i++) {
+        const by_shape *part = &graph->values[node->in[i]].shape;
+        if (!is_layer_weight(graph, node->in[i]) || part->dim[in] != value->shape.dim[in]) {
+            return NULL;
+        }
+        outputs += part->dim[1 - in];
+    }
+    return outputs == value->shape.dim[1 - in] ? node : NULL;
+}
+
+/* Adds the layers whose products node n is; there may be none. */
+static by_status add_layers(layer_list *list, const by_graph *graph, size_t n, by_value head,
+                            by_error *error)
 {
     by__graph_node *node = &graph->nodes[n];
     const by__op_row *row = by__op_row_of(node->op);
     if (row->transposed == NULL || node->attrs.trans_a) {
-        return false;
+        return BY_OK;
     }
     by_value weight = node->in[row->weight];
-    const by__graph_value *value = &graph->values[weight];
-    size_t length = value->name == NULL ? 0 : strlen(value->name);
-    size_t end = sizeof weight_end - 1;
-    if (value->role != BY_ROLE_PARAMETER || value->shape.rank != 2 || length <= end ||
-        strcmp(value->name + length - end, weight_end) != 0) {
-        return false;
-    }
     bool out_in = *(bool *)by__attr_field(&node->attrs, row->transposed);
-    *out = (layer){.weight = weight,
-                   .out_in = out_in,
-                   .in = value->shape.dim[out_in ? 1 : 0],
-                   .out = value->shape.dim[out_in ? 0 : 1]};
-    return true;
-}
-
-static by_status name_layer(layer *l, const by_graph *graph, by_error *error)
-{
-    const char *name = graph->values[l->weight].name;
-    l->name = by__strndup(name, strlen(name) - (sizeof weight_end - 1));
-    return l->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: adapters") : BY_OK;
+    if (is_layer_weight(graph, weight)) {
+        return weight == head ? BY_OK : add_layer(list, graph, n, weight, out_in, error);
+    }
+    const by__graph_node *join = joins(graph, weight, out_in);
+    for (int i = 0; join != NULL && i < join->input_count; i++) {
+        BY_TRY(add_layer(list, graph, n, join->in[i], out_in, error));
+    }
+    return BY_OK;
 }
 
 /* Returns true if a target matches a layer's whole name or a suffix after one of its dots. */
@@ -90,17 +148,14 @@ static by_value parameter(by_graph *graph, const layer *l, const char *end, cons
     return found != BY_NONE ? found : by_graph_parameter(graph, name, axes, shape, init);
 }
 
-/* Replaces y, the result of node n, by the sum of the original result and the adapter's. */
-static by_status adapt(by_graph *graph, size_t n, const layer *l, const by_lora_options *options,
-                       by_error *error)
+/* What the adapter of a layer adds to its result for x. */
+static by_value low_rank(by_graph *graph, by_value x, const layer *l,
+                         const by_lora_options *options)
 {
-    by_value x = graph->nodes[n].in[0];
-    by_value y = graph->nodes[n].out[0];
     char in[64];
     char out[64];
     char axes[160];
     axes_of(graph, l, in, out);
-    by_graph_set_block(graph, graph->nodes[n].block);
     (void)snprintf(axes, sizeof axes, "rank %s", in);
     /* Kaiming's uniform with a = sqrt(5) (He et al. 2015), PyTorch's default for linear layers. */
     by_value a = parameter(graph, l, "lora_A.weight", axes, BY_SHAPE(options->rank, l->in),
@@ -118,7 +173,29 @@ static by_status adapt(by_graph *graph, size_t n, const layer *l, const by_lora_
     if (options->scale != 1.0f) {
         h = by_scale(graph, h, by_fill(graph, BY_F32, BY_SHAPE(1), options->scale));
     }
-    by_value added = by_linear(graph, h, b, BY_NONE, true);
+    return by_linear(graph, h, b, BY_NONE, true);
+}
+
+/* Replaces y, the result of a product of `count` layers, by the sum of the original result and
+ * those of the adapters of the wanted ones. */
+static by_status adapt(by_graph *graph, const layer *layers, const bool *wanted, int count,
+                       const by_lora_options *options, by_error *error)
+{
+    by_value parts[MOST_JOINED];
+    size_t n = layers[0].node;
+    by_value x = graph->nodes[n].in[0];
+    by_value y = graph->nodes[n].out[0];
+    by_graph_set_block(graph, graph->nodes[n].block);
+    for (int i = 0; i < count; i++) {
+        if (wanted[i]) {
+            parts[i] = low_rank(graph, x, &layers[i], options);
+        } else {
+            by_shape shape = graph->values[y].shape;
+            shape.dim[shape.rank - 1] = layers[i].out;
+            parts[i] = by_fill(graph, graph->values[y].dtype, shape, 0.0f);
+        }
+    }
+    by_value added = count == 1 ? parts[0] : by_concat(graph, parts, count, -1);
     by_value made =
         by__graph_add_value(graph, BY_ROLE_ACTIVATION, NULL, NULL,
                             (by__graph_type){graph->values[y].dtype, graph->values[y].shape});
@@ -142,11 +219,11 @@ static const char *short_name(const char *name)
     return dot == NULL ? name : dot + 1;
 }
 
-static by_status refuse_target(const layer *layers, size_t count, const char *target,
-                               by_error *error)
+static by_status refuse_target(const layer_list *list, const char *target, by_error *error)
 {
+    const layer *layers = list->items;
     by_string all = {0};
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         bool seen = false;
         for (size_t k = 0; k < i; k++) {
             seen = seen || strcmp(short_name(layers[k].name), short_name(layers[i].name)) == 0;
@@ -162,26 +239,40 @@ static by_status refuse_target(const layer *layers, size_t count, const char *ta
     return status;
 }
 
-/* Adds adapters to those layers of `nodes` that a target names. */
-static by_status adapt_all(by_graph *graph, const layer *layers, const size_t *nodes, size_t count,
-                           const by_lora_options *options, by_error *error)
+static bool is_wanted(const layer *l, const by_lora_options *options)
+{
+    bool wanted = false;
+    for (size_t t = 0; t < options->target_count && !wanted; t++) {
+        wanted = names(options->targets[t], l->name);
+    }
+    return wanted;
+}
+
+/* Adds adapters to those layers that a target names. */
+static by_status adapt_all(by_graph *graph, const layer_list *list, const by_lora_options *options,
+                           by_error *error)
 {
     for (size_t t = 0; t < options->target_count; t++) {
         bool any = false;
-        for (size_t i = 0; i < count; i++) {
-            any = any || names(options->targets[t], layers[i].name);
+        for (size_t i = 0; i < list->count; i++) {
+            any = any || names(options->targets[t], list->items[i].name);
         }
         if (!any) {
-            return refuse_target(layers, count, options->targets[t], error);
+            return refuse_target(list, options->targets[t], error);
         }
     }
-    for (size_t i = 0; i < count; i++) {
-        bool wanted = false;
-        for (size_t t = 0; t < options->target_count && !wanted; t++) {
-            wanted = names(options->targets[t], layers[i].name);
+    for (size_t i = 0; i < list->count;) {
+        const layer *first = &list->items[i];
+        bool wanted[MOST_JOINED];
+        bool any = false;
+        int count = 0;
+        for (; i < list->count && list->items[i].node == first->node; i++) {
+            wanted[count] = is_wanted(&list->items[i], options);
+            any = any || wanted[count];
+            count++;
         }
-        if (wanted) {
-            BY_TRY(adapt(graph, nodes[i], &layers[i], options, error));
+        if (any) {
+            BY_TRY(adapt(graph, first, wanted, count, options, error));
         }
     }
     by_graph_set_block(graph, -1);
@@ -226,29 +317,20 @@ by_status by_pass_lora(by_graph *graph, const by_lora_options *options, by_error
     }
     size_t values = graph->value_count;
     size_t node_count = graph->node_count;
-    size_t count = 0;
-    layer *layers = NULL;
-    size_t *nodes = NULL;
-    by_status status = by__alloc((void **)&layers, node_count, sizeof *layers, "adapters", error);
-    if (status == BY_OK) {
-        status = by__alloc((void **)&nodes, node_count, sizeof *nodes, "adapters", error);
-    }
+    layer_list list = {0};
+    by_status status = BY_OK;
     for (size_t n = 0; n < node_count && status == BY_OK; n++) {
-        if (layer_of(&layers[count], graph, n) && layers[count].weight != options->head) {
-            nodes[count] = n;
-            status = name_layer(&layers[count++], graph, error);
-        }
+        status = add_layers(&list, graph, n, options->head, error);
     }
     if (status == BY_OK) {
-        status = adapt_all(graph, layers, nodes, count, options, error);
+        status = adapt_all(graph, &list, options, error);
     }
     if (status == BY_OK) {
         status = freeze(graph, values, options, error);
     }
-    for (size_t i = 0; i < count; i++) {
-        free(layers[i].name);
+    for (size_t i = 0; i < list.count; i++) {
+        free(list.items[i].name);
     }
-    free(layers);
-    free(nodes);
+    free(list.items);
     return status == BY_OK ? by__graph_sort(graph, error) : status;
 }

@@ -229,6 +229,7 @@ const by__nn_family by__nn_family_vit = {
              .size = sizeof(vit_keys),
              .resolve = resolve},
     .reads = "images",
+    .adapted = "query value",
     .body = body,
     .write_config = write_config,
     .read_config = read_config,

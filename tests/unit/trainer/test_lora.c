@@ -116,8 +116,10 @@ static void test_sum(void **state)
     static const char *const both[] = {"attn.c_proj", "h.1.mlp.*"};
     static const char *const all[] = {"all-linear"};
     static const char *const q_and_v[] = {"q_proj", "v_proj"};
+    static const char *const query_and_value[] = {"query", "attention.self.value"};
     assert_int_equal(check_merged("model.kind=gpt2", packed, COUNT(packed)), 2);
     assert_int_equal(check_merged("model.kind=gpt2", both, COUNT(both)), 4);
+    assert_int_equal(check_merged("model.kind=bert", query_and_value, COUNT(query_and_value)), 4);
     assert_int_equal(check_merged("model.kind=gpt2", all, COUNT(all)), 8);
     assert_int_equal(check_merged("model.kind=llama", q_and_v, COUNT(q_and_v)), 4);
     assert_int_equal(check_merged("model.kind=llama", all, COUNT(all)), 14);
