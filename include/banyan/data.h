@@ -344,12 +344,20 @@ typedef struct by_mask_options {
     size_t special_count;
 } by_mask_options;
 
-/* Opens a source over `inner`, of samples "tokens" and "targets", some of whose tokens are hidden:
- * of the tokens that have a target there, a share is chosen, and is the targets; the others have
- * target -1. Of the chosen tokens 80 % become the mask, 10 % a random token, and 10 % stay (Devlin
- * et al. 2018, section 3.1). The number of targets of a sample is the rounded share, at least 1;
- * which they are is a function of seed, epoch and sample. Takes ownership of `inner`, also on
- * failure. Returns BY_EARG for an inner source with other arrays or options out of range. */
+/* Returns the number of tokens that are predicted of a sample of so many: the rounded share, at
+ * least 1. */
+BY_API size_t by_mask_targets(double share, size_t tokens);
+/* Opens a source over `inner`, of samples of tokens and the next ones, some of whose tokens are
+ * hidden: of the tokens that have a target there, a share is chosen. Of the chosen tokens 80 %
+ * become the mask, 10 % a random token, and 10 % stay (Devlin et al. 2018, section 3.1). How many
+ * are chosen is by_mask_targets of how many there are; which they are is a function of seed, epoch
+ * and sample. A sample of C tokens has room for K = by_mask_targets(share, C) of them:
+ *   "tokens"   i32 [C]
+ *   "targets"  i32 [K]     the chosen tokens, in their order; -1 for places of tokens that were not
+ *                          chosen, in a sample with fewer
+ *   "chosen"   i32 [C, 1]  0 for the K tokens that the targets are of, -1 for the others
+ * Takes ownership of `inner`, also on failure. Returns BY_EARG for an inner source with other
+ * arrays or options out of range. */
 BY_API by_status by_masked_source_open(by_source **out, by_source *inner,
                                        const by_mask_options *options, by_error *error);
 

@@ -1,8 +1,8 @@
 /* Grouping of rows by a key, such as the expert that a token is routed to, and the inverse.
  *
- * GROUP lists the entries of each group in order. SCATTER_ROWS brings rows into that order and
- * GATHER_ROWS brings them back. Each is the other's gradient, so rows are never added to the same
- * place in an order that depends on threads.
+ * GROUP lists the entries of each group in order; those whose id is no group's are in none.
+ * SCATTER_ROWS brings rows into that order and GATHER_ROWS brings them back. Each is the other's
+ * gradient, so rows are never added to the same place in an order that depends on threads.
  *
  * Ranks that divide the examples evenly each group their own. A tensor of grouped rows
  * [G, capacity, C] is then split within each group: it has G sections, and a rank has a slice of

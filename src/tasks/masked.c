@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "banyan/data.h"
 #include "banyan/ops.h"
 #include "banyan/tokenizer.h"
 #include "config/kind.h"
@@ -122,6 +123,21 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 
 /* ---- loss ---- */
 
+/* The hidden states of the tokens that are predicted, [batch, targets, width]. */
+static by_value predicted(by_graph *graph, const by_model_request *request, by_value hidden,
+                          int64_t targets)
+{
+    by_value slot;
+    by_value member;
+    by_value range;
+    by_shape shape = BY_SHAPE(request->batch, targets, -1);
+    by_value chosen =
+        by_graph_input(graph, "chosen", BY_I32, BY_SHAPE(request->batch, request->time, 1));
+    /* One group, which tokens that are not chosen are not in. */
+    by_group(graph, chosen, 1, request->batch * targets, &slot, &member, &range);
+    return by_reshape(graph, by_scatter_rows(graph, hidden, slot, member, BY_NONE), shape);
+}
+
 /* Head and loss are one operation, which never materializes all logits. The bias of the head is
  * another column of it, by which a one is multiplied. */
 static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
@@ -133,15 +149,16 @@ static by_status loss(const by_config *config, const by_model_request *request, 
                             "set it to bert, or task.kind to language",
                             config->model.kind);
     }
+    const masked_keys *own = own_keys(config);
     int64_t vocab = config->model.vocab;
-    by_value hidden = model->hidden;
+    int64_t time = request->time;
+    int64_t room = own == NULL ? time : (int64_t)by_mask_targets(own->share, (size_t)time);
+    by_value hidden = room == time ? model->hidden : predicted(graph, request, model->hidden, room);
     by_value head = model->head;
-    by_value targets =
-        by_graph_input(graph, "targets", BY_I32, BY_SHAPE(request->batch, request->time));
-    by__graph_set_axes(graph, targets, "batch time");
+    by_value targets = by_graph_input(graph, "targets", BY_I32, BY_SHAPE(request->batch, room));
     if (model->head_bias != BY_NONE) {
         by_dtype dtype = graph->values[hidden].dtype;
-        by_shape ones = BY_SHAPE(request->batch, request->time, BIAS_COLUMNS);
+        by_shape ones = BY_SHAPE(request->batch, room, BIAS_COLUMNS);
         by_value wide[2] = {hidden, by_fill(graph, dtype, ones, 1.0f)};
         by_value bias = by_reshape(graph, model->head_bias, BY_SHAPE(vocab, 1));
         by_value tall[2] = {head, by_pad(graph, bias, 1, 0, BIAS_COLUMNS)};

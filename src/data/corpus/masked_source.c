@@ -24,13 +24,20 @@ typedef struct masked_source {
     int32_t *special;
     size_t special_count;
     size_t context;
+    size_t room; /* for targets of a sample */
+    by_array arrays[3];
 } masked_source;
+
+size_t by_mask_targets(double share, size_t tokens)
+{
+    size_t count = (size_t)llrint(share * (double)tokens);
+    return tokens == 0 ? 0 : count == 0 ? 1 : count;
+}
 
 /* Tokens to choose of `targets`. */
 static size_t chosen_of(const masked_source *m, uint64_t targets)
 {
-    size_t count = (size_t)llrint(m->share * (double)targets);
-    return targets == 0 ? 0 : count == 0 ? 1 : count;
+    return by_mask_targets(m->share, (size_t)targets);
 }
 
 static bool is_special(const masked_source *m, int32_t token)
@@ -58,17 +65,14 @@ static int32_t replace(const masked_source *m, int32_t token, const uint32_t ran
     return random[1] < 3865470566u ? (int32_t)(((uint64_t)random[2] * m->random) >> 32) : token;
 }
 
-/* Chooses by selection sampling (Knuth, The Art of Computer Programming, volume 2, algorithm
- * 3.4.2S), in the order of positions. */
-static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
-                      by_error *error)
+/* Chooses tokens among those with a target by selection sampling (Knuth, The Art of Computer
+ * Programming, volume 2, algorithm 3.4.2S), in the order of positions. Targets become the tokens
+ * that were chosen, -1 elsewhere. */
+static void choose(const masked_source *m, const by_source_sample *sample, int32_t *tokens,
+                   int32_t *targets)
 {
-    const masked_source *m = (const masked_source *)source;
-    int32_t *tokens = rows[0];
-    int32_t *targets = rows[1];
     size_t valid = 0;
     size_t left = 0;
-    BY_TRY(m->inner->fill(m->inner, sample, rows, error));
     for (size_t i = 0; i < m->context; i++) {
         valid += targets[i] >= 0;
         left += may_hide(m, tokens, targets, i, false);
@@ -88,6 +92,30 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
         wanted -= hide;
         targets[i] = hide ? tokens[i] : -1;
         tokens[i] = hide ? replace(m, tokens[i], random) : tokens[i];
+    }
+}
+
+static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
+                      by_error *error)
+{
+    const masked_source *m = (const masked_source *)source;
+    int32_t *targets = rows[1];
+    int32_t *chosen = rows[2]; /* as large as the targets of the inner source, which it is first */
+    void *const inner[2] = {rows[0], chosen};
+    size_t spare = m->room;
+    size_t count = 0;
+    BY_TRY(m->inner->fill(m->inner, sample, inner, error));
+    choose(m, sample, rows[0], chosen);
+    for (size_t i = 0; i < m->context; i++) {
+        spare -= chosen[i] >= 0;
+    }
+    for (size_t i = 0; i < m->context; i++) {
+        bool fills = chosen[i] < 0 && spare > 0;
+        spare -= fills;
+        if (chosen[i] >= 0 || fills) {
+            targets[count++] = chosen[i];
+            chosen[i] = 0;
+        }
     }
     return BY_OK;
 }
@@ -148,6 +176,12 @@ static void plan(masked_source *m, const by_source *inner)
     uint64_t whole = inner->sample_targets == 0 ? 0 : inner->targets / inner->sample_targets;
     m->base = *inner;
     m->context = (size_t)inner->arrays[0].shape.dim[0];
+    m->room = chosen_of(m, m->context);
+    m->arrays[0] = inner->arrays[0];
+    m->arrays[1] = (by_array){"targets", BY_I32, BY_SHAPE((int64_t)m->room), NULL};
+    m->arrays[2] = (by_array){"chosen", BY_I32, BY_SHAPE((int64_t)m->context, 1), NULL};
+    m->base.arrays = m->arrays;
+    m->base.array_count = BY_ARRAY_LENGTH(m->arrays);
     m->base.targets = whole * chosen_of(m, inner->sample_targets) +
                       chosen_of(m, inner->targets - whole * inner->sample_targets);
     m->base.sample_targets = chosen_of(m, inner->sample_targets);

@@ -53,12 +53,24 @@ static by_source *open_masked(double share)
     return source;
 }
 
+/* Reads a sample, and puts its targets where the tokens are that they are of. */
 static void read(const by_source *source, const by_source_sample *sample, int32_t *tokens,
                  int32_t *targets)
 {
     by_error error = {0};
-    void *rows[2] = {tokens, targets};
+    int32_t chosen[CONTEXT];
+    int32_t compact[CONTEXT];
+    void *rows[3] = {tokens, compact, chosen};
+    size_t room = (size_t)source->arrays[1].shape.dim[0];
+    size_t used = 0;
+    assert_int_equal(source->array_count, 3);
     assert_int_equal(source->fill(source, sample, rows, &error), BY_OK);
+    for (int i = 0; i < CONTEXT; i++) {
+        assert_true(chosen[i] == 0 || chosen[i] == -1);
+        targets[i] = chosen[i] == 0 && used < room ? compact[used] : -1;
+        used += chosen[i] == 0;
+    }
+    assert_int_equal(used, room);
 }
 
 static void test_shares(void **state)
@@ -76,7 +88,8 @@ static void test_shares(void **state)
         int32_t before[CONTEXT];
         int32_t next[CONTEXT];
         by_source_sample sample = {.place = place, .index = place, .seed = 5};
-        read(&plain, &sample, before, next);
+        void *rows[2] = {before, next};
+        assert_int_equal(plain.fill(&plain, &sample, rows, &error), BY_OK);
         read(source, &sample, tokens, targets);
         size_t own = 0;
         for (int i = 0; i < CONTEXT; i++) {
