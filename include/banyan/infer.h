@@ -299,7 +299,8 @@ typedef struct by_embed by_embed;
 /* How the hidden states of a text become one vector. */
 typedef enum by_pooling {
     BY_POOL_LAST = 0, /* last hidden state of the last token */
-    BY_POOL_MEAN      /* mean of the last hidden states over all tokens */
+    BY_POOL_MEAN,     /* mean of the last hidden states over all tokens */
+    BY_POOL_FIRST     /* last hidden state of the first token: [CLS] of BERT */
 } by_pooling;
 
 typedef struct by_embed_options {

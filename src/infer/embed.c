@@ -267,13 +267,14 @@ static by_status pool(const by_embed *e, const float *states, int64_t count, flo
                       by_error *error)
 {
     int64_t first = e->pooling == BY_POOL_LAST ? count - 1 : 0;
+    int64_t end = e->pooling == BY_POOL_FIRST ? 1 : count;
     double squares = 0.0;
     for (int64_t i = 0; i < e->width; i++) {
         double sum = 0.0;
-        for (int64_t t = first; t < count; t++) {
+        for (int64_t t = first; t < end; t++) {
             sum += (double)states[t * e->width + i];
         }
-        vector[i] = (float)(sum / (double)(count - first));
+        vector[i] = (float)(sum / (double)(end - first));
         squares += (double)vector[i] * (double)vector[i];
         if (!isfinite(vector[i])) {
             return by_error_set(error, BY_ESTATE,

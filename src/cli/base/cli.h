@@ -318,7 +318,9 @@ by_dtype cli_compute_dtype(const by_config *config);
 /* Refuses a --precision (NULL: not given) that by_infer_precision does not know. Returns an exit
  * code, or -1 to continue. */
 int cli_check_precision(const cli_command *command, const char *precision);
-/* Refuses a --pool (NULL: not given) that is neither "mean" nor "last". Likewise. */
+/* Whether a name is one of --pool: mean, last or first. */
+bool cli_is_pool(const char *pool);
+/* Refuses a --pool (NULL: not given) that is none. Likewise. */
 int cli_check_pool(const cli_command *command, const char *pool);
 /* Returns the name of a precision (NULL: the config's) whose programs compute in `computes`. */
 const char *cli_precision_name(const char *precision, by_dtype computes);

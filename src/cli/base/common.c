@@ -351,11 +351,16 @@ int cli_check_precision(const cli_command *command, const char *precision)
     return cli_misuse(command, "--precision %s", error.message);
 }
 
+bool cli_is_pool(const char *pool)
+{
+    return strcmp(pool, "mean") == 0 || strcmp(pool, "last") == 0 || strcmp(pool, "first") == 0;
+}
+
 int cli_check_pool(const cli_command *command, const char *pool)
 {
-    return pool == NULL || strcmp(pool, "mean") == 0 || strcmp(pool, "last") == 0
+    return pool == NULL || cli_is_pool(pool)
                ? -1
-               : cli_misuse(command, "--pool %s: must be mean or last", pool);
+               : cli_misuse(command, "--pool %s: must be mean, last or first", pool);
 }
 
 const char *cli_precision_name(const char *precision, by_dtype computes)

@@ -51,8 +51,9 @@ static by_status open_model(embed_session *s, const char *path, by_error *error)
 {
     const embed_request *r = s->r;
     by_pretrained *pretrained = NULL;
-    by_embed_options options = {.pooling =
-                                    strcmp(r->pool, "mean") == 0 ? BY_POOL_MEAN : BY_POOL_LAST,
+    by_embed_options options = {.pooling = strcmp(r->pool, "mean") == 0   ? BY_POOL_MEAN
+                                           : strcmp(r->pool, "last") == 0 ? BY_POOL_LAST
+                                                                          : BY_POOL_FIRST,
                                 .normalize = r->normalize,
                                 .context = r->context,
                                 .batch = r->batch,
@@ -99,8 +100,9 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"batch", CLI_STREAM, &r.file, "FILE",
          "file with one text per line (text or {\"text\": ...}); - for standard input"},
-        {"pool", CLI_STRING, &r.pool, "mean|last",
-         "mean of the hidden states of all tokens, or that of the last token (default mean)"},
+        {"pool", CLI_STRING, &r.pool, "mean|last|first",
+         "mean of the hidden states of all tokens, or that of the last or the first token (default "
+         "mean)"},
         {"normalize", CLI_SWITCH, &r.normalize, NULL, "scale the vectors to length 1"},
         {"batch-size", CLI_INTEGER_IN(1, CLI_TEXT_BATCH), &r.batch, "N",
          "texts that are computed together (default 8)"},
@@ -132,7 +134,7 @@ static int run(int argc, char **argv)
 const cli_command cli_embed = {
     .name = "embed",
     .summary = "compute text embeddings with a language model",
-    .usage = "banyan embed RUN --batch FILE [--pool mean|last] [--normalize]",
+    .usage = "banyan embed RUN --batch FILE [--pool mean|last|first] [--normalize]",
     .text =
         "Computes an embedding for each text of a file and prints one JSON line each, in order:\n"
         "index, number of tokens, and embedding.\n"

@@ -390,8 +390,9 @@ static by_status check_settings(const by_served_model_config *m, by_error *error
     if (m->kv[0] != '\0' && strcmp(m->kv, "auto") != 0 && strcmp(m->kv, "int8") != 0) {
         return by_error_set(error, BY_ECONFIG, "kv is '%s': it must be auto or int8", m->kv);
     }
-    if (m->pool[0] != '\0' && strcmp(m->pool, "mean") != 0 && strcmp(m->pool, "last") != 0) {
-        return by_error_set(error, BY_ECONFIG, "pool is '%s': it must be mean or last", m->pool);
+    if (m->pool[0] != '\0' && !cli_is_pool(m->pool)) {
+        return by_error_set(error, BY_ECONFIG, "pool is '%s': it must be mean, last or first",
+                            m->pool);
     }
     return m->precision[0] == '\0' ? BY_OK : by_infer_precision(&dtype, m->precision, error);
 }
@@ -559,7 +560,7 @@ static int run(int argc, char **argv)
         {"threads", CLI_KEY("worker.threads"), &c.settings, "N",
          "compute threads of each worker (default: one per core)"},
         {"drift-window", CLI_KEY("worker.drift_window"), &c.settings, "N", CLI_DRIFT_HELP},
-        {"pool", CLI_STRING, &c.pool, "mean|last", CLI_POOL_HELP},
+        {"pool", CLI_STRING, &c.pool, "mean|last|first", CLI_POOL_HELP},
         {"batch", CLI_BATCH, &c.batch, "N", CLI_BATCH_HELP},
         {"delay", CLI_DELAY, &c.delay, "TIME", CLI_DELAY_HELP},
         {"tasks", CLI_KEY("broker.tasks"), &c.settings, "FILE",

@@ -67,7 +67,7 @@ static int run(int argc, char **argv)
          "checkpoint of RUN to load (default: the newest)"},
         {"adapter", CLI_INPUT, &options.adapter, "DIR", CLI_ADAPTER_HELP},
         {"chat-template", CLI_STRING, &options.chat_template, "FILE|NAME", CLI_CHAT_TEMPLATE_HELP},
-        {"pool", CLI_STRING, &pool, "mean|last", CLI_POOL_HELP},
+        {"pool", CLI_STRING, &pool, "mean|last|first", CLI_POOL_HELP},
         {"batch", CLI_BATCH, &options.batch, "N", CLI_BATCH_HELP},
         {"delay", CLI_DELAY, &options.delay, "TIME", CLI_DELAY_HELP},
         {"precision", CLI_STRING, &options.precision, "P", CLI_MODEL_PRECISION_HELP},
@@ -114,6 +114,7 @@ static int run(int argc, char **argv)
         return code;
     }
     options.pool_last = strcmp(pool, "last") == 0;
+    options.pool_first = strcmp(pool, "first") == 0;
     (void)cli_hide_password(address, NULL);
     by_serve_clean_environment(BY_SERVE_WORKER, address != NULL);
     options.model = rest[0];

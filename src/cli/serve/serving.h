@@ -12,8 +12,8 @@
 #define CLI_CHAT_TEMPLATE_HELP                                                                     \
     "chat template: a file, or chatml, llama3, zephyr or plain (default: the model's own)"
 #define CLI_POOL_HELP                                                                              \
-    "embeddings: mean of the hidden states of all tokens, or that of the last token (default "     \
-    "mean)"
+    "embeddings: mean of the hidden states of all tokens, or that of the last or the first token " \
+    "(default mean)"
 #define CLI_BATCH_HELP "table rows or images computed together, at most (default 16)"
 #define CLI_DELAY_HELP                                                                             \
     "time an incomplete batch of rows, images or texts to embed waits for more (default 0.002)"

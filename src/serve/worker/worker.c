@@ -497,6 +497,11 @@ static by_status prepare_job(void *user, by__worker_job *job, by_error *error)
                                 : "the model reads text: ask for completions or embeddings");
     }
     by__telemetry_trace_copy(job->trace, by__protocol_get_text(request, "trace"));
+    if (kind == NULL && w->model.engine == NULL) {
+        return by_error_set(error, BY_EARG,
+                            "the model is an encoder, which continues no text: ask /v1/embeddings "
+                            "for vectors");
+    }
     if (kind == NULL) {
         return by__worker_generation_open(job, &w->model, request, error);
     }
@@ -529,7 +534,9 @@ static by_status open_threads(by__worker *w, by_error *error)
         batches.compute = by__worker_predicting_compute;
         batches.user = w->model.predicting;
     } else {
-        BY_TRY(by__worker_engine_thread_open(&w->thread, w->model.engine, &w->wake, error));
+        if (w->model.engine != NULL) {
+            BY_TRY(by__worker_engine_thread_open(&w->thread, w->model.engine, &w->wake, error));
+        }
         BY_TRY(by__worker_embedder_open(&w->embedder, &w->model, error));
         batches.most = by__worker_embedder_batch();
         batches.compute = by__worker_embedder_compute;

@@ -38,11 +38,12 @@
 
 typedef struct by__worker_predicting by__worker_predicting;
 
-/* What is served: a language model, or (predicting not NULL) a model of rows or images. Read-only
- * once it is open, except for the members that one thread alone uses. */
+/* What is served: a language model, an encoder of texts (engine NULL), or (predicting not NULL) a
+ * model of rows or images. Read-only once it is open, except for the members that one thread alone
+ * uses. */
 typedef struct by__worker_served_model {
     by_engine *engine; /* used by the engine's thread alone */
-    by_embed *embed;   /* shares the engine's weights; used by the batcher's thread alone */
+    by_embed *embed;   /* shares the weights of an engine; used by the batcher's thread alone */
     by__worker_predicting *predicting; /* used by the batcher's thread alone */
     by__telemetry_served_drift
         *drift;       /* used by the loop alone; NULL: the weights have no reference */

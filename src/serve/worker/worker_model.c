@@ -1,15 +1,17 @@
-/* The model that a worker serves: a language model with its tokenizer and its engine. */
+/* The model that a worker serves: a language model with its tokenizer and its engine, or an encoder
+ * of texts, which has vectors only. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "banyan/model.h"
+#include "banyan/task.h"
 #include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
-/* Requests for predictions that a worker takes at a time: more than fit a batch, so that batches
- * are full under load. */
-#define PREDICTING 64
+/* Requests with examples that a worker without an engine takes at a time: more than fit a batch, so
+ * that batches are full under load. */
+#define EXAMPLES 64
 /* Most bytes of compiled formats: of all, and of those that no request uses. Large ones take some
  * tens of MB, most of them some KB. */
 #define MAX_FORMS  ((size_t)256 << 20)
@@ -50,6 +52,31 @@ static by_status open_text(by__worker_served_model *m, const char *directory,
     return inspect_tokens(m, directory, error);
 }
 
+static by_embed_options vectors_of(const by__worker_served_model *m, const by_worker_options *o)
+{
+    return (by_embed_options){.pooling = o->pool_last    ? BY_POOL_LAST
+                                         : o->pool_first ? BY_POOL_FIRST
+                                                         : BY_POOL_MEAN,
+                              .normalize = true,
+                              .context = m->context,
+                              .batch = (int64_t)by__worker_embedder_batch()};
+}
+
+/* An encoder continues no text: its vectors have weights of their own, and there is no engine. */
+static by_status open_encoder(by__worker_served_model *m, const by_pretrained *pretrained,
+                              const by_worker_options *o, by_error *error)
+{
+    const by_config *config = by_pretrained_config(pretrained);
+    m->slots = EXAMPLES;
+    m->sessions = (int64_t)by__worker_embedder_batch();
+    m->width = config->model.width;
+    m->context = o->context > 0 ? o->context : config->model.context;
+    by_embed_options vectors = vectors_of(m, o);
+    vectors.precision = o->precision;
+    vectors.threads = o->threads;
+    return by_embed_open(&m->embed, config, by_pretrained_weights(pretrained), &vectors, error);
+}
+
 static by_status open_engine(by__worker_served_model *m, const by_pretrained *pretrained,
                              const by_worker_options *o, by_error *error)
 {
@@ -70,20 +97,22 @@ static by_status open_engine(by__worker_served_model *m, const by_pretrained *pr
         options.context > 0 ? options.context : by_pretrained_config(pretrained)->model.context;
     BY_TRY(by_engine_open(&m->engine, by_pretrained_config(pretrained),
                           by_pretrained_weights(pretrained), &options, error));
-    const by_embed_options vectors = {.pooling = o->pool_last ? BY_POOL_LAST : BY_POOL_MEAN,
-                                      .normalize = true,
-                                      .context = m->context,
-                                      .batch = (int64_t)by__worker_embedder_batch()};
+    const by_embed_options vectors = vectors_of(m, o);
     return by_embed_open_with(&m->embed, m->engine, by_pretrained_config(pretrained), &vectors,
                               error);
 }
 
 /* Runs one request through every part, so that the first client does not wait longer than the
  * second. */
-static by_status warm_up(by_engine *engine, by_error *error)
+static by_status warm_up(by__worker_served_model *m, by_error *error)
 {
+    by_engine *engine = m->engine;
     int32_t prompt[1] = {0};
     uint64_t session;
+    const float *vector;
+    if (engine == NULL) {
+        return by_embed_run(m->embed, prompt, 1, &vector, error);
+    }
     by_request request = {
         .prompt = prompt, .prompt_count = 1, .tokens = 4, .sampling = {.top_p = 1.0}};
     BY_TRY(by_engine_submit(engine, &request, &session, error));
@@ -170,9 +199,14 @@ static by_status open_pretrained(by_pretrained **out, const by_worker_options *o
     return status;
 }
 
+/* A model that a task trained on rows, texts among them, makes predictions instead. */
 static bool reads_text(const by_pretrained *pretrained)
 {
-    return strcmp(by_model_reads(&by_pretrained_config(pretrained)->model), "tokens") == 0;
+    const by_config *config = by_pretrained_config(pretrained);
+    const by_task *task = NULL;
+    bool rows = by_task_find(&task, config, NULL) == BY_OK && task->predict != NULL &&
+                task->open_examples != NULL;
+    return !rows && strcmp(by_model_reads(&config->model), "tokens") == 0;
 }
 
 by_status by_worker_check(const by_worker_options *options, by_error *error)
@@ -238,7 +272,7 @@ by_status by__worker_served_open(by__worker_served_model *m, const by_worker_opt
     }
     bool text = status == BY_OK && reads_text(pretrained);
     if (status == BY_OK && !text) {
-        m->slots = PREDICTING;
+        m->slots = EXAMPLES;
         status = by__worker_predicting_open(&m->predicting, pretrained, options, error);
     } else if (status == BY_OK) {
         status = open_text(m, by_pretrained_directory(pretrained), options, error);
@@ -252,10 +286,12 @@ by_status by__worker_served_open(by__worker_served_model *m, const by_worker_opt
                                                  &drift, log, error);
     }
     if (status == BY_OK && text) {
-        status = open_engine(m, pretrained, options, error);
+        bool encoder = by_model_is_encoder(&by_pretrained_config(pretrained)->model);
+        status = encoder ? open_encoder(m, pretrained, options, error)
+                         : open_engine(m, pretrained, options, error);
     }
     by_pretrained_close(&pretrained);
-    return status == BY_OK && text ? warm_up(m->engine, error) : status;
+    return status == BY_OK && text ? warm_up(m, error) : status;
 }
 
 json_t *by__worker_served_info(const by__worker_served_model *m)
