@@ -44,6 +44,7 @@ typedef struct by_model_request {
     bool codes;       /* step: the pool stores 8-bit codes */
     bool documents;   /* models of tokens, train and loss: attention stays within documents */
     bool padded;      /* encoders: samples have lengths, and what is behind them is not read */
+    int64_t texts;    /* encoders: texts of an example, each of `time` tokens; 0: one */
 } by_model_request;
 
 /* Outputs that a model may register beside its main one. */
@@ -79,6 +80,8 @@ typedef struct by_model {
     by_value head_bias; /* parameter [vocab] that is added to the logits */
     by_value lengths;   /* input i32 [batch], tokens of each sample (with request.padded) */
     by_value states;    /* [batch, time, width] before the head's own layers, for embeddings */
+    /* With request.texts of two or more, the inputs are [batch, texts, ...], and the values those
+     * of batch * texts samples. */
     /* Other models: f32 [batch, outputs], logits of classes or predictions; not an output of the
      * graph. With config.output the one of that name, which the loss, `predict`, `export` and
      * servers then use. */

@@ -122,6 +122,8 @@ typedef struct by_encoding_options {
     size_t target_count;
     const char *const *ignore; /* columns that are not features */
     size_t ignore_count;
+    const char *text; /* the column of texts that are read instead of features; NULL: none */
+    bool tags;        /* the target has a class for each word of the text, divided by spaces */
 } by_encoding_options;
 
 /* Describes the columns in a line: "8 numbers: longitude, ... (207 missing); 1 category:
@@ -161,8 +163,10 @@ BY_API by_status by_encoding_parse(by_encoding **out, const char *name, const ch
 BY_API size_t by_encoding_numbers(const by_encoding *encoding);
 /* Returns the number of categorical features, K. */
 BY_API size_t by_encoding_categories(const by_encoding *encoding);
+/* Returns the name of the column of texts, which tokens are made of; NULL: none, as usual. */
+BY_API const char *by_encoding_text(const by_encoding *encoding);
 /* Returns the name of feature `index`, numeric ones before categorical ones, and sets *kind; NULL
- * if there are no more. */
+ * if there are no more. Texts are one of categories. */
 BY_API const char *by_encoding_feature(const by_encoding *encoding, size_t index,
                                        by_column_kind *kind);
 /* Returns the number of ids of categorical feature `index`: its known values plus id 0. */
@@ -188,7 +192,8 @@ BY_API void by_encoding_target_scale(const by_encoding *encoding, size_t index, 
  *   "categories"  i32 [N, K]  ids from 1, 0 for missing and unknown values; only if K > 0
  *   "targets"     f32 [N]     numeric target, scaled like numbers; of D targets f32 [N, D]; or
  *   "labels"      i32 [N]     class of the target
- * With `targets` false, the last two are omitted and the target columns may be absent. Returns
+ * With `targets` false, the last two are omitted and the target columns may be absent. Texts are
+ * left out: whoever has a tokenizer makes arrays of them. Returns
  * BY_EFORMAT if a column is absent or of the other type, or a target is missing or of an unknown
  * class (with the row, counted from 1); BY_EARG if `targets` is set and the encoding has none. */
 BY_API by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,

@@ -415,7 +415,9 @@ typedef struct by__checkpoint_load_options {
     bool exact;                      /* entries that grow need all of their rows, too */
     bool whole;          /* the entries are all of the model: other tensors are refused */
     const char *besides; /* except this one; NULL: none */
-    int threads;         /* for conversion */
+    /* and except those whose names begin with one of these, separated by spaces; NULL: none */
+    const char *heads;
+    int threads; /* for conversion */
 } by__checkpoint_load_options;
 
 /* Checks that the file has a tensor, of the right shape and a float format, for every entry with a

@@ -273,6 +273,7 @@ by_status by__infer_forward_plan(by__infer_forward *forward, const by_weights *w
     by__nn_file_names names = by__nn_model_file_names(o->config);
     by__checkpoint_load_options load = {.family = names.family,
                                         .base = names.base,
+                                        .heads = names.heads,
                                         .tied = o->builder == NULL ? names.tied : NULL,
                                         .whole = true,
                                         .besides = forward->options.besides};

@@ -79,14 +79,43 @@ static bool reads_tokens(const by__nn_family *family)
     return strcmp(family->reads, "tokens") == 0;
 }
 
+static int64_t texts_of(const by_model_request *request)
+{
+    return request->texts > 1 ? request->texts : 1;
+}
+
+/* The tokens of each text, one after another. */
+static by_value add_tokens(by__nn_build *b)
+{
+    const by_model_request *r = b->request;
+    int64_t texts = texts_of(r);
+    if (texts == 1) {
+        by_value tokens = by_graph_input(b->graph, "tokens", BY_I32, BY_SHAPE(r->batch, r->time));
+        by__graph_set_axes(b->graph, tokens, "batch time");
+        return tokens;
+    }
+    by_value tokens =
+        by_graph_input(b->graph, "tokens", BY_I32, BY_SHAPE(r->batch / texts, texts, r->time));
+    return by_reshape(b->graph, tokens, BY_SHAPE(r->batch, r->time));
+}
+
+static by_value add_lengths(by__nn_build *b)
+{
+    int64_t batch = b->request->batch;
+    int64_t texts = texts_of(b->request);
+    if (texts == 1) {
+        return by_graph_input(b->graph, "lengths", BY_I32, BY_SHAPE(batch));
+    }
+    by_value lengths = by_graph_input(b->graph, "lengths", BY_I32, BY_SHAPE(batch / texts, texts));
+    return by_reshape(b->graph, lengths, BY_SHAPE(batch));
+}
+
 /* Adds the inputs common to models of tokens, and that of dropout. */
 static void add_inputs(by__nn_build *b, const by__nn_family *family)
 {
     const by_model_request *request = b->request;
     if (reads_tokens(family)) {
-        b->model.tokens =
-            by_graph_input(b->graph, "tokens", BY_I32, BY_SHAPE(request->batch, request->time));
-        by__graph_set_axes(b->graph, b->model.tokens, "batch time");
+        b->model.tokens = add_tokens(b);
         bool for_loss = request->mode == BY_MODEL_TRAIN || request->mode == BY_MODEL_LOSS;
         if (request->documents && for_loss) {
             b->model.starts =
@@ -95,7 +124,7 @@ static void add_inputs(by__nn_build *b, const by__nn_family *family)
         }
     }
     if (family->encoder && request->padded) {
-        b->model.lengths = by_graph_input(b->graph, "lengths", BY_I32, BY_SHAPE(request->batch));
+        b->model.lengths = add_lengths(b);
     }
     if (request->mode == BY_MODEL_TRAIN && b->config->dropout > 0.0) {
         b->model.rng = by_graph_input(b->graph, "rng", BY_I32, BY_SHAPE(4));
@@ -144,9 +173,11 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
                          const by_model_request *request, by_error *error)
 {
     const by__nn_family *family = NULL;
+    by_model_request all = *request; /* of all texts of all examples */
+    all.batch *= texts_of(request);
     by__nn_build b = {.graph = graph,
                       .config = config,
-                      .request = request,
+                      .request = &all,
                       .model = BY_MODEL_NONE,
                       .router_load = BY_NONE,
                       .router_mass = BY_NONE};
@@ -170,6 +201,11 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
     add_inputs(&b, family);
     family->body(&b);
     if (!for_loss && request->mode != BY_MODEL_PREFILL) {
+        if (b.model.head == BY_NONE && graph->error.status == BY_OK) {
+            return by_error_set(error, BY_EARG,
+                                "model.kind %s: a model that ends in %s has no logits of tokens",
+                                config->kind, b.model.output == BY_NONE ? "its states" : "outputs");
+        }
         add_logits(&b);
     }
     BY_TRY(by_graph_check(graph, error));
@@ -280,6 +316,7 @@ by__nn_file_names by__nn_model_file_names(const by_model_config *config)
     }
     return (by__nn_file_names){.family = family->prefix,
                                .base = family->base,
+                               .heads = family->other_heads,
                                .tied = config->tied == 1 ? family->embedding : NULL};
 }
 

@@ -92,6 +92,9 @@ typedef struct by__nn_family {
     const by__nn_published *published;
     /* Returns which of the published types a config is; NULL: the first. */
     const by__nn_published *(*publish)(const by_model_config *config);
+    /* Beginnings of the names of parameters that heads have, separated by spaces: of a checkpoint
+     * with another head they are left out. NULL: there is one head. */
+    const char *other_heads;
     /* Layers that get adapters if lora.targets is not set, as in PEFT's defaults for the family,
      * separated by spaces; NULL: no defaults. */
     const char *adapted;
@@ -107,6 +110,7 @@ typedef struct by__nn_file_names {
     const char *family; /* as by_model_name_prefix */
     const char *base;   /* as by__nn_family.base */
     const char *tied;   /* the embedding if it is also the head; NULL: the head is another one */
+    const char *heads;  /* as by__nn_family.other_heads */
 } by__nn_file_names;
 by__nn_file_names by__nn_model_file_names(const by_model_config *config);
 /* The grid of a model; its name is NULL if it has none. */

@@ -68,6 +68,7 @@ static inherit_rule rule_of(const char *key)
         {"model.kind", RULE_FREE}, /* compared by name */
         {"model.from", RULE_FREE},
         {"model.output", RULE_FREE},
+        {"model.head", RULE_FREE}, /* follows from the task */
         {"model.dropout", RULE_FREE},
         {"model.init_std", RULE_FREE},
         {"model.router_aux_loss_coef", RULE_FREE},

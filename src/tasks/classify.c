@@ -156,9 +156,9 @@ static const char *loss_label(const by_config *config)
 
 const by__task_row by__task_classify = {
     .kind = {.name = "classify",
-             .help = "Classification of images or table rows.",
+             .help = "Classification of images, table rows or texts.",
              .keys = {&key_list, &by__task_image_data_keys, &by__task_table_data_keys,
-                      &by__task_split_keys},
+                      &by__task_split_keys, &by__task_text_column_keys},
              .size = sizeof(classify_keys)},
     .task = {.name = "classify",
              .examples = "samples",
@@ -173,4 +173,5 @@ const by__task_row by__task_classify = {
              .predict = predict,
              .classes = by__task_examples_count_classes,
              BY__TASK_EXAMPLES},
-    .classes = true};
+    .classes = true,
+    .texts = true};

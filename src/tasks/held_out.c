@@ -35,7 +35,7 @@ by_status by__task_train_classes_check(const by__task_examples *d, by_error *err
 {
     const by_array *labels = by_array_set_find(d->train, "labels");
     const int32_t *all = labels == NULL ? NULL : labels->data;
-    uint64_t count = by_array_set_examples(d->train);
+    uint64_t count = labels == NULL ? 0 : (uint64_t)by_shape_count(&labels->shape);
     char number[24];
     for (uint64_t i = 0; all != NULL && i < count; i++) {
         if (all[i] != all[0]) {
@@ -152,7 +152,7 @@ by_status by__task_train_held_out_doubts(const by__task_examples *d, char **out,
     bool compares = holds_out_last(d) && d->valid_part.count >= FEWEST;
     if (compares && targets != NULL) {
         doubt_numbers(&text, d, targets->data);
-    } else if (compares && labels != NULL) {
+    } else if (compares && labels != NULL && labels->shape.rank == 1) {
         BY_TRY(compare_classes(&difference, d, labels->data, error));
         if (difference > SHARES) {
             by_string_format(&text,

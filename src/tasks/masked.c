@@ -149,10 +149,11 @@ static by_status loss(const by_config *config, const by_model_request *request, 
                             "set it to bert, or task.kind to language",
                             config->model.kind);
     }
-    const masked_keys *own = own_keys(config);
+    /* A program may give the task to a config of another one, with samples of its own. */
+    bool own = strcmp(config->task.kind, by__task_masked.task.name) == 0;
     int64_t vocab = config->model.vocab;
     int64_t time = request->time;
-    int64_t room = own == NULL ? time : (int64_t)by_mask_targets(own->share, (size_t)time);
+    int64_t room = own ? (int64_t)by_mask_targets(own_keys(config)->share, (size_t)time) : time;
     by_value hidden = room == time ? model->hidden : predicted(graph, request, model->hidden, room);
     by_value head = model->head;
     by_value targets = by_graph_input(graph, "targets", BY_I32, BY_SHAPE(request->batch, room));

@@ -210,8 +210,9 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
 
 const by__task_row by__task_regress = {
     .kind = {.name = "regress",
-             .help = "Regression: a number, or several, for each table row.",
-             .keys = {&key_list, &by__task_table_data_keys, &by__task_split_keys},
+             .help = "Regression: a number, or several, for each table row or text.",
+             .keys = {&key_list, &by__task_table_data_keys, &by__task_split_keys,
+                      &by__task_text_column_keys},
              .size = sizeof(regress_keys)},
     .task = {.name = "regress",
              .examples = "rows",
@@ -226,4 +227,4 @@ const by__task_row by__task_regress = {
              .output_metric = target_metric,
              .predict = predict,
              BY__TASK_EXAMPLES},
-};
+    .texts = true};

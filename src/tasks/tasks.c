@@ -19,7 +19,9 @@
     ROW(language)                                                                                  \
     ROW(masked)                                                                                    \
     ROW(classify)                                                                                  \
-    ROW(regress)
+    ROW(regress)                                                                                   \
+    ROW(tag)                                                                                       \
+    ROW(contrast)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;
 #define ADDRESS(name) &by__task_##name,

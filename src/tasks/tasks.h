@@ -22,6 +22,9 @@ typedef struct by__task_row {
     by__config_kind kind; /* name and keys */
     by_task task;
     bool classes; /* of examples.h: the target is a class, not a number */
+    bool texts;   /* of examples.h: it may read a column of texts */
+    bool tags;    /* of these: the target has a class for each word */
+    bool pairs;   /* of these: several columns of texts, and no target */
 } by__task_row;
 
 /* The row that a task is in. */
@@ -47,6 +50,15 @@ size_t by__task_loader_threads(const by_config *config);
 /* Returns true if data.documents is mask: samples have starts, and attention stays within
  * documents. */
 bool by__task_keeps_documents(const by_config *config);
+
+/* ---- examples/examples_text.c ---- */
+
+/* Returns true if samples are texts that are padded to one length: batches have their lengths. */
+bool by__task_pads_texts(const by_config *config);
+/* Texts of an example. */
+int64_t by__task_texts(const by_config *config);
+/* Tokens of a sample of a model of tokens: model.context or, of such texts, data.max_tokens. */
+int64_t by__task_time(const by_config *config);
 
 /* ---- lora_section.c ---- */
 

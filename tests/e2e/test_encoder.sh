@@ -1,6 +1,8 @@
 #!/bin/sh
-# An encoder: trained on hidden tokens, resumed, evaluated; vectors of texts; what it refuses.
+# An encoder: trained on hidden tokens, resumed, evaluated; vectors of texts, also served; adapters; a head for classes of
+# texts; what it refuses.
 . "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/serve.sh"
 
 make_text text.txt 400
 cat >bert.yaml <<'END'
@@ -30,6 +32,133 @@ run 0 "$banyan" embed runs/bert --batch two.txt
 head -n 1 out >first
 run 0 "$banyan" embed runs/bert --batch one.txt
 same out first
+
+say "a server gives the same vectors, and no text"
+run 0 "$banyan" embed runs/bert --batch two.txt --normalize
+mv out vectors
+serve_models runs/bert
+await_ready
+# ask ROUTE BODY CODE: the answer is in the file answer.
+ask() {
+    curl -sS -o answer -w '%{http_code}\n' -H 'Content-Type: application/json' "$url$1" -d "$2" >code
+    [ "$(cat code)" = "$3" ] || fail "$(cat code answer): $*"
+}
+ask /v1/embeddings '{"model": "bert", "input": ["a", "the quick brown fox"], "encoding_format": "float"}' 200
+cp answer floats
+ask /v1/embeddings '{"model": "bert", "input": "the quick brown fox", "encoding_format": "base64"}' 200
+python3 - <<'END' || fail "other vectors: $(cut -c 1-300 floats answer vectors)"
+import array, base64, json, sys
+want = [json.loads(line) for line in open("vectors")]
+floats, packed = json.load(open("floats")), json.load(open("answer"))
+single = lambda v: array.array("f", v).tolist()
+assert [single(d["embedding"]) for d in floats["data"]] == [single(w["embedding"]) for w in want]
+assert floats["usage"]["prompt_tokens"] == sum(w["tokens"] for w in want)
+assert array.array("f", base64.b64decode(packed["data"][0]["embedding"])).tolist() == single(want[1]["embedding"])
+END
+ask /v1/completions '{"model": "bert", "prompt": "a", "max_tokens": 2}' 400
+holds answer "/v1/embeddings"
+stop
+
+say "a blank line keeps its number"
+printf 'a\n\nthe quick brown fox\n\r\n' >blank.txt
+run 1 "$banyan" embed runs/bert --batch blank.txt
+cp out blanks
+run 1 "$banyan" embed runs/bert --batch - <blank.txt
+same out blanks
+[ "$(sed 's/,.*//' out | tr -d '\n')" = '{"index":0{"index":1{"index":2{"index":3' ] || fail "$(cut -c 1-60 out)"
+sed -n '2p;4p' out | grep -c '"error":"a text of 0 tokens' >count
+[ "$(cat count)" = 2 ] || fail "$(cut -c 1-60 out)"
+
+say "adapters of queries and values alone"
+run 0 "$banyan" train bert.yaml --quiet --set name=adapted --set model.from=runs/bert --set lora.rank=2 \
+    --set lora.alpha=4 --set 'lora.targets=[query, value]' --set 'data.tokenizer=bpe'
+run 0 "$banyan" eval runs/adapted
+holds runs/adapted/checkpoints/step-00000012/adapter_config.json '"query"'
+for part in query value; do
+    grep -q "base_model.model.bert.encoder.layer.1.attention.self.$part.lora_B.weight" \
+        runs/adapted/checkpoints/step-00000012/adapter_model.safetensors || fail "no adapter of $part"
+done
+! grep -q "self.key.lora" runs/adapted/checkpoints/step-00000012/adapter_model.safetensors || fail "an adapter of keys"
+
+say "classes of the texts of a table, from the weights of the encoder"
+awk 'BEGIN { print "id,review,kind"; split("apple bay cedar dune elm fern", w, " ")
+    for (i = 0; i < 120; i++) print i ",\"" w[1 + i % 6] " " w[1 + int(i / 6) % 5] " grove\"," (i % 6 < 3 ? "low" : "high") }' >reviews.csv
+cat >classes.yaml <<'END'
+name: classes
+model: {kind: bert, from: runs/bert, new: [classifier.*, bert.pooler.*]}
+task: {kind: classify}
+data: {table: reviews.csv, text_column: review, target: kind, valid_fraction: 0.2, split: random}
+train: {batch: 12, micro_batch: 6, steps: 30, eval_every: 15}
+optimizer: {lr: 3e-3, warmup: 5}
+checkpoint: {every: 15}
+precision: {compute: f32}
+END
+run 0 "$banyan" train classes.yaml --quiet
+run 0 "$banyan" train classes.yaml --quiet --set name=two --set train.threads=2
+last=checkpoints/step-00000030
+same runs/classes/$last/model.safetensors runs/two/$last/model.safetensors
+rm -r runs/two/$last
+run 0 "$banyan" train --resume runs/two --quiet
+same runs/classes/$last/model.safetensors runs/two/$last/model.safetensors
+holds runs/classes/$last/config.json BertForSequenceClassification
+holds runs/classes/$last/config.json '"0": "high"'
+run 0 "$banyan" eval runs/classes --json
+accuracy=$(field accuracy <out)
+awk -v a="$accuracy" 'BEGIN { exit !(a > 0.9) }' || fail "accuracy $accuracy"
+run 0 "$banyan" predict runs/classes reviews.csv
+head -n 1 out >first
+holds first '"label":"low"'
+serve_models runs/classes
+await_ready
+ask /v1/predict '{"model": "classes", "rows": [{"review": "apple apple grove"}, ["fern bay grove"]]}' 200
+holds answer '"label":"low"'
+holds answer '"label":"high"'
+stop
+run 2 "$banyan" train classes.yaml --set name=other --set data.max_tokens=64
+holds err "max_tokens"
+run 2 "$banyan" train classes.yaml --set name=other --set data.text_column=missing
+holds err "missing"
+
+say "tags of the words of texts, whose entities are measured"
+awk 'BEGIN { print "words,tags"; split("apple bay cedar dune elm fern", w, " "); split("B-TREE O B-TREE O O O", t, " ")
+    for (i = 0; i < 120; i++) { a = 1 + i % 6; b = 1 + int(i / 6) % 5; print w[a] " " w[b] " grove," t[a] " " t[b] " " (t[b] == "O" ? "O" : "I-TREE") } }' >tags.csv
+sed 's/^name: .*/name: tags/; s/kind: classify/kind: tag/; s/^data: .*/data: {table: tags.csv, text_column: words, target: tags, valid_fraction: 0.2, split: random}/
+    s/new: .*\]/new: [classifier.*]/' classes.yaml >tags.yaml
+run 0 "$banyan" train tags.yaml --quiet
+holds runs/tags/$last/config.json BertForTokenClassification
+run 0 "$banyan" eval runs/tags --json
+awk -v f="$(field f1 <out)" 'BEGIN { exit !(f > 0.9) }' || fail "$(cat out)"
+run 0 "$banyan" predict runs/tags tags.csv
+[ "$(sed -n 's/.*"tags":"\([^"]*\)".*/\1/p' out | head -n 1)" = "B-TREE B-TREE I-TREE" ] || fail "$(head -n 1 out)"
+printf 'words,tags\napple bay,O\n' >wrong.csv
+run 1 "$banyan" eval runs/tags --data wrong.csv
+holds err "row 1: there are fewer tags than words"
+
+say "embeddings from pairs and triplets, on any number of ranks"
+awk 'BEGIN { print "text,positive,other"; split("apple bay cedar dune elm fern grove hill iris jade kelp lime", w, " ")
+    for (i = 0; i < 96; i++) { a = 1 + i % 12; print w[a] " moss nut," w[a] " oak," w[1 + (i + 5) % 12] " pine" } }' >pairs.csv
+cat >pairs.yaml <<'END'
+name: pairs
+model: {kind: bert, from: runs/bert}
+task: {kind: contrast}
+data: {table: pairs.csv, text_column: text, negative_column: other, valid_fraction: 0.25}
+train: {batch: 16, micro_batch: 4, steps: 12, eval_every: 6}
+optimizer: {lr: 1e-3, warmup: 2}
+checkpoint: {every: 12}
+precision: {compute: f32}
+END
+run 0 "$banyan" train pairs.yaml --quiet
+for ranks in 2 4; do
+    run 0 "$banyan" launch -n $ranks train pairs.yaml --quiet --set name=pairs$ranks --set train.threads=1
+    same runs/pairs/checkpoints/step-00000012/model.safetensors runs/pairs$ranks/checkpoints/step-00000012/model.safetensors
+done
+holds runs/pairs/checkpoints/step-00000012/config.json BertModel
+run 0 "$banyan" eval runs/pairs --json
+holds out accuracy
+run 0 "$banyan" embed runs/pairs --batch two.txt --normalize --pool first
+run 0 "$banyan" train pairs.yaml --quiet --set name=first --set task.pooling=first --set 'data.negative_column=""'
+run 2 "$banyan" train pairs.yaml --set name=other --set data.text_column=
+holds err "data.positive_column"
 
 say "what does not fit"
 run 2 "$banyan" generate runs/bert --prompt a

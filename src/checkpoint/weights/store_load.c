@@ -485,6 +485,19 @@ static bool has_entry(const by__store *store, const char *name,
            has_named_entry(store, other);
 }
 
+/* Returns true if a tensor may be one of a head that the model does not have. */
+static bool is_of_other_head(const char *name, const char *heads)
+{
+    for (const char *at = heads; at != NULL && *at != '\0';) {
+        size_t length = strcspn(at, " ");
+        if (strncmp(name, at, length) == 0) {
+            return true;
+        }
+        at += length + (at[length] == ' ');
+    }
+    return false;
+}
+
 /* Refuses tensors without an entry: a model without them would be a different one. */
 static by_status check_unused(const by__store *store, const by_weights *weights,
                               const by__checkpoint_load_options *options, by_error *error)
@@ -493,7 +506,8 @@ static by_status check_unused(const by__store *store, const by_weights *weights,
     size_t others = 0;
     for (size_t i = 0; i < by_weights_count(weights) && options->whole; i++) {
         const char *name = by_weights_name(weights, i);
-        bool besides = options->besides != NULL && strcmp(name, options->besides) == 0;
+        bool besides = (options->besides != NULL && strcmp(name, options->besides) == 0) ||
+                       is_of_other_head(name, options->heads);
         if (!besides && !has_entry(store, name, options) && !is_no_weight(name)) {
             first = first == NULL ? name : first;
             others++;

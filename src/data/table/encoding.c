@@ -38,6 +38,7 @@ void by_encoding_close(by_encoding **encoding)
     free(e->numbers);
     free(e->categories);
     free(e->targets);
+    free(e->text);
     free(e);
     *encoding = NULL;
 }
@@ -161,6 +162,48 @@ static by_status learn_category(by__table_encoded *f, const by_column *column,
     return status;
 }
 
+#define SPACE " \t\r\n"
+
+/* Adds a tag unless it is known. */
+static by_status add_tag(by__table_encoded *f, size_t *capacity, const char *tag, size_t length,
+                         by_error *error)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        if (strncmp(f->values[i], tag, length) == 0 && f->values[i][length] == '\0') {
+            return BY_OK;
+        }
+    }
+    BY_TRY(by__reserve((void **)&f->values, capacity, f->count + 1, sizeof *f->values, error));
+    f->values[f->count] = by__strndup(tag, length);
+    if (f->values[f->count] == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a tag");
+    }
+    f->count++;
+    return BY_OK;
+}
+
+/* The distinct tags of the words of texts. */
+static by_status learn_tags(by__table_encoded *f, const by_column *column,
+                            const by__loader_part_rows *rows, uint64_t count, by_error *error)
+{
+    size_t capacity = 0;
+    *f = (by__table_encoded){.is_category = true};
+    BY_TRY(by__table_encoding_copy(&f->name, column->name, error));
+    for (uint64_t i = 0; i < count; i++) {
+        int32_t value = column->categories == NULL ? -1 : column->categories[by__part_row(rows, i)];
+        const char *tag = value < 0 ? "" : column->values[value];
+        while (*(tag += strspn(tag, SPACE)) != '\0') {
+            size_t length = strcspn(tag, SPACE);
+            BY_TRY(add_tag(f, &capacity, tag, length, error));
+            tag += length;
+        }
+    }
+    if (f->count > 1) {
+        qsort(f->values, f->count, sizeof *f->values, by_bytes);
+    }
+    return by__table_encoded_index(f, error);
+}
+
 static by_status learn_column(by__table_encoded *f, const by_column *column,
                               const by__loader_part_rows *rows, uint64_t count,
                               const by_table *table, by_error *error)
@@ -218,6 +261,22 @@ static by_status check_names(const by_table *table, const by_encoding_options *o
     return BY_OK;
 }
 
+/* The column of texts must be one, and is no target. */
+static by_status learn_text(by_encoding *e, const by_table *table, const by_encoding_options *o,
+                            by_error *error)
+{
+    const by_column *column = by_table_find(table, o->text);
+    if (column == NULL) {
+        return by__table_no_column(table, o->text, BY_EARG, error);
+    }
+    if (column->kind != BY_COLUMN_CATEGORY || by__table_target_of(o, o->text) < o->target_count) {
+        return by_error_set(error, BY_EARG, "%s: column '%.60s' is %s, and cannot be the text",
+                            by_table_name(table), o->text,
+                            column->kind == BY_COLUMN_NUMBER ? "one of numbers" : "a target");
+    }
+    return by__table_encoding_copy(&e->text, o->text, error);
+}
+
 static by_status learn_all(by_encoding *e, const by_table *table, const by_part *part,
                            const by_encoding_options *o, by_error *error)
 {
@@ -230,20 +289,22 @@ static by_status learn_all(by_encoding *e, const by_table *table, const by_part 
         by__table_encoded *f;
         if (target < o->target_count) {
             f = &e->targets[target];
-        } else if (is_ignored(o, column->name)) {
+        } else if (o->text != NULL || is_ignored(o, column->name)) {
             continue;
         } else if (column->kind == BY_COLUMN_CATEGORY) {
             f = &e->categories[e->category_count++];
         } else {
             f = &e->numbers[e->number_count++];
         }
-        BY_TRY(learn_column(f, column, &rows, part->count, table, error));
+        BY_TRY(o->tags && target < o->target_count
+                   ? learn_tags(f, column, &rows, part->count, error)
+                   : learn_column(f, column, &rows, part->count, table, error));
     }
     if (o->target_count == 1 && e->targets[0].is_category && e->targets[0].count == 0) {
         return by_error_set(error, BY_EFORMAT, "%s: all targets in column '%s' are missing", name,
                             o->targets[0]);
     }
-    return e->number_count + e->category_count > 0
+    return e->number_count + e->category_count > 0 || e->text != NULL
                ? BY_OK
                : by_error_set(error, BY_EARG, "%s: no column is left as a feature", name);
 }
@@ -261,7 +322,10 @@ by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_p
     BY_TRY(check_names(table, options, error));
     BY_TRY(by__table_encoding_allocate(&e, columns, columns, options->target_count, error));
     e->target_count = options->target_count;
-    by_status status = learn_all(e, table, part, options, error);
+    by_status status = options->text == NULL ? BY_OK : learn_text(e, table, options, error);
+    if (status == BY_OK) {
+        status = learn_all(e, table, part, options, error);
+    }
     if (status != BY_OK) {
         by_encoding_close(&e);
         return status;
@@ -282,9 +346,18 @@ size_t by_encoding_categories(const by_encoding *encoding)
     return encoding->category_count;
 }
 
+const char *by_encoding_text(const by_encoding *encoding)
+{
+    return encoding->text;
+}
+
 const char *by_encoding_feature(const by_encoding *encoding, size_t index, by_column_kind *kind)
 {
     size_t numbers = encoding->number_count;
+    if (encoding->text != NULL && index == 0) {
+        *kind = BY_COLUMN_CATEGORY;
+        return encoding->text;
+    }
     if (index >= numbers + encoding->category_count) {
         return NULL;
     }
@@ -531,24 +604,42 @@ static by_status make_arrays(by_array *arrays, size_t *count, const by_encoding 
 by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
                             by_array_set **out, by_error *error)
 {
-    return by__table_encoding_apply(encoding, table, targets, NULL, out, error);
+    return by__table_encoding_apply(encoding, table, targets, NULL, NULL, out, error);
 }
 
-by_status by__table_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
-                                   const char *weight, by_array_set **out, by_error *error)
+static void free_arrays(by_array *arrays, size_t count)
 {
-    by_array arrays[4] = {0};
-    size_t count = 0;
-    if (targets && encoding->target_count == 0) {
-        return by_error_set(error, BY_EARG, "%s: the encoding has no target", by_table_name(table));
-    }
-    by_status status = make_arrays(arrays, &count, encoding, table, targets, weight, error);
-    if (status == BY_OK) {
-        return by__loader_array_set_own(out, by_table_name(table), arrays, count, error);
-    }
     for (size_t i = 0; i < count; i++) {
         free((void *)(uintptr_t)arrays[i].name);
         free((void *)(uintptr_t)arrays[i].data);
     }
+}
+
+void by__table_more_free(by__table_more *more)
+{
+    free_arrays(more->arrays, more->count);
+    *more = (by__table_more){0};
+}
+
+by_status by__table_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
+                                   const char *weight, by__table_more *more, by_array_set **out,
+                                   by_error *error)
+{
+    by_array arrays[4 + BY_ARRAY_LENGTH(more->arrays)] = {0};
+    size_t count = 0;
+    by_status status = BY_OK;
+    for (; more != NULL && count < more->count; count++) {
+        arrays[count] = more->arrays[count];
+    }
+    if (targets && encoding->target_count == 0) {
+        status =
+            by_error_set(error, BY_EARG, "%s: the encoding has no target", by_table_name(table));
+    } else {
+        status = make_arrays(arrays, &count, encoding, table, targets, weight, error);
+    }
+    if (status == BY_OK) {
+        return by__loader_array_set_own(out, by_table_name(table), arrays, count, error);
+    }
+    free_arrays(arrays, count);
     return status;
 }

@@ -28,6 +28,7 @@ struct by_encoding {
     size_t category_count;
     by__table_encoded *targets; /* several are numbers */
     size_t target_count;
+    char *text; /* column of texts, which has no features beside it; NULL: none */
 };
 
 /* Allocates an empty encoding with room for so many columns. Closed with by_encoding_close. */
@@ -39,10 +40,20 @@ size_t by__table_target_of(const by_encoding_options *options, const char *colum
 by_status by__table_encoded_index(by__table_encoded *feature, by_error *error);
 /* Whether two encodings are the same: names, means and deviations, and categories by value. */
 bool by__table_encoding_same(const by_encoding *a, const by_encoding *b);
-/* by_encoding_apply with one more array, "weight" f32 [N], from this column of numbers; NULL: none.
- * BY_EFORMAT names a row without a number of at least 0 there. */
+/* Arrays of the rows of a table that an encoding does not make, at most; their names and elements
+ * are from malloc. */
+typedef struct by__table_more {
+    by_array arrays[4];
+    size_t count;
+} by__table_more;
+
+/* by_encoding_apply with one more array, "weight" f32 [N], from this column of numbers (NULL:
+ * none), and those of `more`, whose ownership it takes, also on failure (NULL: none). BY_EFORMAT
+ * names a row without a number of at least 0 there. */
 by_status by__table_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
-                                   const char *weight, by_array_set **out, by_error *error);
+                                   const char *weight, by__table_more *more, by_array_set **out,
+                                   by_error *error);
+void by__table_more_free(by__table_more *more);
 /* Copies a name or a value; freed with free(). */
 by_status by__table_encoding_copy(char **out, const char *text, by_error *error);
 

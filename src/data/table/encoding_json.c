@@ -43,6 +43,11 @@ by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *e
 {
     by_string text = {0};
     by__string_append(&text, "{\n  \"format\": 1,\n");
+    if (encoding->text != NULL) {
+        by__string_append(&text, "  \"text\": ");
+        by_string_json(&text, encoding->text, strlen(encoding->text));
+        by__string_append(&text, ",\n");
+    }
     print_features(&text, "numbers", encoding->numbers, encoding->number_count);
     by__string_append(&text, ",\n");
     print_features(&text, "categories", encoding->categories, encoding->category_count);
@@ -143,16 +148,18 @@ static by_status parse_root(by_encoding **out, const json_t *root, const char *n
     const json_t *categories = json_object_get(root, "categories");
     const json_t *target = json_object_get(root, "target");
     const json_t *targets = json_object_get(root, "targets");
+    const json_t *text = json_object_get(root, "text");
     by_encoding *e;
     if (json_integer_value(json_object_get(root, "format")) != 1 || !json_is_array(numbers) ||
         !json_is_array(categories) ||
-        json_object_size(root) != 3u + (target != NULL) + (targets != NULL) ||
+        json_object_size(root) != 3u + (target != NULL) + (targets != NULL) + (text != NULL) ||
+        (text != NULL && !json_is_string(text)) ||
         (targets != NULL && (target != NULL || json_array_size(targets) < 2))) {
         return bad_json(name, "not an encoding of format 1: numbers, categories, target or targets",
                         error);
     }
-    if (json_array_size(numbers) + json_array_size(categories) == 0) {
-        return bad_json(name, "the encoding has no columns", error);
+    if ((json_array_size(numbers) + json_array_size(categories) == 0) != (text != NULL)) {
+        return bad_json(name, "the encoding needs columns, or a text instead of them", error);
     }
     BY_TRY(by__table_encoding_allocate(&e, json_array_size(numbers), json_array_size(categories),
                                        1 + json_array_size(targets), error));
@@ -162,6 +169,9 @@ static by_status parse_root(by_encoding **out, const json_t *root, const char *n
     }
     if (status == BY_OK) {
         status = parse_targets(e, target, targets, name, error);
+    }
+    if (status == BY_OK && text != NULL) {
+        status = by__table_encoding_copy(&e->text, json_string_value(text), error);
     }
     if (status != BY_OK) {
         by_encoding_close(&e);

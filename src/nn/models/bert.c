@@ -1,13 +1,18 @@
 /* BERT (Devlin et al. 2018): an encoder of tokens. Learned positions and segments, post-norm blocks
  * with layer norm, attention over all tokens and GELU (the exact form). Masked tokens are predicted
- * by a layer of its own and a head tied to the token embedding, with a bias. Weights are [out, in],
- * as in torch.nn.Linear; names are those of transformers' BertForMaskedLM. All tokens are of the
- * first segment. */
+ * by a layer of its own and a head tied to the token embedding, with a bias; a text is classified
+ * by the state of its first token, behind a layer with tanh (the pooler), and tokens each by their
+ * own. Weights are [out, in], as in torch.nn.Linear; names are those of transformers'
+ * BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification and BertModel. All
+ * tokens are of the first segment. */
+#include <string.h>
+
 #include "nn/nn.h"
 
 typedef struct bert_keys {
     int64_t segments;
     double norm_eps;
+    char *head;
 } bert_keys;
 
 static const by__config_key keys[] = {
@@ -22,6 +27,14 @@ static const by__config_key keys[] = {
     {"model", "init_std", BY__KEY_REAL, BY__FIELD(model.init_std), "-1", 0, 10,
      .derived = "the square root of 2 / (5 x width)",
      .help = "standard deviation of the initial weights"},
+    {"model", "head", BY__KEY_TEXT, BY__OWN(bert_keys, head), "masked",
+     .choices = "masked|sequence|token|none", .later = true,
+     .help = "what the model ends in, which follows from task.kind: logits of masked tokens; "
+             "outputs for a sequence (classify, regress) or for each token (tag); none: its hidden "
+             "states (contrast)"},
+    {"model", "outputs", BY__KEY_INT, BY__FIELD(model.outputs), "-1", 1, BY__MI24, .later = true,
+     .derived = "what the data has",
+     .help = "classes, or predicted numbers, of a sequence or a token"},
 };
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
@@ -32,10 +45,59 @@ static bert_keys *own_keys(const by_model_config *c)
     return by__config_kind_own(c->own, &by__nn_family_bert.kind);
 }
 
+/* The heads by name, as transformers calls models with them, and the tasks that need them. */
+typedef struct bert_head {
+    const char *name;
+    const char *tasks[2];
+    by__nn_published published;
+} bert_head;
+
+static const bert_head heads[] = {
+    {"masked", {"masked", NULL}, {"bert", "BertForMaskedLM", true}},
+    {"sequence", {"classify", "regress"}, {"bert", "BertForSequenceClassification", true}},
+    {"token", {"tag", NULL}, {"bert", "BertForTokenClassification", true}},
+    {"none", {"contrast", NULL}, {"bert", "BertModel", true}},
+};
+
+static const bert_head *head_of(const by_model_config *c)
+{
+    const bert_keys *k = own_keys(c);
+    size_t i = 0;
+    while (i + 1 < BY_ARRAY_LENGTH(heads) && strcmp(heads[i].name, k->head) != 0) {
+        i++;
+    }
+    return &heads[i];
+}
+
+static bool is_classifier(const bert_head *head)
+{
+    return strcmp(head->name, "sequence") == 0 || strcmp(head->name, "token") == 0;
+}
+
+static const by__nn_published *publish(const by_model_config *c)
+{
+    return &head_of(c)->published;
+}
+
+/* A task that needs a head has it, whichever the weights have that it starts from; those of other
+ * tasks keep theirs. */
+static by_status choose_head(const by_config *config, bert_keys *k, by_error *error)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(heads); i++) {
+        for (size_t t = 0; t < BY_ARRAY_LENGTH(heads[i].tasks); t++) {
+            const char *task = heads[i].tasks[t];
+            if (task != NULL && strcmp(task, config->task.kind) == 0) {
+                return by__nn_set_string(&k->head, heads[i].name, error);
+            }
+        }
+    }
+    return BY_OK;
+}
+
 static by_status resolve(by_config *config, void *own, by_error *error)
 {
-    BY_UNUSED(own);
     by_model_config *c = &config->model;
+    BY_TRY(choose_head(config, own, error));
     c->kv_heads = c->heads;
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     c->tied = 1;
@@ -88,6 +150,40 @@ static by_value block(by__nn_build *b, by_value x, int layer)
     return x;
 }
 
+/* A layer of its own, and a head tied to the embedding. */
+static void add_masked(by__nn_build *b, by_value x, by_value words)
+{
+    const by_model_config *c = b->config;
+    x = by__nn_encoder_linear(b, x, c->width, c->width, "features embed", "features",
+                              by__nn_init_normal(b), "cls.predictions.transform.dense");
+    x = norm(b, by_unary(b->graph, x, BY_FN_GELU_ERF), "cls.predictions.transform.LayerNorm");
+    b->model.hidden = x;
+    b->model.head = words;
+    b->model.head_bias =
+        by__nn_weight(b, "vocab", BY_SHAPE(c->vocab), (by_init){0}, "cls.predictions.bias");
+}
+
+static by_value classify(by__nn_build *b, by_value x)
+{
+    const by_model_config *c = b->config;
+    return by__nn_encoder_linear(b, by__nn_drop(b, x), c->width, c->outputs, "class embed", "class",
+                                 by__nn_init_normal(b), "classifier");
+}
+
+/* Outputs of the first token's state. */
+static void add_sequence(by__nn_build *b, by_value x)
+{
+    const by_model_config *c = b->config;
+    by_graph *g = b->graph;
+    by_init init = by__nn_init_normal(b);
+    x = by_reshape(g, by_slice(g, x, 1, 0, 1), BY_SHAPE(b->request->batch, c->width));
+    x = by__nn_encoder_linear(b, x, c->width, c->width, "features embed", "features", init,
+                              "bert.pooler.dense");
+    x = by_unary(g, x, BY_FN_TANH);
+    by_model_register(&b->model, g, "features", x);
+    b->model.output = classify(b, x);
+}
+
 static void body(by__nn_build *b)
 {
     const by_model_config *c = b->config;
@@ -98,13 +194,14 @@ static void body(by__nn_build *b)
         x = block(b, x, layer);
     }
     b->model.states = x;
-    x = by__nn_encoder_linear(b, x, c->width, c->width, "features embed", "features",
-                              by__nn_init_normal(b), "cls.predictions.transform.dense");
-    x = norm(b, by_unary(b->graph, x, BY_FN_GELU_ERF), "cls.predictions.transform.LayerNorm");
-    b->model.hidden = x;
-    b->model.head = words;
-    b->model.head_bias =
-        by__nn_weight(b, "vocab", BY_SHAPE(c->vocab), (by_init){0}, "cls.predictions.bias");
+    const char *head = head_of(c)->name;
+    if (strcmp(head, "masked") == 0) {
+        add_masked(b, x, words);
+    } else if (strcmp(head, "sequence") == 0) {
+        add_sequence(b, x);
+    } else if (strcmp(head, "token") == 0) {
+        b->model.output = classify(b, x);
+    }
 }
 
 static void write_config(json_t *out, const by_model_config *c)
@@ -120,6 +217,23 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "layer_norm_eps", json_real(own_keys(c)->norm_eps));
     (void)json_object_set_new(out, "hidden_dropout_prob", json_real(c->dropout));
     (void)json_object_set_new(out, "attention_probs_dropout_prob", json_real(0.0));
+    if (is_classifier(head_of(c))) {
+        by__nn_json_write_labels(out, c->outputs);
+    }
+}
+
+/* The head that "architectures" names; that of masked tokens if it names none. */
+static by_status read_head(by_model_config *c, const json_t *in, by_error *error)
+{
+    const char *name = json_string_value(json_array_get(json_object_get(in, "architectures"), 0));
+    const bert_head *head = &heads[0];
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(heads) && name != NULL; i++) {
+        head = strcmp(heads[i].published.architecture, name) == 0 ? &heads[i] : head;
+    }
+    if (is_classifier(head)) {
+        c->outputs = by__nn_json_labels(in);
+    }
+    return by__nn_set_string(&own_keys(c)->head, head->name, error);
 }
 
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
@@ -133,6 +247,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->context, name, in, "max_position_embeddings", 512, error));
     BY_TRY(by__nn_json_integer(&k->segments, name, in, "type_vocab_size", 2, error));
     BY_TRY(by__nn_json_number(&k->norm_eps, name, in, "layer_norm_eps", 1e-12, error));
+    BY_TRY(read_head(c, in, error));
     c->kv_heads = c->heads;
     BY_TRY(by__nn_json_expect_bool(name, in, "tie_word_embeddings", true, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "is_decoder", false, error));
@@ -143,7 +258,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 
 const by__nn_family by__nn_family_bert = {
     .kind = {.name = "bert",
-             .help = "BERT: an encoder that predicts masked tokens; learned positions, GELU.",
+             .help = "BERT: an encoder of texts; learned positions, GELU.",
              .keys = {&by__nn_token_keys, &key_list},
              .size = sizeof(bert_keys),
              .resolve = resolve},
@@ -151,8 +266,11 @@ const by__nn_family by__nn_family_bert = {
     .embedding = "bert.embeddings.word_embeddings.weight",
     .reads = "tokens",
     .encoder = true,
+    .adapted = "query value",
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
     .published = (const by__nn_published[]){{"bert", "BertForMaskedLM", true}, {0}},
+    .publish = publish,
+    .other_heads = "cls. classifier. bert.pooler. pooler.",
 };

@@ -58,6 +58,7 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
         BY_TRY(by__task_examples_read_learned(d, r->learned, images, error));
         images = d->encoding == NULL;
     }
+    BY_TRY(by__task_examples_open_texts(d, r, error));
     BY_TRY(by__task_examples_list_targets(d, classes, error));
     if (r->purpose == BY_TASK_PREDICT && r->path == NULL) {
         return r->learned != NULL
@@ -158,6 +159,7 @@ void by__task_examples_close(by_task_data *data)
     by_array_set_close(&d->valid);
     by__remote_close(&d->remote);
     free(d->indexes);
+    by__task_examples_close_texts(d);
     by_encoding_close(&d->before);
     by_encoding_close(&d->encoding);
     by__loader_damage_free(&d->damage);
@@ -219,6 +221,7 @@ by_status by__task_examples_keep(by_task_data *data, const by_config *config, by
             .name = BY_DRIFT_FILE, .data = d->reference, .size = strlen(d->reference)};
     }
     out->file_count = files;
+    by__task_examples_keep_texts(d, out);
     return BY_OK;
 }
 

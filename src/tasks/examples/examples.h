@@ -8,6 +8,7 @@
 #define BY_TASKS_EXAMPLES_H
 
 #include "banyan/table.h"
+#include "banyan/tokenizer.h"
 #include "base/base.h"
 #include "data/image/image_folder.h"
 #include "data/loader/damage.h"
@@ -51,11 +52,29 @@ typedef struct by__task_examples_keys {
     char *valid_rows;
     char *balance;
     char *draws;
+    char *text_column;
+    char *positive_column; /* NULL in tasks without the keys of pairs */
+    char *negative_column;
+    int64_t max_tokens;
 } by__task_examples_keys;
 
 extern const by__config_key_list by__task_image_data_keys;
 extern const by__config_key_list by__task_table_data_keys;
 extern const by__config_key_list by__task_split_keys;
+extern const by__config_key_list by__task_text_column_keys;
+
+/* Texts of a column (examples_text.c). */
+typedef struct by__task_examples_texts {
+    by_tokenizer *tokenizer; /* NULL: there are none */
+    char *json;              /* tokenizer.json */
+    size_t json_length;
+    char *settings;   /* tokenizer_config.json */
+    int64_t context;  /* of the model */
+    size_t before;    /* tokens that the tokenizer adds in front of a text */
+    int64_t time;     /* tokens of each text; -1: not known yet */
+    by_array rows;    /* of pairs: the numbers of a micro-batch's rows, */
+    int32_t *numbers; /* and their memory */
+} by__task_examples_texts;
 
 typedef struct by__task_examples {
     by_task_data base;
@@ -97,6 +116,7 @@ typedef struct by__task_examples {
     bool on_use;       /* pictures are decoded when they are used */
     bool is_predicted; /* targets are placeholders, and do not count */
     bool has_samples;  /* some of the folder's files are in shards */
+    by__task_examples_texts texts;
 } by__task_examples;
 
 /* Opens folders and files of images (examples_folders.c). Of the config's folders, each has one of

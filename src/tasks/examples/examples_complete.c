@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "nn/nn.h"
-#include "tasks/examples/examples.h"
+#include "tasks/examples/examples_open.h"
 
 static by_status set_size(int64_t *size, int64_t have, const char *key, const char *set,
                           by_error *error)
@@ -84,12 +84,16 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
     by_model_config *m = &config->model;
     const by_array_set *set = d->train != NULL ? d->train : d->valid;
     const char *name = by_array_set_name(set);
-    const char *reads = d->encoding == NULL ? "images" : "table";
+    bool texts = d->texts.tokenizer != NULL;
+    const char *reads = d->encoding == NULL ? "images" : texts ? "tokens" : "table";
     if (strcmp(by_model_reads(m), reads) != 0) {
         char kinds[256];
         return by_error_set(error, BY_ECONFIG,
                             "model.kind %s reads %s, but the data is %s: set model.kind to %s",
-                            m->kind, by_model_reads(m), d->encoding == NULL ? "images" : "a table",
+                            m->kind, by_model_reads(m),
+                            d->encoding == NULL ? "images"
+                            : texts             ? "a column of texts"
+                                                : "a table",
                             by__nn_families_reading(kinds, reads));
     }
     if (d->encoding == NULL) {
@@ -102,6 +106,8 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
         BY_TRY(set_size(&m->channels, shape->dim[1], "channels", name, error));
         BY_TRY(set_side(&m->image_height, shape->dim[2], "image_height", name, config, error));
         BY_TRY(set_side(&m->image_width, shape->dim[3], "image_width", name, config, error));
+    } else if (texts) {
+        BY_TRY(by__task_examples_complete_texts(d, config, error));
     } else {
         if (m->numbers != 0 || by_encoding_numbers(d->encoding) != 0) {
             BY_TRY(set_size(&m->numbers, (int64_t)by_encoding_numbers(d->encoding), "numbers", name,
@@ -140,8 +146,9 @@ by_status by__task_examples_needs_output(const by_config *config, const by_model
     return model->output != BY_NONE
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
-                              "task.kind %s needs a model of images or tables; model.kind %s reads "
-                              "%s: set it to %s for a table, or to %s for images",
+                              "task.kind %s needs a model of images, tables or whole texts; "
+                              "model.kind %s reads %s: set it to %s for a table, to %s for images, "
+                              "or to bert for a column of texts",
                               config->task.kind, config->model.kind, by_model_reads(&config->model),
                               by__nn_families_reading(tables, "table"),
                               by__nn_families_reading(images, "images"));

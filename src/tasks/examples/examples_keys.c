@@ -114,8 +114,10 @@ unsigned by__task_examples_knows(const by_config *config)
         by__config_kind_own(config->task.own, &by__task_examples_row(config)->kind);
     const by_model_config *m = &config->model;
     bool is_image = strcmp(by_model_reads(m), "images") == 0;
-    bool sized = is_image ? m->channels > 0 && m->image_height > 0 && m->image_width > 0
-                          : m->numbers > 0 || (m->numbers == 0 && m->categories.count > 0);
+    bool is_text = strcmp(by_model_reads(m), "tokens") == 0;
+    bool sized = is_text    ? m->vocab > 0 && keys->max_tokens > 0
+                 : is_image ? m->channels > 0 && m->image_height > 0 && m->image_width > 0
+                            : m->numbers > 0 || (m->numbers == 0 && m->categories.count > 0);
     bool named = by__task_examples_has_images(keys) || keys->table[0] != '\0';
     bool held_out = keys->valid_images.count > 0 || keys->valid_table[0] != '\0' ||
                     keys->valid_rows[0] != '\0' || config->data.valid_fraction > 0.0;
@@ -139,5 +141,6 @@ void by__task_examples_assume(by_config *config)
     assume_size(&m->channels, 1);
     assume_size(&m->image_height, 28);
     assume_size(&m->image_width, 28);
+    assume_size(&m->vocab, 30522);
     assume_size(&m->numbers, m->categories.count > 0 ? 0 : 8);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/image/image_file.h"
-#include "tasks/examples/examples.h"
+#include "tasks/examples/examples_open.h"
 
 by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, by_error *error)
 {
@@ -16,6 +16,10 @@ by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, 
     uint64_t examples = by_array_set_examples(*set);
     const char *target = numbers == 0 ? "labels" : "targets";
     size_t row = (numbers == 0 ? 1 : numbers) * sizeof *made;
+    const by_array *tags = by_array_set_find(*set, "labels");
+    if (numbers == 0 && tags != NULL && tags->shape.rank > 1) {
+        return BY_OK; /* which tell the words apart */
+    }
     BY_TRY(by__alloc((void **)&made, (size_t)examples, row, "targets", error));
     memset(made, numbers == 0 ? 0xff : 0, (size_t)examples * row);
     for (size_t i = 0; i < count && kept < BY_ARRAY_LENGTH(arrays) - 1; i++) {
@@ -138,7 +142,7 @@ static by_status make_set(by_array_set **out, const by__task_examples *d,
 {
     if (d->encoding != NULL) {
         return examples->table != NULL
-                   ? by_encoding_apply(d->encoding, examples->table, false, out, error)
+                   ? by__task_examples_apply_encoding(out, d, examples->table, false, NULL, error)
                    : by_error_set(error, BY_EARG, "the model predicts rows of a table, not images");
     }
     if (examples->files != NULL) {

@@ -49,4 +49,28 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
 by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d, const char *path,
                                         bool targets, bool own, by_error *error);
 
+/* ---- examples_text.c ---- */
+
+/* The column of texts; NULL: there is none. */
+const char *by__task_examples_text(const by__task_examples *d);
+/* The names of all of an example's, that one first; returns how many there are. */
+int by__task_examples_text_columns(const char *out[3], const by__task_examples *d);
+/* Opens the tokenizer, if there is a column of texts. */
+by_status by__task_examples_open_texts(by__task_examples *d, const by_task_request *r,
+                                       by_error *error);
+void by__task_examples_close_texts(by__task_examples *d);
+/* Finds how many tokens texts have, unless the config says it. */
+by_status by__task_examples_measure_texts(by__task_examples *d, const by_table *table,
+                                          by_error *error);
+/* by__table_encoding_apply; texts become "tokens" i32 [N, T], padded with 0, and "lengths" i32
+ * [N]. */
+by_status by__task_examples_apply_encoding(by_array_set **out, const by__task_examples *d,
+                                           const by_table *table, bool targets, const char *weight,
+                                           by_error *error);
+/* Sets the vocabulary and the tokens of a text. */
+by_status by__task_examples_complete_texts(const by__task_examples *d, by_config *config,
+                                           by_error *error);
+/* Adds the tokenizer's files to those of a checkpoint. */
+void by__task_examples_keep_texts(const by__task_examples *d, by_task_kept *out);
+
 #endif

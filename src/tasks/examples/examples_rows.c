@@ -75,7 +75,8 @@ by_status by__task_examples_split(by__task_examples *d, const by_config *config,
 by_status by__task_examples_read_draws(by__task_examples *d, uint64_t examples, by_error *error)
 {
     const by__task_examples_keys *k = d->keys;
-    if (strcmp(k->balance, "classes") == 0 && !by__task_row_of(d->base.task)->classes) {
+    const by__task_row *row = by__task_row_of(d->base.task);
+    if (strcmp(k->balance, "classes") == 0 && (!row->classes || row->tags)) {
         return by_error_set(error, BY_ECONFIG,
                             "data.balance classes: task.kind %s has no classes; data.draws says of "
                             "each example how often it is drawn",

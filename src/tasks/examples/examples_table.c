@@ -117,8 +117,13 @@ static by_status open_table(by_table **out, by__task_examples *d, const char *pa
     by_column_type *types;
     size_t count;
     const by__task_examples_keys *k = d->keys;
-    BY_TRY(list_types(&types, &count, k, d->target_count + 1, error));
+    const char *texts[3];
+    int text_count = by__task_examples_text_columns(texts, d);
+    BY_TRY(list_types(&types, &count, k, d->target_count + 4, error));
     count = d->encoding == NULL ? count : 0;
+    for (int i = 0; i < text_count; i++) {
+        types[count++] = (by_column_type){texts[i], BY_COLUMN_CATEGORY};
+    }
     for (size_t i = 0; targets && i < d->target_count; i++) {
         types[count++] = d->targets[i];
     }
@@ -157,7 +162,7 @@ by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d
     by_table *table;
     BY_TRY(open_table(&table, d, path, targets, own, error));
     const char *weight = targets && own && d->keys->weight[0] != '\0' ? d->keys->weight : NULL;
-    by_status status = by__table_encoding_apply(d->encoding, table, targets, weight, out, error);
+    by_status status = by__task_examples_apply_encoding(out, d, table, targets, weight, error);
     by_table_close(&table);
     return status;
 }
@@ -257,10 +262,13 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
 {
     by_table *table;
     const char **ignored;
-    by_encoding_options options = {.targets = d->target_names, .target_count = d->target_count};
+    by_encoding_options options = {.targets = d->target_names,
+                                   .target_count = d->target_count,
+                                   .text = by__task_examples_text(d),
+                                   .tags = by__task_row_of(d->base.task)->tags};
     const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_table[0] != '\0';
-    if (k->table[0] == '\0' || k->target.count == 0) {
+    if (k->table[0] == '\0' || (k->target.count == 0 && !by__task_row_of(d->base.task)->pairs)) {
         return by_error_set(
             error, BY_ECONFIG,
             "no data: set data.images=FILE and data.labels=FILE, or data.table=FILE "
@@ -282,16 +290,20 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
     if (status == BY_OK && d->encoding == NULL) {
         status = learn_table(d, table, &options, error);
     }
-    if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
+    bool described = r->purpose == BY_TASK_TRAIN && options.text == NULL;
+    if (status == BY_OK && described) {
         status = describe_table(d, table, &options, r, error);
     }
-    if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
+    if (status == BY_OK && described) {
         status = by__task_reference_of_table(&d->reference, table, &d->train_part, ignored,
                                              options.ignore_count, error);
     }
     if (status == BY_OK) {
-        status = by__table_encoding_apply(
-            d->encoding, table, true, k->weight[0] == '\0' ? NULL : k->weight, &d->train, error);
+        status = by__task_examples_measure_texts(d, table, error);
+    }
+    if (status == BY_OK) {
+        const char *weight = k->weight[0] == '\0' ? NULL : k->weight;
+        status = by__task_examples_apply_encoding(&d->train, d, table, true, weight, error);
     }
     by_table_close(&table);
     free(ignored);

@@ -129,8 +129,10 @@ by_status by__trainer_forward_graph(by_graph **out, by_model *model, const by_co
 {
     const by_model_request request = {.mode = mode,
                                       .batch = config->train.micro_batch,
-                                      .time = config->model.context,
-                                      .documents = by__task_keeps_documents(config)};
+                                      .time = by__task_time(config),
+                                      .documents = by__task_keeps_documents(config),
+                                      .padded = by__task_pads_texts(config),
+                                      .texts = by__task_texts(config)};
     return build_graph(out, model, config, recipe, &request, error);
 }
 

@@ -101,6 +101,7 @@ static by_status load_weights(by_trainer *t, const by_weights *weights, const by
     by__nn_file_names names = by__nn_model_file_names(&t->config->model);
     by__checkpoint_load_options options = {.family = names.family,
                                            .base = names.base,
+                                           .heads = names.heads,
                                            .tied = names.tied,
                                            .may_lack = is_base ? is_added : is_besides,
                                            .anew = anew == NULL ? NULL : anew->items,

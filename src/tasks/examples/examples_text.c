@@ -1,0 +1,552 @@
+/* Texts of a column of a table, which a model of tokens reads instead of features. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/storage.h"
+#include "data/table/encoding.h"
+#include "tasks/examples/examples_open.h"
+#include "tasks/task_tokenizer.h"
+
+/* Tokens of all texts are a multiple of this, where the context allows it: kernels are fastest at
+ * such sizes. */
+#define UNIT 8
+
+/* clang-format off: one row a key */
+static const by__config_key keys[] = {
+    {"data", "text_column", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, text_column), "\"\"",
+     .later = true,
+     .help = "column of texts for a model of tokens (model.kind bert), instead of features: other "
+             "columns than the target are not read; empty: none"},
+    {"data", "max_tokens", BY__KEY_INT, BY__OWN(by__task_examples_keys, max_tokens), "-1", 1,
+     BY__MI24, .later = true, .derived = "those of the longest text, at most model.context",
+     .help = "tokens of a text of text_column, with those that the tokenizer adds; the end of a "
+             "longer text is left out"},
+    {"data", "tokenizer", BY__KEY_TEXT, BY__FIELD(data.tokenizer), "bpe", .min = 1, .later = true,
+     .help = "of text_column: the path of a tokenizer.json, or of a directory that contains one or "
+             "BERT's vocab.txt; bpe stands for that of model.from"},
+};
+/* clang-format on */
+const by__config_key_list by__task_text_column_keys = BY__KEY_LIST(keys);
+
+/* The values of the keys; NULL: those of another task. */
+static const by__task_examples_keys *keys_of(const by_config *config)
+{
+    const by__task_row *row = by__task_examples_row(config);
+    return row != NULL && row->texts ? by__config_kind_own(config->task.own, &row->kind) : NULL;
+}
+
+bool by__task_pads_texts(const by_config *config)
+{
+    const by__task_examples_keys *k = keys_of(config);
+    return k != NULL && k->text_column[0] != '\0';
+}
+
+int64_t by__task_time(const by_config *config)
+{
+    const by__task_examples_keys *k = by__task_pads_texts(config) ? keys_of(config) : NULL;
+    int64_t context = config->model.context;
+    return k != NULL && k->max_tokens > 0 && k->max_tokens < context ? k->max_tokens : context;
+}
+
+/* The columns of texts of an example; NULLs behind them. */
+static int columns_of(const char *out[3], const by__task_row *row, const char *text,
+                      const by__task_examples_keys *k)
+{
+    int count = 1;
+    out[0] = text;
+    out[1] = row->pairs ? k->positive_column : NULL;
+    out[2] = row->pairs && k->negative_column[0] != '\0' ? k->negative_column : NULL;
+    while (count < 3 && out[count] != NULL) {
+        count++;
+    }
+    return count;
+}
+
+int64_t by__task_texts(const by_config *config)
+{
+    const char *columns[3];
+    const by__task_examples_keys *k = by__task_pads_texts(config) ? keys_of(config) : NULL;
+    return k == NULL ? 1 : columns_of(columns, by__task_examples_row(config), k->text_column, k);
+}
+
+int by__task_examples_text_columns(const char *out[3], const by__task_examples *d)
+{
+    const char *text = by__task_examples_text(d);
+    return text == NULL ? 0 : columns_of(out, by__task_row_of(d->base.task), text, d->keys);
+}
+
+const char *by__task_examples_text(const by__task_examples *d)
+{
+    const char *column = d->keys->text_column;
+    return d->encoding != NULL ? by_encoding_text(d->encoding) : column[0] != '\0' ? column : NULL;
+}
+
+/* ---- the tokenizer ---- */
+
+/* The file or directory of the tokenizer: that of the weights or the checkpoint that are there,
+ * else what the config names, else that of the weights to start from. Freed with free(). */
+static by_status find_tokenizer(char **out, const by_task_request *r, by_error *error)
+{
+    const char *named = r->config->data.tokenizer;
+    const char *from = r->config->model.from;
+    bool path = strcmp(named, "bpe") != 0 && strcmp(named, "char") != 0;
+    *out = NULL;
+    if (r->learned == NULL && r->resumed == NULL && !path && from[0] != '\0') {
+        BY_TRY(by__checkpoint_run(out, from, error));
+    }
+    if (*out == NULL) {
+        const char *found = r->learned != NULL   ? r->learned
+                            : r->resumed != NULL ? r->resumed
+                            : path               ? named
+                                                 : from;
+        if (found[0] == '\0') {
+            return by_error_set(error, BY_ECONFIG,
+                                "data.text_column needs a tokenizer: set data.tokenizer to a "
+                                "tokenizer.json or a directory that has one, or model.from");
+        }
+        *out = by__strdup(found);
+    }
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
+}
+
+/* The context of the model to train, which may start from other weights. */
+static by_status find_context(int64_t *out, const by_task_request *r, by_error *error)
+{
+    by_config *config;
+    *out = r->config->model.context;
+    if (r->purpose != BY_TASK_TRAIN || r->resumed != NULL || r->config->model.from[0] == '\0') {
+        return BY_OK;
+    }
+    BY_TRY(by_config_copy(&config, r->config, error));
+    by_status status = by_config_inherit_model(config, error);
+    *out = config->model.context;
+    by_config_close(&config);
+    return status;
+}
+
+/* How many tokens the tokenizer adds in front of a text. */
+static by_status count_before(size_t *out, const by_tokenizer *tokenizer, by_error *error)
+{
+    by_token_buffer ids = {0};
+    by_status status = by_tokenizer_encode(tokenizer, "", 0, &ids,
+                                           BY_ENCODE_ORDINARY | BY_ENCODE_ADD_BEFORE, error);
+    *out = ids.count;
+    by_token_buffer_free(&ids);
+    return status;
+}
+
+by_status by__task_examples_open_texts(by__task_examples *d, const by_task_request *r,
+                                       by_error *error)
+{
+    char *path;
+    if (by__task_examples_text(d) == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(find_context(&d->texts.context, r, error));
+    BY_TRY(find_tokenizer(&path, r, error));
+    by_status status = by_tokenizer_open(&d->texts.tokenizer, path, error);
+    free(path);
+    if (status == BY_OK) {
+        status =
+            by_tokenizer_to_json(d->texts.tokenizer, &d->texts.json, &d->texts.json_length, error);
+    }
+    if (status == BY_OK) {
+        status = count_before(&d->texts.before, d->texts.tokenizer, error);
+    }
+    if (status == BY_OK) {
+        status = by__task_tokenizer_config(&d->texts.settings, NULL, d->texts.context, error);
+    }
+    d->texts.time = d->keys->max_tokens;
+    return status;
+}
+
+void by__task_examples_close_texts(by__task_examples *d)
+{
+    by_tokenizer_close(&d->texts.tokenizer);
+    free(d->texts.json);
+    free(d->texts.settings);
+    free(d->texts.numbers);
+}
+
+/* ---- texts as tokens ---- */
+
+/* The ids of the distinct texts of a column, and behind them those of the empty text. */
+typedef struct encoded_texts {
+    by_token_buffer ids;
+    size_t *ends; /* [count + 1]: where those of each end */
+    size_t count;
+} encoded_texts;
+
+static void free_texts(encoded_texts *e)
+{
+    by_token_buffer_free(&e->ids);
+    free(e->ends);
+}
+
+static by_status encode_texts(encoded_texts *e, const by__task_examples *d, const by_column *column,
+                              by_error *error)
+{
+    by_encoder *encoder;
+    e->count = column->value_count;
+    BY_TRY(by__alloc((void **)&e->ends, e->count + 1, sizeof *e->ends, "texts", error));
+    BY_TRY(by_encoder_open(&encoder, d->texts.tokenizer, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i <= e->count && status == BY_OK; i++) {
+        const char *text = i < e->count ? column->values[i] : "";
+        status = by_encoder_encode(encoder, text, strlen(text), &e->ids,
+                                   BY_ENCODE_ORDINARY | BY_ENCODE_ADD_SPECIAL, error);
+        e->ends[i] = e->ids.count;
+    }
+    by_encoder_close(&encoder);
+    return status;
+}
+
+static size_t begin_of(const encoded_texts *e, size_t i)
+{
+    return i == 0 ? 0 : e->ends[i - 1];
+}
+
+/* The tokens of every text: as many as the longest has, rounded up, within the context. */
+static int64_t find_time(const encoded_texts *e, int64_t context)
+{
+    size_t longest = 1;
+    for (size_t i = 0; i <= e->count; i++) {
+        size_t length = e->ends[i] - begin_of(e, i);
+        longest = length > longest ? length : longest;
+    }
+    int64_t time = (int64_t)by__round_up(longest, UNIT);
+    return time < context ? time : context;
+}
+
+/* Writes a text of `time` tokens at most, and returns how many it has. Of a longer one those at the
+ * end of the empty text, such as [SEP], are kept. */
+static int32_t put_text(int32_t *out, const by__task_examples *d, const encoded_texts *e, size_t i)
+{
+    size_t time = (size_t)d->texts.time;
+    const uint32_t *ids = e->ids.ids + begin_of(e, i);
+    const uint32_t *empty = e->ids.ids + begin_of(e, e->count);
+    size_t length = e->ends[i] - begin_of(e, i);
+    size_t added = e->ends[e->count] - begin_of(e, e->count);
+    size_t after = added - d->texts.before < time ? added - d->texts.before : time;
+    size_t first = length > time ? time - after : length;
+    for (size_t t = 0; t < first; t++) {
+        out[t] = (int32_t)ids[t];
+    }
+    for (size_t t = first; length > time && t < time; t++) {
+        out[t] = (int32_t)empty[added - (time - t)];
+    }
+    return (int32_t)(length > time ? time : length);
+}
+
+static by_status add_array(by__table_more *more, const char *name, by_dtype dtype,
+                           const by_shape *shape, void **out, by_error *error)
+{
+    by_array *array = &more->arrays[more->count];
+    size_t size = by_dtype_size(dtype);
+    BY_TRY(by__alloc(out, (size_t)by_shape_count(shape), size, name, error));
+    *array = (by_array){.name = by__strdup(name), .dtype = dtype, .shape = *shape, .data = *out};
+    more->count++;
+    return array->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
+}
+
+/* Where the rows of texts, and of the tags of their words, are written. */
+typedef struct text_rows {
+    int32_t *tokens;
+    int32_t *lengths;
+    int32_t *labels; /* NULL: texts have no tags */
+    float *weights;  /* of these: how many there are */
+} text_rows;
+
+static by_status refuse_row(const by_table *table, int64_t row, const char *what,
+                            const char *column, by_error *error)
+{
+    return by_error_set(error, BY_EFORMAT,
+                        "%s: row %lld has no %s in '%.60s', or one that stands for a missing "
+                        "value, as NA and None do: leave it out",
+                        by_table_name(table), (long long)row + 1, what, column);
+}
+
+static const char *text_of(const by_column *column, int64_t row)
+{
+    int32_t value = column->categories == NULL ? -1 : column->categories[row];
+    return value < 0 ? NULL : column->values[value];
+}
+
+/* Returns the next word at *at, of *length bytes; 0: there is none. */
+static const char *next_word(const char **at, size_t *length)
+{
+    const char *word = *at + strspn(*at, " \t\r\n");
+    *length = strcspn(word, " \t\r\n");
+    *at = word + *length;
+    return word;
+}
+
+/* The class of a tag. */
+static by_status find_tag(int32_t *out, const by__task_examples *d, const char *tag, size_t length,
+                          by_error *error)
+{
+    const by__table_encoded *f = &d->encoding->targets[0];
+    char *copy = by__strndup(tag, length);
+    if (copy == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a tag");
+    }
+    *out = by__same_value((const char *const *)f->values, f->count, &f->aliases, copy);
+    free(copy);
+    return *out >= 0 ? BY_OK
+                     : by_error_set(error, BY_EFORMAT,
+                                    "'%.*s' in '%.60s' is none of the %zu tags that were learned",
+                                    length < 60 ? (int)length : 60, tag, f->name, f->count);
+}
+
+/* Writes the tokens of each word, with its tag (tags NULL: a placeholder) at the first of them and
+ * -1 elsewhere, between the tokens that the tokenizer adds to a text. */
+static by_status put_words(const text_rows *rows, int64_t row, const by__task_examples *d,
+                           const encoded_texts *e, const char *text, const char *tags,
+                           by_error *error)
+{
+    size_t time = (size_t)d->texts.time;
+    int32_t *tokens = rows->tokens + (size_t)row * time;
+    int32_t *labels = rows->labels + (size_t)row * time;
+    const uint32_t *empty = e->ids.ids + begin_of(e, e->count);
+    size_t added = e->ends[e->count] - begin_of(e, e->count);
+    size_t before = d->texts.before < time ? d->texts.before : time;
+    size_t after = added - before < time - before ? added - before : time - before;
+    by_token_buffer ids = {0};
+    by_status status = BY_OK;
+    size_t at = 0;
+    size_t length;
+    size_t tagged;
+    for (; at < before; at++) {
+        tokens[at] = (int32_t)empty[at];
+    }
+    for (size_t t = 0; t < time; t++) {
+        labels[t] = -1;
+    }
+    for (;;) {
+        int32_t class = 0;
+        const char *word = next_word(&text, &length);
+        const char *tag = tags == NULL ? word : next_word(&tags, &tagged);
+        if (length == 0 || (tags != NULL && tagged == 0)) {
+            status = tags == NULL || length == tagged
+                         ? BY_OK
+                         : by_error_set(error, BY_EFORMAT, "there are %s tags than words",
+                                        length == 0 ? "more" : "fewer");
+            break;
+        }
+        ids.count = 0;
+        status = tags == NULL ? BY_OK : find_tag(&class, d, tag, tagged, error);
+        if (status == BY_OK) {
+            status = by_tokenizer_encode(d->texts.tokenizer, word, length, &ids, BY_ENCODE_ORDINARY,
+                                         error);
+        }
+        if (status != BY_OK) {
+            break;
+        }
+        for (size_t i = 0; i < ids.count && at < time - after; i++, at++) {
+            tokens[at] = (int32_t)ids.ids[i];
+            labels[at] = i == 0 ? class : -1;
+            rows->weights[row] += i == 0 ? 1.0f : 0.0f;
+        }
+    }
+    for (size_t i = 0; i < after; i++) {
+        tokens[at++] = (int32_t)empty[added - after + i];
+    }
+    rows->lengths[row] = (int32_t)at;
+    by_token_buffer_free(&ids);
+    return status;
+}
+
+/* The columns of texts of a table, encoded. */
+typedef struct text_columns {
+    const by_column *columns[3];
+    encoded_texts encoded[3];
+    int count;
+} text_columns;
+
+static void close_columns(text_columns *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        free_texts(&c->encoded[i]);
+    }
+}
+
+static by_status open_columns(text_columns *out, const by__task_examples *d, const by_table *table,
+                              by_error *error)
+{
+    const char *names[3];
+    *out = (text_columns){.count = by__task_examples_text_columns(names, d)};
+    for (int i = 0; i < out->count; i++) {
+        out->columns[i] = by_table_find(table, names[i]);
+        if (out->columns[i] == NULL) {
+            return by_error_set(error, BY_EFORMAT, "%s: there is no column '%.60s' of texts",
+                                by_table_name(table), names[i]);
+        }
+        BY_TRY(encode_texts(&out->encoded[i], d, out->columns[i], error));
+    }
+    return BY_OK;
+}
+
+/* Weights of the mean of each text's tokens, and a number in the place of a target. */
+static by_status add_pairs(by__table_more *more, const text_rows *rows, const by_shape *tokens,
+                           by_error *error)
+{
+    float *mean;
+    void *targets;
+    int64_t time = tokens->dim[2];
+    BY_TRY(add_array(more, "mean", BY_F32, tokens, (void **)&mean, error));
+    BY_TRY(add_array(more, "targets", BY_F32, &BY_SHAPE(tokens->dim[0]), &targets, error));
+    for (int64_t i = 0; i < tokens->dim[0] * tokens->dim[1]; i++) {
+        for (int64_t t = 0; t < rows->lengths[i]; t++) {
+            mean[i * time + t] = 1.0f / (float)rows->lengths[i];
+        }
+    }
+    return BY_OK;
+}
+
+static by_status add_arrays(by__table_more *more, text_rows *out, const by__task_row *row,
+                            const by_shape *tokens, by_error *error)
+{
+    by_shape lengths = *tokens;
+    void *weights;
+    lengths.rank--;
+    *out = (text_rows){0};
+    BY_TRY(add_array(more, "tokens", BY_I32, tokens, (void **)&out->tokens, error));
+    BY_TRY(add_array(more, "lengths", BY_I32, &lengths, (void **)&out->lengths, error));
+    if (row->tags) {
+        BY_TRY(add_array(more, "labels", BY_I32, tokens, (void **)&out->labels, error));
+        BY_TRY(add_array(more, "weight", BY_F32, &lengths, &weights, error));
+        out->weights = weights;
+    }
+    return BY_OK;
+}
+
+/* Writes text i of a row. */
+static by_status put_cell(const text_rows *rows, int64_t row, const by__task_examples *d,
+                          const text_columns *c, int i, const by_table *table, bool targets,
+                          by_error *error)
+{
+    const encoded_texts *e = &c->encoded[i];
+    const char *text = text_of(c->columns[i], row);
+    int64_t at = row * c->count + i;
+    if (text == NULL && targets) {
+        return refuse_row(table, row, "text", c->columns[i]->name, error);
+    }
+    if (rows->labels != NULL) {
+        const by_column *tags =
+            targets ? by_table_find(table, by_encoding_target(d->encoding, 0)) : NULL;
+        const char *tag = tags == NULL ? NULL : text_of(tags, row);
+        if (tags != NULL && tag == NULL) {
+            return refuse_row(table, row, "tags", tags->name, error);
+        }
+        by_status status = put_words(rows, row, d, e, text == NULL ? "" : text, tag, error);
+        if (status != BY_OK) {
+            return by_error_prefix(error, status, "%s: row %lld", by_table_name(table),
+                                   (long long)row + 1);
+        }
+    } else {
+        size_t which = text == NULL ? e->count : (size_t)c->columns[i]->categories[row];
+        rows->lengths[at] = put_text(rows->tokens + at * d->texts.time, d, e, which);
+    }
+    if (rows->lengths[at] == 0 && targets) {
+        return by_error_set(error, BY_EFORMAT, "%s: the text of row %lld has no tokens",
+                            by_table_name(table), (long long)row + 1);
+    }
+    /* Token 0: what is predicted has a place in a batch. */
+    rows->lengths[at] = rows->lengths[at] == 0 ? 1 : rows->lengths[at];
+    return BY_OK;
+}
+
+static by_status put_rows(by__table_more *more, const by__task_examples *d, const by_table *table,
+                          const text_columns *c, bool targets, by_error *error)
+{
+    text_rows rows;
+    const by__task_row *row = by__task_row_of(d->base.task);
+    int64_t count = (int64_t)by_table_rows(table);
+    by_shape shape =
+        row->pairs ? BY_SHAPE(count, c->count, d->texts.time) : BY_SHAPE(count, d->texts.time);
+    BY_TRY(add_arrays(more, &rows, row, &shape, error));
+    for (int64_t r = 0; r < count; r++) {
+        for (int i = 0; i < c->count; i++) {
+            BY_TRY(put_cell(&rows, r, d, c, i, table, targets, error));
+        }
+    }
+    return row->pairs ? add_pairs(more, &rows, &shape, error) : BY_OK;
+}
+
+by_status by__task_examples_measure_texts(by__task_examples *d, const by_table *table,
+                                          by_error *error)
+{
+    text_columns c;
+    if (by__task_examples_text(d) == NULL || d->texts.time > 0) {
+        return BY_OK;
+    }
+    by_status status = open_columns(&c, d, table, error);
+    for (int i = 0; i < c.count && status == BY_OK; i++) {
+        int64_t time = find_time(&c.encoded[i], d->texts.context);
+        d->texts.time = time > d->texts.time ? time : d->texts.time;
+    }
+    close_columns(&c);
+    return status;
+}
+
+by_status by__task_examples_apply_encoding(by_array_set **out, const by__task_examples *d,
+                                           const by_table *table, bool targets, const char *weight,
+                                           by_error *error)
+{
+    by__table_more more = {0};
+    text_columns c;
+    const by__task_row *row = by__task_row_of(d->base.task);
+    if (by_encoding_text(d->encoding) == NULL) {
+        return by__table_encoding_apply(d->encoding, table, targets, weight, NULL, out, error);
+    }
+    by_status status = open_columns(&c, d, table, error);
+    if (status == BY_OK) {
+        status = put_rows(&more, d, table, &c, targets, error);
+    }
+    close_columns(&c);
+    if (status != BY_OK) {
+        by__table_more_free(&more);
+        return status;
+    }
+    targets = targets && !row->tags && !row->pairs;
+    return by__table_encoding_apply(d->encoding, table, targets, weight, &more, out, error);
+}
+
+/* ---- for the config and checkpoints ---- */
+
+by_status by__task_examples_complete_texts(const by__task_examples *d, by_config *config,
+                                           by_error *error)
+{
+    by_model_config *m = &config->model;
+    const by__task_row *row = by__task_examples_row(config);
+    by__task_examples_keys *k = by__config_kind_own(config->task.own, &row->kind);
+    int64_t needed = (int64_t)by_tokenizer_vocab(d->texts.tokenizer);
+    if (m->vocab < 0) {
+        m->vocab = (needed + m->pad_vocab_to - 1) / m->pad_vocab_to * m->pad_vocab_to;
+    }
+    if (m->vocab < needed) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: model.vocab %lld is less than the tokenizer's %lld tokens",
+                            by__config_where(config, "model.vocab", "data.tokenizer"),
+                            (long long)m->vocab, (long long)needed);
+    }
+    if (d->texts.time > m->context) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.max_tokens %lld is more than model.context %lld",
+                            by__config_where(config, "data.max_tokens", "model.context"),
+                            (long long)d->texts.time, (long long)m->context);
+    }
+    k->max_tokens = d->texts.time;
+    return BY_OK;
+}
+
+void by__task_examples_keep_texts(const by__task_examples *d, by_task_kept *out)
+{
+    if (d->texts.tokenizer != NULL) {
+        out->files[out->file_count++] = (by_checkpoint_file){
+            .name = "tokenizer.json", .data = d->texts.json, .size = d->texts.json_length};
+        out->files[out->file_count++] = (by_checkpoint_file){.name = "tokenizer_config.json",
+                                                             .data = d->texts.settings,
+                                                             .size = strlen(d->texts.settings)};
+    }
+}
