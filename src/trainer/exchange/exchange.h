@@ -147,8 +147,8 @@ double by__trainer_wait_seconds(const by_trainer *trainer);
 
 /* Resolves the layout, and which micro-batches belong to this rank. */
 by_status by__trainer_ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
-/* Bytes of the pinned copies of what is exchanged between programs, at most: a bucket of each
- * gradient set, and of a micro-batch. None where the host reads the device's memory. */
+/* Bytes of the pinned copies of what is exchanged between programs, at most. None where the host
+ * reads the device's memory. */
 size_t by__trainer_ranks_plan_staging(by_trainer *t);
 /* Sets the number of micro-batches of a step, over all ranks: at most
  * t->part.most_micro_batches. */

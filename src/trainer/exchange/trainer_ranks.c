@@ -57,14 +57,30 @@ int by__trainer_ranks_sets(by_trainer *t)
 
 /* ---- collective operations ---- */
 
+/* Losses and other small values. */
+#define LEAST_STAGING ((size_t)64 << 10)
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A bucket of each gradient set and of a micro-batch; or all that replicas exchange now and then,
+ * the partial sums of the norm, a message between stages. */
 size_t by__trainer_ranks_plan_staging(by_trainer *t)
 {
-    size_t most = 0;
-    for (size_t k = 0; k < t->ranks.bucket_count && !t->device->host_memory; k++) {
-        size_t bytes = (size_t)t->ranks.buckets[k].part.count * sizeof(float);
-        most = bytes > most ? bytes : most;
+    size_t bucket = 0;
+    if (t->device->host_memory || t->layout.ranks == 1) {
+        return 0;
     }
-    t->ranks.staging.planned = (size_t)(t->flats.sets + 1) * by__round_up(most, BY_CACHE_LINE);
+    for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+        bucket = larger(bucket, (size_t)t->ranks.buckets[k].part.count * sizeof(float));
+    }
+    size_t most = (size_t)(t->flats.sets + 1) * by__round_up(bucket, BY_CACHE_LINE);
+    most = larger(most, t->sync.is_on ? by__exchange_elements(t) * sizeof(float) : 0);
+    most = larger(most, by__trainer_norm_bytes(t));
+    most = larger(most, t->strategy->exchanged == NULL ? 0 : t->strategy->exchanged(t));
+    t->ranks.staging.planned = by__round_up(larger(most, LEAST_STAGING), BY_CACHE_LINE);
     return t->ranks.staging.planned;
 }
 

@@ -37,6 +37,8 @@ by_status by__pipeline_plan_slots(by_trainer *t, by__trainer_pipe_stage *stage, 
 size_t by__pipeline_largest_share(const by_trainer *t);
 /* Bytes of activations between programs and stages. */
 uint64_t by__pipeline_bytes(const by_trainer *t);
+/* Bytes of the largest message to or from another rank. */
+size_t by__pipeline_exchanged(const by_trainer *t);
 
 /* ---- pipe_share.c ---- */
 

@@ -152,23 +152,25 @@ by_status by__pipeline_plan_slots(by_trainer *t, by__trainer_pipe_stage *stage, 
     return BY_OK;
 }
 
-/* Bytes of the largest message to another rank: a communicator keeps a copy until it is
- * delivered. */
-static size_t largest_send(const by__trainer_pipe *pipe)
+/* Bytes of the largest message to another rank, or also from one. */
+static size_t largest_message(const by__trainer_pipe *pipe, bool received)
 {
     const by_graph *whole = pipe->train.whole;
     size_t largest = 0;
     for (size_t i = 0; i < pipe->train.move_count; i++) {
         const by__trainer_pipe_move *move = &pipe->train.moves[i];
         size_t bytes = by__graph_value_bytes(&whole->values[move->value]);
-        bool sent = by__pipe_rank_of(pipe, move->from) == pipe->rank &&
-                    by__pipe_rank_of(pipe, move->to) != pipe->rank;
-        largest = sent && bytes > largest ? bytes : largest;
+        int from = by__pipe_rank_of(pipe, move->from);
+        int to = by__pipe_rank_of(pipe, move->to);
+        bool own = from == pipe->rank || (received && to == pipe->rank);
+        largest = own && from != to && bytes > largest ? bytes : largest;
     }
     for (size_t i = 0; i < pipe->share_count; i++) {
         size_t bytes =
             by__graph_value_bytes(&whole->values[by_graph_find(whole, pipe->shares[i].name)]);
-        largest = pipe->shares[i].from == pipe->rank && bytes > largest ? bytes : largest;
+        bool own =
+            pipe->shares[i].from == pipe->rank || (received && pipe->shares[i].to == pipe->rank);
+        largest = own && bytes > largest ? bytes : largest;
     }
     return largest;
 }
@@ -187,5 +189,11 @@ size_t by__pipeline_largest_share(const by_trainer *t)
 
 uint64_t by__pipeline_bytes(const by_trainer *t)
 {
-    return t->pipe->bytes + largest_send(t->pipe) + by__pipeline_largest_share(t);
+    /* A communicator keeps a copy of a message until it is delivered. */
+    return t->pipe->bytes + largest_message(t->pipe, false) + by__pipeline_largest_share(t);
+}
+
+size_t by__pipeline_exchanged(const by_trainer *t)
+{
+    return largest_message(t->pipe, true);
 }

@@ -35,6 +35,8 @@ typedef struct by__trainer_strategy {
     by_status (*measure)(by_trainer *t, const by_trainer_options *options, by_error *error);
     /* Bytes of activations besides the arena. */
     uint64_t (*bytes)(const by_trainer *t);
+    /* Bytes of the largest value that it sends to another rank or gets from one; NULL: none. */
+    size_t (*exchanged)(const by_trainer *t);
     /* Collective: allocates memory of its own and binds parameters. */
     by_status (*allocate)(by_trainer *t, by_error *error);
     /* Forward and backward of the micro-batches of this replica. *tree: the sets that hold sums. */
