@@ -252,6 +252,9 @@ static double work_of(const problem *p)
     case BY_OP_MATMUL:
     case BY_OP_GROUPED_MATMUL:
         return work * (double)out->dim[out->rank - 1] / 4.0;
+    case BY_OP_PACKED_MATMUL:
+    case BY_OP_PACKED_GROUPED_MATMUL: /* a weight is decoded for each tile of rows */
+        return 4.0 * (double)by_shape_count(first) * (double)out->dim[out->rank - 1];
     case BY_OP_GROUPED_MATMUL_GRAD:
         return work * (double)first->dim[1] / 4.0;
     case BY_OP_CONV:

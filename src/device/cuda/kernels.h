@@ -539,6 +539,56 @@ typedef struct by__cuda_grouped_grad_args {
     int32_t dtype, y_dtype;
 } by__cuda_grouped_grad_args;
 
+/* ---- packed.cu ---- */
+
+enum { BY__CUDA_CODES_NONE, BY__CUDA_CODES_8, BY__CUDA_CODES_4, BY__CUDA_CODES_F8 };
+
+/* A packed matrix of k inputs and n outputs: elements of `dtype` without codes; with codes of 8 or
+ * 4 bits in blocks of 2^block_bits inputs. */
+typedef struct by__cuda_packing {
+    int64_t n, k, block_bytes, panel_bytes;
+    int32_t codes, dtype, block_bits;
+} by__cuda_packing;
+
+/* y = x in whole numbers up to `most`, with a scale for each piece of a row of k elements, that is
+ * multiplied again. A warp for each piece, blocks of 256. */
+typedef struct by__cuda_packed_rows_args {
+    const void *x;
+    float *y;
+    int64_t pieces, pieces_each, piece, k;
+    float most;
+    int32_t dtype;
+} by__cuda_packed_rows_args;
+
+/* y [m, n] = a w + bias + add. Grid: ceil(n / 32), ceil(m / 32); blocks of 256. */
+typedef struct by__cuda_packed_matmul_args {
+    const void *a, *w, *bias, *add; /* bias and add may be NULL; add has y's dtype */
+    void *y;
+    int64_t m;
+    by__cuda_packing packing;
+    int32_t a_dtype, bias_dtype, dtype;
+} by__cuda_packed_matmul_args;
+
+/* PACKED_GROUPED_MATMUL, as GROUPED_MATMUL. */
+typedef struct by__cuda_packed_grouped_matmul_args {
+    const void *a, *w;
+    const int32_t *range;
+    void *y;
+    int64_t rows, groups, ranges_each, capacity, matrix_bytes;
+    by__cuda_packing packing;
+    int32_t a_dtype, dtype;
+} by__cuda_packed_grouped_matmul_args;
+
+/* PACKED_EMBEDDING. One thread an element of y, blocks of 256. */
+typedef struct by__cuda_packed_embedding_args {
+    const int32_t *ids;
+    const void *w;
+    void *y;
+    int64_t count;
+    by__cuda_packing packing;
+    int32_t dtype;
+} by__cuda_packed_embedding_args;
+
 /* ---- experts.cu ---- */
 
 #define BY__CUDA_MOST_EXPERTS 256

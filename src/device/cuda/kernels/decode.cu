@@ -173,8 +173,8 @@ BY__KERNEL(cached_merge, 256)
 /* ---- pages ---- */
 
 /* Where the page of a position of a session begins in the pools, in their elements; -1: nowhere. */
-__device__ int64_t by__page_of(const by__cuda_paged_attention_args &a, int64_t session,
-                               int64_t position, int64_t kv)
+__device__ __forceinline__ int64_t by__page_of(const by__cuda_paged_attention_args &a,
+                                               int64_t session, int64_t position, int64_t kv)
 {
     int64_t column = position / BY__CUDA_PAGE;
     if (position < 0 || session < 0 || session >= a.session_count || column >= a.columns) {
@@ -187,34 +187,37 @@ __device__ int64_t by__page_of(const by__cuda_paged_attention_args &a, int64_t s
 
 /* The place in a page of element d of a token's key: tokens are neighbours, and in bf16 pairs of
  * elements. */
-__device__ int64_t by__key_in_page(int dtype, int64_t width, int64_t token, int64_t d)
+__device__ __forceinline__ int64_t by__key_in_page(int dtype, int64_t width, int64_t token,
+                                                   int64_t d)
 {
     bool pairs = dtype == BY__BF16 && d / 2 * 2 + 1 < width;
     return pairs ? (d / 2 * BY__CUDA_PAGE + token) * 2 + d % 2 : d * BY__CUDA_PAGE + token;
 }
 
 /* Of its value: elements are neighbours, and in bf16 pairs of tokens. */
-__device__ int64_t by__value_in_page(int dtype, int64_t width, int64_t token, int64_t d)
+__device__ __forceinline__ int64_t by__value_in_page(int dtype, int64_t width, int64_t token,
+                                                     int64_t d)
 {
     return dtype == BY__BF16 ? (token / 2 * width + d) * 2 + token % 2 : token * width + d;
 }
 
 /* An element of a pool, without the scale of codes. */
-__device__ float by__pool_element(const void *pool, int dtype, int64_t at)
+__device__ __forceinline__ float by__pool_element(const void *pool, int dtype, int64_t at)
 {
     return dtype == BY__U8 ? (float)((const signed char *)pool)[at] : by__get(pool, dtype, at);
 }
 
 /* The scales of a page's tokens are behind its codes. */
-__device__ float *by__page_scales(const void *pool, int64_t page, int64_t width)
+__device__ __forceinline__ float *by__page_scales(const void *pool, int64_t page, int64_t width)
 {
     return (float *)((unsigned char *)pool + page + width * BY__CUDA_PAGE);
 }
 
 /* Stores a key or a value, a warp for each: unchanged, or as codes relative to its largest
  * magnitude / 127. */
-__device__ void by__put_in_page(const by__cuda_paged_write_args &a, void *pool, const void *x,
-                                int64_t from, int64_t page, int64_t token, bool is_key)
+__device__ __forceinline__ void by__put_in_page(const by__cuda_paged_write_args &a, void *pool,
+                                                const void *x, int64_t from, int64_t page,
+                                                int64_t token, bool is_key)
 {
     float largest = 0.0f;
     for (int64_t d = by__lane(); d < a.width; d += 32) {
@@ -240,12 +243,12 @@ __device__ void by__put_in_page(const by__cuda_paged_write_args &a, void *pool, 
 
 BY__KERNEL(paged_write, 256)
 {
-    int64_t row = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
+    unsigned row = blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= a.length * a.kv_heads) {
         return; /* a whole warp */
     }
-    int64_t kv = row % a.kv_heads;
-    int64_t t = row / a.kv_heads;
+    unsigned kv = row % (unsigned)a.kv_heads;
+    unsigned t = row / (unsigned)a.kv_heads;
     int64_t page = by__page_of(a, a.sessions[t], a.positions[t], kv);
     if (page >= 0) {
         int64_t token = a.positions[t] % BY__CUDA_PAGE;
