@@ -48,12 +48,22 @@
  *     Of BATCH_NORM without add.
  *   AFFINE            x [..., C], scale [C] f32, shift [C]  y = x scale + shift + add, with
  *                     f32, add? like x                      attrs.rectify as above
+ *   GROUP_NORM        x [B, ..., C], w [C] f32, b [C] f32   y like x, mean [B, G] f32, rstd [B, G]
+ *                                                           f32
+ *     The channels of each sample are divided into G = attrs.groups equal groups of neighbours; each
+ *     is normalized with its mean and variance over all its elements, then multiplied by w; b is
+ *     added.
+ *   GROUP_NORM_GRAD   x, w, mean, rstd, dy                  dx, dw [C] f32, db [C] f32
  *   POOL              x [B, H, W, C]                        y [B, H', W', C]: the largest entry of
  *                                                           each window
  *     or, with attrs.mean, the mean, in which padding counts as zeros with attrs.keep. Windows
  *     (attrs.sliding) are not dilated, and each contains a part of x.
  *   POOL_GRAD         x?, dy [B, H', W', C]                 dx of attrs.shape
  *     x for the largest entry, of several equal ones the first; not for the mean.
+ *   UPSAMPLE          x [B, H, W, C]                        y [B, H', W', C] = attrs.shape
+ *     y[i, j] is x[i', j'] with i' = floor(i H / H'), or, with attrs.linear, bilinear interpolation
+ *     at i' = (i + 1/2) H / H' - 1/2, not below 0 and not above H - 1; j' likewise.
+ *   UPSAMPLE_GRAD     dy [B, H', W', C]                     dx of attrs.shape
  *   OFFSET_IDS        ids i32 (any shape)                   ids - attrs.begin, negative ids as -1
  *     Converts ids of a table of attrs.rows rows to those of the slice of it that begins at row
  *     attrs.begin. Ids outside the slice are out of its range, and EMBEDDING and EMBEDDING_GRAD
@@ -170,6 +180,13 @@
  *     Sum over rows with target in [0, C) of w (lse - (1 - e) logits[target] - e mean(logits)),
  *     with e = attrs.smoothing (label smoothing, Szegedy et al. 2016); computed in f32.
  *   CROSS_ENTROPY_GRAD  logits, targets, lse, dloss [1] f32, w?  dlogits like logits
+ *   DICE              logits [B, ..., C], targets i32       loss [1] f32, sums [B, 3, C] f32
+ *                     [B, ...]
+ *     With p = softmax(logits), over the n rows of a sample whose target is in [0, C): sums are, for
+ *     each class, that of p over the rows of the class, that of p over all rows, and the number of
+ *     rows of the class. The loss is the sum over samples of n times the mean over classes of
+ *     1 - (2 sums[0] + e) / (sums[1] + sums[2] + e), e = attrs.eps (Milletari et al. 2016).
+ *   DICE_GRAD         logits, targets, sums, dloss [1] f32  dlogits like logits
  *   SQUARED_ERROR     x [..., C], t f32 like x, w? f32 [R]      loss [1] f32 = sum of w (x - t)^2
  *   SMOOTH_L1         x, t, w?                              loss [1] f32 = sum of w l(x - t)
  *     l(d) = d^2 / (2 beta) if |d| < beta, else |d| - beta / 2; beta = attrs.beta, 0 gives |d|.
@@ -405,7 +422,13 @@ enum {
     X(BATCH_NORM_GRAD, batch_norm_grad)                                                            \
     X(AFFINE, affine)                                                                              \
     X(POOL, pool)                                                                                  \
-    X(POOL_GRAD, pool_grad)
+    X(POOL_GRAD, pool_grad)                                                                        \
+    X(GROUP_NORM, group_norm)                                                                      \
+    X(GROUP_NORM_GRAD, group_norm_grad)                                                            \
+    X(UPSAMPLE, upsample)                                                                          \
+    X(UPSAMPLE_GRAD, upsample_grad)                                                                \
+    X(DICE, dice)                                                                                  \
+    X(DICE_GRAD, dice_grad)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
@@ -514,6 +537,7 @@ typedef struct by_attrs {
     bool logarithm;         /* SOFTMAX: the logarithm */
     bool bidirectional;     /* ATTENTION: over all keys */
     bool rectify;           /* BATCH_NORM, AFFINE: the result is at least 0 */
+    bool linear;            /* UPSAMPLE: interpolates between neighbours */
     bool in_place;          /* REDUCE_GRADIENTS: updates its operands */
     by_dtype dtype;         /* of the result */
     by_function function;   /* UNARY */
@@ -528,9 +552,9 @@ typedef struct by_attrs {
     int64_t capacity;       /* GROUP, grouped products: rows per group; 0: no limit */
     int64_t blocks;         /* GROUP: blocks of entries; 0: 1 */
     int64_t window;         /* attention: number of last keys; 0: all */
-    int64_t groups;         /* convolutions: of channels */
+    int64_t groups;         /* convolutions, GROUP_NORM: of channels */
     by_window sliding;      /* convolutions, POOL: the window */
-    by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER, POOL_GRAD */
+    by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER, POOL_GRAD, UPSAMPLE */
     by_packing packing;     /* ops with packed weights, FAKE_QUANTIZE */
     int64_t axis;           /* operated on */
     int order[BY_MAX_RANK]; /* PERMUTE */
@@ -540,7 +564,7 @@ typedef struct by_attrs {
     int64_t ranks;          /* collectives: number of ranks */
     int64_t to;             /* ALL_TO_ALL: axis to concatenate along */
     int64_t bucket;         /* REDUCE_GRADIENTS: bucket; GATHER_PARAMETER: parameter */
-    float eps;              /* norms and ADAMW */
+    float eps;              /* norms, ADAMW, DICE */
     float p;                /* DROPOUT: probability; LINEAR_DISTILL: share of the teacher */
     float theta;            /* ROPE, see by_rotation; LINEAR_DISTILL: temperature */
     float factor;           /* ROPE, as the next four: see by_rotation */

@@ -71,6 +71,14 @@ BY_API by_value by_batch_norm_fixed(by_graph *graph, by_value x, by_value mean, 
 /* x [..., C] times scale plus shift, both f32 [C]. end: NULL: nothing. */
 BY_API by_value by_affine(by_graph *graph, by_value x, by_value scale, by_value shift,
                           const by_norm_end *end);
+/* Group norm of x [B, ..., C] (Wu and He 2018), as torch.nn.GroupNorm: the channels of a sample in
+ * `groups` groups; weight and bias are f32 [C]. */
+BY_API by_value by_group_norm(by_graph *graph, by_value x, by_value weight, by_value bias,
+                              int64_t groups, float eps);
+/* Images x [B, H, W, C] in another size: the nearest entry, or bilinear interpolation with the
+ * pixels' centers at 1/2, 3/2, ..., as torch.nn.Upsample. */
+BY_API by_value by_upsample(by_graph *graph, by_value x, int64_t height, int64_t width,
+                            bool bilinear);
 /* The largest entry of each window of x [B, H, W, C], as torch.nn.MaxPool2d, and the mean, in
  * which padding counts as zeros if `padded`, as torch.nn.AvgPool2d. */
 BY_API by_value by_max_pool(by_graph *graph, by_value x, const by_window *window);
@@ -217,6 +225,10 @@ BY_API by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targ
 /* The same with each row's term multiplied by its weight, f32 [...]. */
 BY_API by_value by_weighted_cross_entropy(by_graph *graph, by_value logits, by_value targets,
                                           by_value weights, float smoothing);
+/* The soft Dice loss of a segmentation, logits [B, ..., C] with targets i32 [B, ...], negative where
+ * there is none (Milletari et al. 2016): of each sample the mean over the classes of 1 - Dice, times
+ * its number of targets. `smooth` is added to both sides of the quotient. */
+BY_API by_value by_dice(by_graph *graph, by_value logits, by_value targets, float smooth);
 /* Sum over elements of (x - targets)^2. x is f32, bf16 or f16 [..., C], targets f32 of the same
  * shape. `weights` [...], one per row: f32 factors, or i32 such as targets of another loss, where
  * rows with a negative value do not count, or BY_NONE. */

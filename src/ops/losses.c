@@ -102,6 +102,41 @@ static void cost_difference(const by__op_signature *s, const by__graph_type *out
     cost->flops = 3.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
+/* DICE has logits, targets; its gradient logits, targets, sums, dloss. */
+static by_status infer_dice(const by__op_signature *s, by__graph_type *out, by_error *error)
+{
+    const by__graph_type *logits = &s->in[0];
+    if (!by__op_is_act(logits->dtype) || logits->shape.rank < 2) {
+        return by__op_refuse(s, error, "logits must be [samples, ..., classes], f32, bf16 or f16");
+    }
+    if (s->in[1].dtype != BY_I32 ||
+        by_shape_count(&s->in[1].shape) != by__op_rows(&logits->shape)) {
+        return by__op_refuse(s, error, "there must be one i32 target for each row of logits");
+    }
+    if (!(s->attrs->eps > 0.0f)) {
+        return by__op_refuse(s, error, "what is added to both sides must be more than 0");
+    }
+    const by__graph_type sums = {
+        BY_F32, BY_SHAPE(logits->shape.dim[0], 3, by__op_last_dim(&logits->shape))};
+    if (s->op == BY_OP_DICE) {
+        out[0] = (by__graph_type){BY_F32, BY_SHAPE(1)};
+        out[1] = sums;
+        return BY_OK;
+    }
+    if (!by__op_type_equal(&s->in[2], &sums) || !by__op_is_scalar(&s->in[3])) {
+        return by__op_refuse(s, error, "sums must be f32 [samples, 3, classes] and dloss one f32");
+    }
+    out[0] = *logits;
+    return BY_OK;
+}
+
+static void gradient_dice(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                          by_value *din)
+{
+    by_value in[4] = {node->in[0], node->in[1], node->out[1], dout[0]};
+    din[0] = by__op_add_node(graph, BY_OP_DICE_GRAD, &node->attrs, in, 4, NULL);
+}
+
 /* Splits rows, and everything with one entry a row; the loss is a sum over them. */
 static bool split_rows(const by__op_signature *s, int count, uint32_t like_x, by__op_sharding *sh)
 {
@@ -182,6 +217,24 @@ const by__op_row by__op_cross_entropy_grad = {.min_inputs = 4,
                                               .keeps_f32 = 1u << 2 | 1u << 3 | 1u << 4,
                                               .indices = TARGETS};
 
+const by__op_row by__op_dice = {.min_inputs = 2,
+                                .max_inputs = 2,
+                                .outputs = 2,
+                                .attrs = BY__ATTRS(BY__ATTR(eps, FLOAT)),
+                                .infer = infer_dice,
+                                .gradient = gradient_dice,
+                                .cost = cost_cross_entropy,
+                                .indices = TARGETS};
+const by__op_row by__op_dice_grad = {.min_inputs = 4,
+                                     .max_inputs = 4,
+                                     .outputs = 1,
+                                     .attrs = BY__ATTRS(BY__ATTR(eps, FLOAT)),
+                                     .infer = infer_dice,
+                                     .cost = cost_cross_entropy,
+                                     .overlay = {1u << 0},
+                                     .keeps_f32 = 1u << 2 | 1u << 3,
+                                     .indices = TARGETS};
+
 /* Targets and weights are given in f32 and stay f32. */
 #define BETA BY__ATTRS(BY__ATTR(beta, FLOAT))
 #define DIFFERENCE(attrs_of)                                                                       \
@@ -214,6 +267,13 @@ by_value by_weighted_cross_entropy(by_graph *graph, by_value logits, by_value ta
     by_attrs attrs = {.smoothing = smoothing};
     by_value in[3] = {logits, targets, weights};
     return by__op_add_node(graph, BY_OP_CROSS_ENTROPY, &attrs, in, 3, NULL);
+}
+
+by_value by_dice(by_graph *graph, by_value logits, by_value targets, float smooth)
+{
+    by_attrs attrs = {.eps = smooth};
+    by_value in[2] = {logits, targets};
+    return by__op_add_node(graph, BY_OP_DICE, &attrs, in, 2, NULL);
 }
 
 by_value by_squared_error(by_graph *graph, by_value x, by_value targets, by_value weights)

@@ -665,6 +665,8 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
         break;
     case BY_OP_BATCH_NORM: /* x without its mean keeps what x kept */
     case BY_OP_BATCH_NORM_GRAD:
+    case BY_OP_GROUP_NORM:
+    case BY_OP_GROUP_NORM_GRAD:
         t = (tolerance){4e-6, 4e-6};
         break;
     case BY_OP_DROPOUT:

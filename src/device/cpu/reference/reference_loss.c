@@ -221,3 +221,112 @@ BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad,
                      run_loss_grad);
 BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train, prepare_loss,
                      run_loss_train);
+
+/* ---- DICE ---- */
+
+typedef struct dice_sizes {
+    int64_t samples;
+    int64_t rows; /* of a sample */
+    int64_t classes;
+} dice_sizes;
+
+static dice_sizes dice_sizes_of(const by__device_tensor *logits)
+{
+    int64_t samples = logits->shape.dim[0];
+    return (dice_sizes){samples, by__tensor_rows(logits) / samples, by__tensor_columns(logits)};
+}
+
+/* The softmax of a row in p; the target, or -1. */
+static int64_t dice_row(const by__device_call *call, int64_t row, int64_t classes, double *p)
+{
+    double high = -INFINITY;
+    double sum = 0.0;
+    int64_t target = by__id(&call->in[1], row);
+    for (int64_t c = 0; c < classes; c++) {
+        high = fmax(high, by__get(&call->in[0], row * classes + c));
+    }
+    for (int64_t c = 0; c < classes; c++) {
+        p[c] = exp(by__get(&call->in[0], row * classes + c) - high);
+        sum += p[c];
+    }
+    for (int64_t c = 0; c < classes; c++) {
+        p[c] /= sum;
+    }
+    return target < classes ? target : -1;
+}
+
+static by_status prepare_dice(by__device_call *call, const by__device_context *context,
+                              by_error *error)
+{
+    BY_UNUSED(context);
+    return by__reference_work(call, 4 * by__tensor_columns(&call->in[0]), error);
+}
+
+static by_status run_dice(const by__device_call *call, const by__device_context *context)
+{
+    dice_sizes s = dice_sizes_of(&call->in[0]);
+    double *p = call->work;
+    double *sums = p + s.classes;
+    double e = (double)call->attrs.eps;
+    double loss = 0.0;
+    BY_UNUSED(context);
+    for (int64_t b = 0; b < s.samples; b++) {
+        double count = 0.0;
+        memset(sums, 0, 3 * (size_t)s.classes * sizeof *sums);
+        for (int64_t row = b * s.rows; row < (b + 1) * s.rows; row++) {
+            int64_t target = dice_row(call, row, s.classes, p);
+            for (int64_t c = 0; c < s.classes && target >= 0; c++) {
+                sums[c] += c == target ? p[c] : 0.0;
+                sums[s.classes + c] += p[c];
+                sums[2 * s.classes + c] += c == target ? 1.0 : 0.0;
+            }
+            count += target >= 0 ? 1.0 : 0.0;
+        }
+        for (int64_t c = 0; c < s.classes; c++) {
+            double both = sums[s.classes + c] + sums[2 * s.classes + c] + e;
+            loss += count / (double)s.classes * (1.0 - (2.0 * sums[c] + e) / both);
+        }
+        for (int64_t i = 0; i < 3 * s.classes; i++) {
+            by__set(&call->out[1], b * 3 * s.classes + i, sums[i]);
+        }
+    }
+    by__set(&call->out[0], 0, loss);
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_DICE, dice, prepare_dice, run_dice);
+
+/* With S the sum of the two last sums and n the number of targets, of a row of target t
+ *   dp[c] = n / C ((2 I[c] + e) / (S[c] + e)^2 - (c = t) 2 / (S[c] + e)),
+ *   dz[c] = p[c] (dp[c] - sum over k of p[k] dp[k]) */
+static by_status run_dice_grad(const by__device_call *call, const by__device_context *context)
+{
+    dice_sizes s = dice_sizes_of(&call->in[0]);
+    double *p = call->work;
+    double *dp = p + s.classes;
+    double e = (double)call->attrs.eps;
+    BY_UNUSED(context);
+    for (int64_t row = 0; row < s.samples * s.rows; row++) {
+        int64_t at = row / s.rows * 3 * s.classes;
+        int64_t target = dice_row(call, row, s.classes, p);
+        double count = 0.0;
+        double mean = 0.0;
+        for (int64_t c = 0; c < s.classes; c++) {
+            count += by__get(&call->in[2], at + 2 * s.classes + c);
+        }
+        double share = by__get(&call->in[3], 0) * count / (double)s.classes;
+        for (int64_t c = 0; c < s.classes; c++) {
+            double both = by__get(&call->in[2], at + s.classes + c) +
+                          by__get(&call->in[2], at + 2 * s.classes + c) + e;
+            dp[c] = share * (2.0 * by__get(&call->in[2], at + c) + e) / (both * both);
+            dp[c] -= c == target ? 2.0 * share / both : 0.0;
+            mean += p[c] * dp[c];
+        }
+        for (int64_t c = 0; c < s.classes; c++) {
+            by__set(&call->out[0], row * s.classes + c, target < 0 ? 0.0 : p[c] * (dp[c] - mean));
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_DICE_GRAD, dice_grad, prepare_dice, run_dice_grad);
