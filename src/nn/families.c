@@ -17,6 +17,8 @@
     ROW(resnet)                                                                                    \
     ROW(convnext)                                                                                  \
     ROW(mobilenet_v2)                                                                              \
+    ROW(efficientnet)                                                                              \
+    ROW(unet)                                                                                      \
     ROW(mlp)
 
 #define DECLARE(name) extern const by__nn_family by__nn_family_##name;

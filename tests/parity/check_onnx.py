@@ -116,6 +116,8 @@ def predicts(path, data, lines):
             names = [t["name"] for t in targets] if len(targets) > 1 else ["value"]
             theirs = out / [t["deviation"] for t in targets]
             expected = np.array([[o[n] for n in names] for o in ours]) / [t["deviation"] for t in targets]
+        elif "output" in ours[0]:
+            theirs, expected = out.reshape(count, -1), np.array([o["output"] for o in ours])
         else:
             theirs = np.exp(out - out.max(1, keepdims=True))
             theirs = (theirs / theirs.sum(1, keepdims=True)).max(1)

@@ -31,11 +31,11 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, AutoTokenizer, ConvNextConfig, ConvNextForImageClassification,
-                          GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MobileNetV2Config,
-                          MobileNetV2ForImageClassification, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
-                          ResNetConfig, ResNetForImageClassification, SmolLM3Config, SmolLM3ForCausalLM, ViTConfig,
-                          ViTForImageClassification)
+                          EfficientNetConfig, EfficientNetForImageClassification, GPT2Config, GPT2LMHeadModel,
+                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
+                          MixtralForCausalLM, MobileNetV2Config, MobileNetV2ForImageClassification, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, ResNetConfig, ResNetForImageClassification,
+                          SmolLM3Config, SmolLM3ForCausalLM, ViTConfig, ViTForImageClassification)
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -282,6 +282,13 @@ def config_of_images(said):
         return MobileNetV2ForImageClassification, MobileNetV2Config(
             depth_multiplier=float(said["multiplier"]), expand_ratio=float(said["expand"]),
             output_stride=int(said["output_stride"]), finegrained_output=False, **common)
+    if said["kind"] == "efficientnet":
+        widths = json.loads(said["widths"])
+        return EfficientNetForImageClassification, EfficientNetConfig(
+            width_coefficient=float(said["width_factor"]), depth_coefficient=1.0, hidden_dim=128,
+            num_block_repeats=json.loads(said["depths"]), out_channels=widths, in_channels=[32] + widths[:-1],
+            strides=json.loads(said["strides"]), kernel_sizes=json.loads(said["sizes"]),
+            expand_ratios=json.loads(said["ratios"]), depthwise_padding=json.loads(said["square"]), **common)
     common.update(hidden_sizes=json.loads(said["widths"]), depths=json.loads(said["depths"]))
     if said["kind"] == "convnext":
         return ConvNextForImageClassification, ConvNextConfig(
@@ -358,7 +365,7 @@ def main():
     else:
         golden(arguments.directory)
         golden_vit(arguments.directory)
-        for name in ("resnet_basic", "resnet_bottleneck", "convnext", "mobilenet_v2"):
+        for name in ("resnet_basic", "resnet_bottleneck", "convnext", "mobilenet_v2", "efficientnet"):
             golden_images(arguments.directory, name)
         golden_mixtral(arguments.directory)
 

@@ -25,8 +25,8 @@ A step: gradient of the mean loss; clipped by min(1, 1 / (norm + 1e-6)); AdamW, 
 betas 0.9 and 0.99, eps 1e-8, decay 0.1 on tensors of two or more dimensions only. gpt2_sgd is gpt2
 with SGD instead, lr 0.05 constant, Nesterov's momentum 0.9, and the same decoupled decay, before the
 step; it holds weights, steps, losses, norms and final only. So are the steps of resnet_bottleneck: AdamW
-would make full steps of gradients that are zero but for rounding. Of mobilenet_v2, whose layers are many, there are weights,
-inputs and logits only.
+would make full steps of gradients that are zero but for rounding. Of mobilenet_v2 and efficientnet, whose
+layers are many, there are weights, inputs and logits only.
 
 Metadata (all strings): the sizes of the case, batch, steps, torch; and error.NAME, the relative distance
 |f32 - f64| / |f64| (Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst
@@ -76,6 +76,13 @@ CASES = {
                      norm_eps=1e-12, convolutional=1, seed=111),
     "mobilenet_v2": dict(kind="mobilenet_v2", multiplier=0.05, expand=1, output_stride=8, channels=1, image_size=35,
                          classes=7, convolutional=1, only="logits", seed=112),
+    "efficientnet": dict(kind="efficientnet", width_factor=0.1, depths=[1, 2, 2], widths=[16, 80, 120], strides=[1, 2, 2],
+                         sizes=[3, 5, 3], ratios=[1, 2, 3], square=[3], channels=1, image_size=34, classes=7,
+                         convolutional=1, only="logits", seed=115),
+    "unet": dict(kind="unet", depth=2, width=4, up="transposed", norm="batch", channels=1, image_size=16, classes=4,
+                 convolutional=1, seed=117),
+    "unet_group": dict(kind="unet", depth=1, width=4, up="bilinear", norm="group", groups=2, channels=1, image_size=16,
+                       classes=3, convolutional=1, seed=121),
     "mlp_classes": dict(kind="mlp", numbers=5, categories=[4, 6], embedding=3, hidden=[24, 16],
                         activation="gelu", norm=1, classes=3, norm_eps=1e-5, seed=105),
     "mlp_value": dict(kind="mlp", numbers=5, categories=[], embedding=1, hidden=[24, 16],
@@ -493,6 +500,126 @@ def mobilenet_forward(c, w, images):
     return F.linear(x.mean((2, 3)), w["classifier.weight"], w["classifier.bias"])
 
 
+def efficientnet_scaled(c, x):
+    x *= c["width_factor"]
+    most = max(8, int(x + 4) // 8 * 8)
+    return most + 8 if most < 0.9 * x else most
+
+
+def efficientnet_blocks(c):
+    """For each block: its number, channels in, inside and out, the size and stride of its filter, whether it adds."""
+    number, width = 0, efficientnet_scaled(c, 32)
+    for stage, depth in enumerate(c["depths"]):
+        for i in range(depth):
+            out = efficientnet_scaled(c, c["widths"][stage])
+            yield (number, width, width * c["ratios"][stage], out, c["sizes"][stage],
+                   c["strides"][stage] if i == 0 else 1, i > 0)
+            number, width = number + 1, out
+
+
+def efficientnet_shapes(c):
+    shapes = {}
+
+    def conv(name, norm, shape):
+        shapes[f"efficientnet.{name}.weight"] = shape
+        batch_norm_shapes(shapes, f"efficientnet.{norm}", shape[0])
+
+    conv("embeddings.convolution", "embeddings.batchnorm", (efficientnet_scaled(c, 32), c["channels"], 3, 3))
+    for number, a, inner, b, size, _, _ in efficientnet_blocks(c):
+        name, narrow = f"encoder.blocks.{number}", max(1, int(a * 0.25))
+        if inner != a:
+            conv(name + ".expansion.expand_conv", name + ".expansion.expand_bn", (inner, a, 1, 1))
+        conv(name + ".depthwise_conv.depthwise_conv", name + ".depthwise_conv.depthwise_norm", (inner, 1, size, size))
+        for part, shape in (("reduce", (narrow, inner, 1, 1)), ("expand", (inner, narrow, 1, 1))):
+            shapes[f"efficientnet.{name}.squeeze_excite.{part}.weight"] = shape
+            shapes[f"efficientnet.{name}.squeeze_excite.{part}.bias"] = shape[:1]
+        conv(name + ".projection.project_conv", name + ".projection.project_bn", (b, inner, 1, 1))
+        last = b
+    top = efficientnet_scaled(c, 1280)
+    conv("encoder.top_conv", "encoder.top_bn", (top, last, 1, 1))
+    shapes["classifier.weight"], shapes["classifier.bias"] = (c["classes"], top), (c["classes"],)
+    return shapes
+
+
+def efficientnet_forward(c, w, images):
+    x = images.to(w["classifier.weight"].dtype)
+
+    def conv(x, name, norm, **how):
+        x = F.conv2d(x, w[f"efficientnet.{name}.weight"], **how)
+        return F.batch_norm(x, *(w[f"efficientnet.{norm}.{part}"]
+                                 for part in ("running_mean", "running_var", "weight", "bias")), c["training"], 0.1, 1e-3)
+
+    x = F.silu(conv(F.pad(x, (0, 1, 0, 1)), "embeddings.convolution", "embeddings.batchnorm", stride=2))
+    for number, a, inner, _, size, stride, adds in efficientnet_blocks(c):
+        name, kept, half = f"encoder.blocks.{number}", x, size // 2
+        if inner != a:
+            x = F.silu(conv(x, name + ".expansion.expand_conv", name + ".expansion.expand_bn"))
+        before = half - 1 if stride == 2 and number not in c["square"] else half
+        x = F.silu(conv(F.pad(x, (before, half, before, half)), name + ".depthwise_conv.depthwise_conv",
+                        name + ".depthwise_conv.depthwise_norm", stride=stride, groups=inner))
+        gate = x.mean((2, 3), keepdim=True)
+        for part, function in (("reduce", F.silu), ("expand", torch.sigmoid)):
+            layer = f"efficientnet.{name}.squeeze_excite.{part}"
+            gate = function(F.conv2d(gate, w[layer + ".weight"], w[layer + ".bias"]))
+        x = conv(x * gate, name + ".projection.project_conv", name + ".projection.project_bn")
+        x = x + kept if adds else x
+    x = F.silu(conv(x, "encoder.top_conv", "encoder.top_bn"))
+    return F.linear(x.mean((2, 3)), w["classifier.weight"], w["classifier.bias"])
+
+
+def unet_levels(c):
+    """For each pair of convolutions: its name and channels in and out, in their order."""
+    widths = [c["width"] << i for i in range(c["depth"] + 1)]
+    for i in range(c["depth"]):
+        yield f"encoder.{i}", c["channels"] if i == 0 else widths[i - 1], widths[i]
+    yield "middle", widths[-2], widths[-1]
+    for i in reversed(range(c["depth"])):
+        yield f"decoder.{i}", widths[i + 1], widths[i]
+
+
+def unet_shapes(c):
+    shapes = {}
+    for name, a, b in unet_levels(c):
+        if name.startswith("decoder"):
+            shapes[name + ".up.weight"] = (a, b, 2, 2) if c["up"] == "transposed" else (b, a, 1, 1)
+            shapes[name + ".up.bias"] = (b,)
+        for i in range(2):
+            shapes[f"{name}.{i}.convolution.weight"] = (b, b if i else a, 3, 3)
+            if c["norm"] == "batch":
+                batch_norm_shapes(shapes, f"{name}.{i}.normalization", b)
+            else:
+                shapes[f"{name}.{i}.normalization.weight"] = shapes[f"{name}.{i}.normalization.bias"] = (b,)
+    shapes["classifier.weight"], shapes["classifier.bias"] = (c["classes"], c["width"], 1, 1), (c["classes"],)
+    return shapes
+
+
+def unet_forward(c, w, images):
+    """Logits [B, H, W, classes]."""
+    x, kept = images.to(w["classifier.weight"].dtype), {}
+    for name, _, _ in unet_levels(c):
+        level = name.split(".")[-1]
+        if name.startswith("decoder"):
+            weight, bias = w[name + ".up.weight"], w[name + ".up.bias"]
+            if c["up"] == "transposed":
+                x = F.conv_transpose2d(x, weight, bias, stride=2)
+            else:  # the other order is the same
+                x = F.conv2d(F.interpolate(x, scale_factor=2, mode="bilinear"), weight, bias)
+            x = torch.cat((kept[level], x), 1)
+        for i in range(2):
+            norm = f"{name}.{i}.normalization"
+            x = F.conv2d(x, w[f"{name}.{i}.convolution.weight"], padding=1)
+            if c["norm"] == "batch":
+                x = F.batch_norm(x, *(w[f"{norm}.{part}"] for part in ("running_mean", "running_var", "weight", "bias")),
+                                 c["training"], 0.1, 1e-5)
+            else:
+                x = F.group_norm(x, c["groups"], w[norm + ".weight"], w[norm + ".bias"], 1e-5)
+            x = F.relu(x)
+        if name.startswith("encoder"):
+            kept[level] = x
+            x = F.max_pool2d(x, 2)
+    return F.conv2d(x, w["classifier.weight"], w["classifier.bias"]).permute(0, 2, 3, 1)
+
+
 def mlp_shapes(c):
     shapes = {f"embeddings.{i}.weight": (n, c["embedding"]) for i, n in enumerate(c["categories"])}
     width = c["numbers"] + c["embedding"] * len(c["categories"])
@@ -535,7 +662,7 @@ def tokens_loss(logits, targets):
 
 
 def labels_loss(logits, labels):
-    return F.cross_entropy(logits, labels.long())
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten().long(), ignore_index=-1)
 
 
 def targets_loss(values, targets):
@@ -546,7 +673,9 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "mixtral": (mixtral_shapes, mixtral_forward), "vit": (vit_shapes, vit_forward),
           "bert": (bert_shapes, bert_forward),
           "resnet": (resnet_shapes, resnet_forward), "convnext": (convnext_shapes, convnext_forward),
-          "mobilenet_v2": (mobilenet_shapes, mobilenet_forward), "mlp": (mlp_shapes, mlp_forward)}
+          "mobilenet_v2": (mobilenet_shapes, mobilenet_forward),
+          "efficientnet": (efficientnet_shapes, efficientnet_forward), "unet": (unet_shapes, unet_forward),
+          "mlp": (mlp_shapes, mlp_forward)}
 
 
 def loss_of(c, logits, wanted):
@@ -599,7 +728,9 @@ def make_inputs(c):
         if c.get("categories"):
             columns = [integers((BATCH, 1), n) for n in c["categories"]]
             batch["categories"] = torch.cat(columns, 1)
-        if c["classes"]:
+        if c["kind"] == "unet":  # one at each pixel, -1 for none
+            batch["labels"] = integers((BATCH, c["image_size"], c["image_size"]), c["classes"] + 1) - 1
+        elif c["classes"]:
             batch["labels"] = integers((BATCH,), c["classes"])
         else:
             batch["targets"] = uniform((BATCH,), -2, 2)

@@ -43,7 +43,7 @@ for name in gpt2 llama; do
     run 0 "$python" "$checker" follows back.safetensors
 done
 
-# Images 3 x 8 x 12 of three classes, a bright stripe in the row 2 x class + 1; their labels; a table with a number
+# Images 3 x 8 x 12 of three classes, a bright stripe in the row 2 x class + 1; their labels; those of pixels; a table with a number
 # that is far from 0, and a number and a category of which some are missing.
 "$python" - <<'END' || fail "no data"
 import numpy as np
@@ -54,6 +54,11 @@ for i, label in enumerate(labels):
     images[i, :, 2 * label + 1] += 40
 np.save("images.npy", images.astype(np.uint8))
 np.save("labels.npy", labels.astype(np.uint8))
+maps = np.zeros((110, 8, 12), np.int64)  # the stripe of each image, and a pixel without a class
+for i, label in enumerate(labels):
+    maps[i, 2 * label + 1] = label + 1
+maps[:, 0, 0] = -1
+np.save("maps.npy", maps)
 with open("table.csv", "w") as out:
     out.write("time,size,color,kind,price,size2\n")
     for i in range(200):
@@ -62,7 +67,7 @@ with open("table.csv", "w") as out:
         kind = "large" if size > 0.5 else "small"
         out.write(f"{time:.3f},{'' if i % 17 == 3 else round(size, 3)},{'' if i % 23 == 2 else color},{kind},{price:.2f},{size * size:.3f}\n")
 END
-# predicts NAME KIND MODEL DATA FILE: FILE is what the model was trained on.
+# predicts NAME KIND MODEL DATA FILE [FLAG...]: FILE is what the model was trained on; flags are of predict.
 predicts() {
     say "$1: predictions"
     cat >"$1.yaml" <<END
@@ -75,10 +80,12 @@ train: {steps: 12, batch: 12, eval_every: 0}
 optimizer: {lr: 3e-3, warmup: 2}
 END
     run 0 "$banyan" train "$1.yaml"
-    run 0 "$banyan" predict "runs/$1" "$5"
-    mv out "$1.lines"
-    run 0 "$banyan" export "runs/$1" --format onnx --output "$1.onnx"
-    run 0 "$python" "$checker" predicts "$1.onnx" "$5" "$1.lines"
+    name=$1 file=$5
+    shift 5
+    run 0 "$banyan" predict "runs/$name" "$file" "$@"
+    mv out "$name.lines"
+    run 0 "$banyan" export "runs/$name" --format onnx --output "$name.onnx"
+    run 0 "$python" "$checker" predicts "$name.onnx" "$file" "$name.lines"
 }
 predicts vit classify "kind: vit, layers: 2, heads: 2, width: 16, patch: 4" \
     "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
@@ -90,6 +97,13 @@ predicts convnext classify "kind: convnext, width: 8, depths: [1, 1], patch: 2" 
     "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
 predicts mobilenet classify "kind: mobilenet_v2, depth_multiplier: 0.1, output_stride: 8" \
     "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
+predicts efficientnet classify "kind: efficientnet, width_coefficient: 0.1, depths: [1, 2], widths: [16, 80], strides: [1, 2], kernel_sizes: [3, 5], expand_ratios: [1, 2]" \
+    "images: images.npy, labels: labels.npy, label_names: [low, middle, high]" images.npy
+for up in transposed bilinear; do
+    norm=$([ $up = transposed ] && echo batch || echo group)
+    predicts "unet-$up" segment "kind: unet, width: 8, depth: 2, up: $up, channel_norm: $norm" "images: images.npy, labels: maps.npy" images.npy \
+        --yields output
+done
 predicts mlp regress "kind: mlp, hidden: [16, 24], activation: relu, norm: true" "table: table.csv, target: price" table.csv
 predicts pair regress "kind: mlp, hidden: [16], activation: relu" "table: table.csv, target: [size2, price]" table.csv
 predicts classes classify "kind: mlp, hidden: [16], activation: gelu, norm: true}

@@ -468,6 +468,17 @@ static by_status labels_loss(const by_config *config, const by_model_request *re
     return BY_OK;
 }
 
+static by_status pixels_loss(const by_config *config, const by_model_request *request,
+                             by_graph *graph, by_model *model, by_error *error)
+{
+    BY_UNUSED(error);
+    by_value labels = by_graph_input(
+        graph, "labels", BY_I32,
+        BY_SHAPE(request->batch, config->model.image_height, config->model.image_width));
+    model->loss = by_cross_entropy(graph, model->output, labels, 0.0f);
+    return BY_OK;
+}
+
 static by_status targets_loss(const by_config *config, const by_model_request *request,
                               by_graph *graph, by_model *model, by_error *error)
 {
@@ -480,6 +491,7 @@ static by_status targets_loss(const by_config *config, const by_model_request *r
 }
 
 static const by_task classes = {.name = "classes", .examples = "images", .loss = labels_loss};
+static const by_task maps = {.name = "maps", .examples = "images", .loss = pixels_loss};
 static const by_task values = {.name = "values", .examples = "rows", .loss = targets_loss};
 
 static void test_bert(void **state)
@@ -562,6 +574,47 @@ static void test_mobilenet_v2(void **state)
     close_golden(&g);
 }
 
+static void test_efficientnet(void **state)
+{
+    BY_UNUSED(state);
+    golden g = {0};
+    static const char *const settings[] = {"model.kind=efficientnet",
+                                           "model.width_coefficient=0.1",
+                                           "model.depths=[1, 2, 2]",
+                                           "model.widths=[16, 80, 120]",
+                                           "model.strides=[1, 2, 2]",
+                                           "model.kernel_sizes=[3, 5, 3]",
+                                           "model.expand_ratios=[1, 2, 3]",
+                                           "model.depthwise_padding=[3]",
+                                           "model.outputs=7",
+                                           "model.channels=1",
+                                           "model.image_height=34",
+                                           "model.image_width=34"};
+    open_golden(&g, CASE("efficientnet", &classes, settings, "images", "labels"));
+    compare_logits(&g);
+    close_golden(&g);
+}
+
+static void test_unet(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {
+        "model.kind=unet",  "model.width=4",         "model.depth=2",       "model.outputs=4",
+        "model.channels=1", "model.image_height=16", "model.image_width=16"};
+    compare_all(CASE("unet", &maps, settings, "images", "labels"));
+}
+
+static void test_unet_group(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {
+        "model.kind=unet",      "model.width=4",      "model.depth=1",
+        "model.outputs=3",      "model.channels=1",   "model.image_height=16",
+        "model.image_width=16", "model.up=bilinear",  "model.channel_norm=group",
+        "model.norm_groups=2",  "train.micro_batch=1"};
+    compare_all(CASE("unet_group", &maps, settings, "images", "labels"));
+}
+
 static void test_mlp_classes(void **state)
 {
     BY_UNUSED(state);
@@ -635,6 +688,9 @@ int main(void)
         cmocka_unit_test(test_resnet),
         cmocka_unit_test(test_convnext),
         cmocka_unit_test(test_mobilenet_v2),
+        cmocka_unit_test(test_efficientnet),
+        cmocka_unit_test(test_unet),
+        cmocka_unit_test(test_unet_group),
         cmocka_unit_test(test_mlp_classes),
         cmocka_unit_test(test_mlp_value),
         cmocka_unit_test(test_bf16),
