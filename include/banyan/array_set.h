@@ -59,7 +59,14 @@ typedef struct by_image_files {
     size_t image_count;
     const char *const *labels; /* "auto" only: one file per image file; NULL: no labels */
     size_t label_count;
-    const int32_t *classes;       /* labels of the images, each a JPEG or PNG; NULL: none */
+    const int32_t *classes; /* labels of the images, each a JPEG or PNG; NULL: none */
+    /* `labels` are classes of pixels: npy or IDX arrays of integers [N, H, W] of images that are
+     * arrays, or for each JPEG or PNG a PNG of one channel, whose values are used as they are
+     * stored: indexes of colours, or grey. They are resized as the images, with the nearest pixel.
+     * The set then has "labels" u8 [N, H, W], the classes + 1, with 0 where the value is `ignore`
+     * or negative, and "weight" f32 [N], the number of pixels of each image that have a class. */
+    bool maps;
+    int64_t ignore;               /* from 0; -1: none but negative ones */
     const by_image_range *ranges; /* [image_count] of JPEG or PNG files that hold several; NULL:
                                      each file is one image */
     bool skip;                    /* leave out CIFAR records that are truncated or have an invalid
@@ -128,7 +135,9 @@ typedef struct by_array_source_options {
     /* With `shuffle`, of images that are read when they are used: draw them for a while from about
      * so many files, which are drawn themselves. 0: always from all. */
     size_t shuffle_files;
-    const char *target; /* array with the labels, i32 or f32; NULL: none */
+    /* Array with the labels, i32 or f32, or u8 [N, H, W]: classes of pixels, one higher, and 0 for
+     * none, which samples have as i32 [H, W], from 0, and -1 for none. NULL: none */
+    const char *target;
     /* With `shuffle`: an epoch has as many samples of each class of `target`, i32 [N]. */
     bool balance;
     /* With `shuffle`: how often each example of the set is drawn, in proportion to the others;

@@ -156,7 +156,7 @@ typedef struct by_task_kept {
     size_t label_count;
 } by_task_kept;
 
-/* A field of a prediction: a text, a number or, of by_predict_output, a list of numbers. */
+/* A field of a prediction: a text, a number, a list of numbers, or a picture. */
 typedef struct by_field {
     const char *name;
     const char *text;  /* NULL: a number */
@@ -164,6 +164,8 @@ typedef struct by_field {
     bool is_whole;     /* the number is an integer */
     const float *list; /* [list_count]; NULL: none */
     size_t list_count;
+    const void *png; /* [png_size] a PNG in memory; NULL: none */
+    size_t png_size;
 } by_field;
 /* Receives the fields of one example; they are valid during the call. */
 typedef void by_predicted(void *user, const by_field *fields, size_t count);

@@ -171,14 +171,18 @@ by_status by__export_onnx_examples_output(const by__export_onnx_examples *x,
                                           const by__graph_value *result, const char *named,
                                           by_error *error)
 {
-    const by__export_onnx_axis axes[2] = {{0, "batch"}, {result->shape.dim[1], NULL}};
+    by__export_onnx_axis axes[BY_MAX_RANK] = {{0, "batch"}};
+    int rank = result->shape.rank;
     int y = 0;
+    for (int i = 1; i < rank; i++) {
+        axes[i] = (by__export_onnx_axis){result->shape.dim[i], NULL};
+    }
     if (named[0] != '\0') {
-        by__export_onnx_writer_output(w, name, named, BY__ONNX_FLOAT, axes, 2);
+        by__export_onnx_writer_output(w, name, named, BY__ONNX_FLOAT, axes, rank);
         return BY_OK;
     }
     if (x->encoding == NULL || by_encoding_classes(x->encoding) > 0) {
-        by__export_onnx_writer_output(w, name, "logits", BY__ONNX_FLOAT, axes, 2);
+        by__export_onnx_writer_output(w, name, "logits", BY__ONNX_FLOAT, axes, rank);
         return BY_OK;
     }
     if (result->shape.dim[1] != (int64_t)by_encoding_targets(x->encoding)) {

@@ -34,7 +34,7 @@ const char *by__task_train_held_out_how(const by__task_examples *d)
 by_status by__task_train_classes_check(const by__task_examples *d, by_error *error)
 {
     const by_array *labels = by_array_set_find(d->train, "labels");
-    const int32_t *all = labels == NULL ? NULL : labels->data;
+    const int32_t *all = labels == NULL || labels->dtype != BY_I32 ? NULL : labels->data;
     uint64_t count = labels == NULL ? 0 : (uint64_t)by_shape_count(&labels->shape);
     char number[24];
     for (uint64_t i = 0; all != NULL && i < count; i++) {

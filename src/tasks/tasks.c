@@ -21,7 +21,8 @@
     ROW(classify)                                                                                  \
     ROW(regress)                                                                                   \
     ROW(tag)                                                                                       \
-    ROW(contrast)
+    ROW(contrast)                                                                                  \
+    ROW(segment)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;
 #define ADDRESS(name) &by__task_##name,

@@ -25,6 +25,7 @@ typedef struct by__task_row {
     bool texts;   /* of examples.h: it may read a column of texts */
     bool tags;    /* of these: the target has a class for each word */
     bool pairs;   /* of these: several columns of texts, and no target */
+    bool maps;    /* of images: it is a class of each pixel */
 } by__task_row;
 
 /* The row that a task is in. */

@@ -17,7 +17,9 @@ typedef struct predict_request {
     const char *file;
     const char *const *more; /* further files of images */
     size_t more_count;
-    const char *out; /* file for the predictions; NULL: standard output */
+    const char *out;   /* file for the predictions; NULL: standard output */
+    const char *masks; /* folder for pictures that are predicted; NULL: they are left out */
+    by_error failed;   /* to write one */
     const char *device;
     const char *yields; /* output of the model; NULL: what the task predicts */
     bool best;
@@ -86,6 +88,69 @@ static void print_head(const by_field *field)
     }
 }
 
+/* ---- pictures ---- */
+
+/* The path of a picture within the folder that was named, with _ between its folders, or the number
+ * of an example in an array. */
+static void name_mask(char *out, size_t size, const predict_request *r, const by_field *fields,
+                      size_t count)
+{
+    const char *file = NULL;
+    double index = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        file = strcmp(fields[i].name, "file") == 0 ? fields[i].text : file;
+        index = strcmp(fields[i].name, "index") == 0 ? fields[i].number : index;
+    }
+    if (file == NULL) {
+        (void)snprintf(out, size, "%s/%06.0f.png", r->masks, index);
+        return;
+    }
+    const char *slash = strrchr(file, '/');
+    const char *within = slash == NULL ? file : slash + 1;
+    for (size_t i = 0; i <= r->more_count; i++) {
+        const char *named = i == 0 ? r->file : r->more[i - 1];
+        size_t n = strlen(named);
+        if (strncmp(file, named, n) == 0 && (file[n] == '/' || (n > 0 && named[n - 1] == '/'))) {
+            within = file + n + strspn(file + n, "/");
+            break;
+        }
+    }
+    slash = strrchr(within, '/');
+    const char *dot = strrchr(slash == NULL ? within : slash, '.');
+    int stem = dot == NULL ? (int)strlen(within) : (int)(dot - within);
+    int start = snprintf(out, size, "%s/", r->masks);
+    (void)snprintf(out + start, size - (size_t)start, "%.*s.png", stem, within);
+    for (char *c = out + start; *c != '\0'; c++) {
+        *c = *c == '/' ? '_' : *c;
+    }
+}
+
+/* Writes the picture of a prediction, and puts the name of its file in the place of it. Returns the
+ * number of fields that are left. */
+static size_t write_masks(predict_request *r, by_field *out, char *path, size_t size,
+                          const by_field *fields, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        out[kept] = fields[i];
+        if (fields[i].png == NULL) {
+            kept++;
+        } else if (r->masks != NULL) {
+            name_mask(path, size, r, fields, count);
+            FILE *file = fopen(path, "wb");
+            bool good = file != NULL &&
+                        fwrite(fields[i].png, 1, fields[i].png_size, file) == fields[i].png_size;
+            good = (file == NULL || fclose(file) == 0) && good;
+            if (!good && r->failed.status == BY_OK) {
+                (void)by_error_set(&r->failed, BY_EIO, "cannot write %s: %s", path,
+                                   strerror(errno));
+            }
+            out[kept++] = (by_field){.name = fields[i].name, .text = path};
+        }
+    }
+    return kept;
+}
+
 static void print_csv(predict_request *r, const by_field *fields, size_t count)
 {
     for (size_t i = 0; i < count && !r->has_header; i++) {
@@ -114,6 +179,9 @@ static void end_progress(predict_request *r)
 static bool next_batch(void *user)
 {
     predict_request *r = user;
+    if (r->failed.status != BY_OK) {
+        return true;
+    }
     if (r->tells && r->windows % PROGRESS == 1) {
         fprintf(stderr, "\r\033[Kread  %llu windows of %lld tokens", (unsigned long long)r->windows,
                 (long long)r->context);
@@ -125,7 +193,13 @@ static bool next_batch(void *user)
 static void print_line(void *user, const by_field *fields, size_t count)
 {
     predict_request *r = user;
+    by_field kept[16];
+    char path[4096];
     end_progress(r);
+    if (count <= sizeof kept / sizeof kept[0]) {
+        count = write_masks(r, kept, path, sizeof path, fields, count);
+        fields = kept;
+    }
     if (r->csv) {
         print_csv(r, fields, count);
         return;
@@ -194,6 +268,9 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
     if (status == BY_OK) {
         status = by_task_complete(data, config, error);
     }
+    if (status == BY_OK && r->masks != NULL && mkdir(r->masks, 0777) != 0 && errno != EEXIST) {
+        status = by_error_set(error, BY_EIO, "cannot make %s: %s", r->masks, strerror(errno));
+    }
     if (status == BY_OK && r->out != NULL && freopen(r->out, "w", stdout) == NULL) {
         status = by_error_set(error, BY_EIO, "cannot write %s: %s", r->out, strerror(errno));
     }
@@ -206,6 +283,9 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
                                          r, error)
                      : by_predict(config, weights, data, print_line, next_batch, r, error);
         end_progress(r);
+        if (r->failed.status != BY_OK) {
+            status = by_error_set(error, r->failed.status, "%s", r->failed.message);
+        }
         cli_tell_written(status == BY_OK ? r->out : NULL);
     }
     by_task_close(&data);
@@ -222,6 +302,8 @@ static int run(int argc, char **argv)
         {"csv", CLI_SWITCH, &r.csv, NULL, "print CSV with a header instead of JSON lines"},
         {"out", CLI_STRING, &r.out, "FILE", "write the predictions to a file"},
         {"json", CLI_SWITCH, &json, NULL, "print JSON lines, which is the default"},
+        {"masks", CLI_STRING, &r.masks, "DIR",
+         "write the classes of the pixels of each image as a PNG with a palette to this folder"},
         {"yields", CLI_STRING, &r.yields, "NAME",
          "print the numbers of an output of a model of images or tables instead, such as features"},
         {"skip", CLI_SWITCH, &r.skip, NULL,
@@ -255,7 +337,7 @@ const cli_command cli_predict = {
     .name = "predict",
     .summary = "predict for each image, table row or document of a file",
     .usage = "banyan predict RUN FILE... [--csv | --json] [--out FILE]\n"
-             "                              [--yields NAME] [--skip] [--best]",
+             "                              [--yields NAME] [--masks DIR] [--skip] [--best]",
     .text =
         "Prints a prediction for each example of a file, one JSON line or CSV row each.\n"
         "\n"
@@ -263,6 +345,7 @@ const cli_command cli_predict = {
         "  banyan predict runs/mnist-vit t10k-images-idx3-ubyte.gz\n"
         "  banyan predict runs/pets new/ --csv --out pets.csv\n"
         "  banyan predict runs/housing-mlp new.csv --csv\n"
+        "  banyan predict runs/shapes new/ --masks masks/\n"
         "  banyan predict runs/shakespeare-char play.txt\n"
         "\n"
         "FILE is of the kind that the run was trained on, without targets: images (IDX, npy or\n"

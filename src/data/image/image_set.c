@@ -7,6 +7,7 @@
 #include "base/host/file_kind.h"
 #include "base/paths.h"
 #include "data/image/image_folder.h"
+#include "data/image/label_maps.h"
 #include "data/image/picture_set.h"
 #include "data/loader/array_set.h"
 #include "formats/array_file.h"
@@ -18,6 +19,7 @@
 typedef struct images {
     uint8_t *pixels;
     int32_t *labels;
+    uint8_t *maps;           /* [N, H, W]; NULL: none */
     by_shape shape;          /* of all images: [N, C, H, W] */
     const by_image_fit *fit; /* NULL: images keep their size */
     int64_t channels;        /* of a JPEG or PNG */
@@ -206,6 +208,67 @@ static by_status add_labels(images *s, const char *path, int64_t count, by_error
     return status;
 }
 
+/* Adds the classes of the pixels of the newest `count` images. */
+static by_status add_maps(images *s, const by_image_files *files, const char *path, int64_t count,
+                          by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    int32_t *classes = NULL;
+    by__format_array_view view;
+    size_t plane = (size_t)(s->shape.dim[2] * s->shape.dim[3]);
+    size_t before = (size_t)(s->shape.dim[0] - count) * plane;
+    size_t more = (size_t)count * plane;
+    const by_shape want = BY_SHAPE(count, s->shape.dim[2], s->shape.dim[3]);
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    by_status status = by__format_array_is_file(data, size)
+                           ? by__format_array_file_parse(&view, path, data, size, error)
+                           : by_error_set(error, BY_EFORMAT,
+                                          "%s: the classes of the pixels of an array of images are "
+                                          "an array, npy or IDX",
+                                          path);
+    if (status == BY_OK && !by_shape_equal(&view.shape, &want)) {
+        char have[128];
+        char wanted[128];
+        status =
+            by_error_set(error, BY_EFORMAT, "%s: classes of pixels %s, but the images need %s",
+                         path, by_shape_print(&view.shape, have), by_shape_print(&want, wanted));
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&classes, more, sizeof *classes, path, error);
+    }
+    if (status == BY_OK) {
+        status = by__format_array_convert(classes, BY_I32, &view, path, error);
+    }
+    free(data);
+    uint8_t *grown = status == BY_OK ? realloc(s->maps, before + more) : NULL;
+    if (grown != NULL) {
+        s->maps = grown;
+        status = by__image_maps_convert(grown + before, classes, more, files->ignore, path, error);
+    } else if (status == BY_OK) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: %s", path);
+    }
+    free(classes);
+    return status;
+}
+
+/* Resizes the classes of pixels as fit_all resizes the images. */
+static by_status fit_maps(images *s, const char *path, by_error *error)
+{
+    uint8_t *fitted;
+    size_t from = (size_t)(s->shape.dim[2] * s->shape.dim[3]);
+    size_t to = (size_t)(s->fit->height * s->fit->width);
+    BY_TRY(by__alloc((void **)&fitted, (size_t)s->shape.dim[0], to, path, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < (size_t)s->shape.dim[0] && status == BY_OK; i++) {
+        status = by__format_image_fit_classes(fitted + i * to, s->fit, s->maps + i * from,
+                                              s->shape.dim[2], s->shape.dim[3], error);
+    }
+    free(s->maps);
+    s->maps = fitted;
+    return status;
+}
+
 /* Resizes images of arrays, which have one size, to that of `fit`. */
 static by_status fit_all(images *s, const char *path, by_error *error)
 {
@@ -218,6 +281,9 @@ static by_status fit_all(images *s, const char *path, by_error *error)
                                         : by__format_image_fit_check(s->fit, s->shape.dim[2],
                                                                      s->shape.dim[3], &why);
         return same == BY_OK ? BY_OK : by_error_set(error, same, "%s: %s", path, why.message);
+    }
+    if (s->maps != NULL) {
+        BY_TRY(fit_maps(s, path, error));
     }
     shape.dim[2] = s->fit->height;
     shape.dim[3] = s->fit->width;
@@ -250,14 +316,17 @@ static by_status read_pairs(images *s, const by_image_files *files, by_error *er
     for (size_t i = 0; i < files->image_count; i++) {
         int64_t before = s->shape.dim[0];
         bool decoded;
-        BY_TRY(add_images(s, files->images[i], files->label_count > 0, &decoded, error));
+        bool labels = files->label_count > 0 && !files->maps;
+        BY_TRY(add_images(s, files->images[i], labels, &decoded, error));
         fitted = i == 0 ? decoded : fitted;
         if (decoded != fitted) {
             return by_error_set(error, BY_EFORMAT,
                                 "%s: arrays of images, and a JPEG or PNG each, are not mixed",
                                 files->images[i]);
         }
-        if (files->label_count > 0) {
+        if (files->label_count > 0 && files->maps) {
+            BY_TRY(add_maps(s, files, files->labels[i], s->shape.dim[0] - before, error));
+        } else if (files->label_count > 0) {
             BY_TRY(add_labels(s, files->labels[i], s->shape.dim[0] - before, error));
         }
     }
@@ -363,9 +432,37 @@ static by_status has_picture(bool *out, const by_image_files *files, by_error *e
     return BY_OK;
 }
 
+/* Pictures with the classes of their pixels: those that are left out take theirs along. */
+static by_status read_mapped(images *s, const by_image_files *files, by_error *error)
+{
+    by__image_pictures all;
+    by_image_files numbered = *files;
+    int32_t *numbers;
+    if (files->label_count != files->image_count) {
+        return by_error_set(error, BY_EARG, "%zu files of classes for %zu pictures",
+                            files->label_count, files->image_count);
+    }
+    BY_TRY(by__alloc((void **)&numbers, files->image_count, sizeof *numbers, "pictures", error));
+    for (size_t i = 0; i < files->image_count; i++) {
+        numbers[i] = (int32_t)i;
+    }
+    numbered.classes = numbers;
+    by_status status = by__image_pictures_read(&all, &numbered, &s->damage, error);
+    free(numbers);
+    BY_TRY(status);
+    s->pixels = all.pixels;
+    s->shape = all.shape;
+    status = by__image_maps_read(&s->maps, files, all.labels, &all.shape, error);
+    free(all.labels);
+    return status;
+}
+
 static by_status read_pictures(images *s, const by_image_files *files, by_error *error)
 {
     by__image_pictures all;
+    if (files->maps && files->label_count > 0) {
+        return read_mapped(s, files, error);
+    }
     BY_TRY(by__image_pictures_read(&all, files, &s->damage, error));
     s->pixels = all.pixels;
     s->labels = all.labels;
@@ -382,6 +479,42 @@ static const char *first_kept(const images *s, const by_image_files *files)
         i++;
     }
     return files->images[i];
+}
+
+/* Makes the set of what was read, and takes it. */
+static by_status make_set(by_array_set **out, images *s, const char *name, by_error *error)
+{
+    float *weights = NULL;
+    by_status status = BY_OK;
+    size_t count = 1;
+    size_t examples = (size_t)s->shape.dim[0];
+    by_array arrays[3] = {{by__strdup("images"), BY_U8, s->shape, s->pixels}};
+    if (s->maps != NULL) {
+        size_t plane = (size_t)(s->shape.dim[2] * s->shape.dim[3]);
+        status = by__alloc((void **)&weights, examples, sizeof *weights, "weights", error);
+        if (status == BY_OK) {
+            by__image_maps_count(weights, s->maps, examples, plane);
+        }
+        by_shape shape = BY_SHAPE(s->shape.dim[0], s->shape.dim[2], s->shape.dim[3]);
+        arrays[count++] = (by_array){by__strdup("labels"), BY_U8, shape, s->maps};
+        arrays[count++] =
+            (by_array){by__strdup("weight"), BY_F32, BY_SHAPE(s->shape.dim[0]), weights};
+    } else if (s->labels != NULL) {
+        arrays[count++] =
+            (by_array){by__strdup("labels"), BY_I32, BY_SHAPE(s->shape.dim[0]), s->labels};
+    }
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status =
+            arrays[i].name != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: name");
+    }
+    if (status == BY_OK) {
+        return by__loader_array_set_own(out, name, arrays, count, error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        free((void *)(uintptr_t)arrays[i].name);
+        free((void *)(uintptr_t)arrays[i].data);
+    }
+    return status;
 }
 
 by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_error *error)
@@ -401,7 +534,7 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
                                 files->images[i]);
         }
     }
-    bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0;
+    bool pictures = strcmp(format, "auto") == 0 && (files->label_count == 0 || files->maps);
     if (pictures && files->on_use && files->classes != NULL) {
         if (files->fit == NULL || files->fit->resize == BY_RESIZE_NONE) {
             return by_error_set(error, BY_EARG,
@@ -431,23 +564,13 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
         status = by_error_set(error, BY_EARG,
                               "'%s' is not an image format: auto, cifar10, cifar100", format);
     }
-    by_array arrays[2] = {{by__strdup("images"), BY_U8, s.shape, s.pixels},
-                          {by__strdup("labels"), BY_I32, BY_SHAPE(s.shape.dim[0]), s.labels}};
-    if (status == BY_OK && (arrays[0].name == NULL || arrays[1].name == NULL)) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: name");
-    }
-    size_t count = s.labels == NULL ? 1 : 2;
-    if (status != BY_OK || count == 1) {
-        free((void *)(uintptr_t)arrays[1].name);
-    }
-    if (status != BY_OK) {
-        free((void *)(uintptr_t)arrays[0].name);
+    if (status == BY_OK) {
+        status = make_set(out, &s, first_kept(&s, files), error);
+    } else {
         free(s.pixels);
         free(s.labels);
-        by__loader_damage_free(&s.damage);
-        return status;
+        free(s.maps);
     }
-    status = by__loader_array_set_own(out, first_kept(&s, files), arrays, count, error);
     if (status == BY_OK) {
         by__loader_array_set_own_damage(*out, &s.damage);
     }

@@ -30,6 +30,7 @@ typedef struct array_source {
     size_t *row_bytes;      /* of the set's arrays */
     size_t images;          /* index of the images; `count`: there are none to convert */
     size_t target;          /* index of the target; `count`: there is none */
+    size_t maps;            /* index of the target if it is classes of pixels; `count`: it is not */
     size_t weight;          /* index of the weights; `count`: an array behind the set's, of ones */
     size_t mixed;           /* index of the arrays of mixed samples; 0: there are none */
     pixels pixels;
@@ -101,6 +102,21 @@ static by_status fill_image(const array_source *s, const by_source_sample *sampl
     return BY_OK;
 }
 
+/* The classes of the pixels of an image, -1 for none; the set has them in bytes, one higher. */
+static void fill_map(const array_source *s, const by_source_sample *sample, uint64_t row,
+                     int32_t *out)
+{
+    size_t plane = s->row_bytes[s->maps];
+    const uint8_t *in = (const uint8_t *)s->in[s->maps].data + row * plane;
+    const uint8_t *map =
+        s->pixels.chain.count == 0
+            ? in
+            : by__transform_apply_labels(&s->pixels.chain, sample, in, sample->scratch);
+    for (size_t i = 0; i < plane; i++) {
+        out[i] = (int32_t)map[i] - 1;
+    }
+}
+
 /* ---- samples ---- */
 
 /* The second label of a mixed sample, and the weights of both. */
@@ -125,9 +141,11 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     for (size_t i = 0; i < s->count; i++) {
         size_t bytes = s->row_bytes[i];
         if (!counts) {
-            bool is_label = i == s->target && s->in[i].dtype == BY_I32;
-            bool is_wide = i == s->images && s->pixels.table != NULL;
+            bool is_label = i == s->target && s->arrays[i].dtype == BY_I32;
+            bool is_wide = (i == s->images && s->pixels.table != NULL) || i == s->maps;
             memset(rows[i], is_label ? 0xff : 0, is_wide ? bytes * sizeof(float) : bytes);
+        } else if (i == s->maps) {
+            fill_map(s, sample, row, rows[i]);
         } else if (i == s->images) {
             BY_TRY(fill_image(s, sample, row, rows[i], &share, error));
         } else {
@@ -253,6 +271,20 @@ static by_status open_mixed(array_source *s, by_error *error)
     return BY_OK;
 }
 
+/* The classes of pixels follow the images through the chain. */
+static by_status check_maps(const array_source *s, by_error *error)
+{
+    const by_shape *images = &s->in[s->images].shape;
+    const by_shape *maps = &s->in[s->maps].shape;
+    bool fits = maps->rank == 3 && maps->dim[1] == images->dim[2] && maps->dim[2] == images->dim[3];
+    return fits && s->pixels.read == NULL
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "%s: classes of pixels, '%s', must be u8 [N, H, W], as large as the "
+                              "images, which are in memory",
+                              s->base.name, s->in[s->maps].name);
+}
+
 static by_status open_images(array_source *s, const by_array_set *set,
                              const by_array_source_options *o, by_error *error)
 {
@@ -276,6 +308,9 @@ static by_status open_images(array_source *s, const by_array_set *set,
                   .chain = {.size = size},
                   .read = read};
     BY_TRY(open_chain(s, o, error));
+    if (s->maps < s->count) {
+        BY_TRY(check_maps(s, error));
+    }
     if (by__transform_mixes(&p->chain) && s->target < s->count) {
         BY_TRY(open_mixed(s, error));
     }
@@ -326,6 +361,10 @@ static by_status open_arrays(array_source *s, const by_array_set *set,
     s->arrays[s->count] = (by_array){.name = "weight", .dtype = BY_F32};
     if (o->target != NULL) {
         BY_TRY(find_array(&s->target, s, o->target, error));
+        if (s->in[s->target].dtype == BY_U8) {
+            s->maps = s->target;
+            s->arrays[s->maps].dtype = BY_I32;
+        }
     }
     return open_images(s, set, o, error);
 }
@@ -443,6 +482,7 @@ by_status by_array_source_open(by_source **out, const by_array_set *set, const b
     s->in = by_array_set_arrays(set, &s->count);
     s->images = s->count;
     s->target = s->count;
+    s->maps = s->count;
     s->weight = s->count;
     by__loader_part_rows_init(&s->rows, part);
     s->base = (by_source){.name = by_array_set_name(set),

@@ -105,10 +105,12 @@ static bool apply_cifar(const double *parameters, const by__transform_size *size
 const by__transform_row by__transform_autoaugment = {.name = "autoaugment",
                                                      .stream = 0x6175746fu, /* "auto" in ASCII */
                                                      .scratch = by__transform_spare_bytes,
+                                                     .moves = true,
                                                      .apply = apply_imagenet};
 
 const by__transform_row by__transform_autoaugment_cifar = {.name = "autoaugment_cifar",
                                                            .stream =
                                                                0x61757463u, /* "autc" in ASCII */
                                                            .scratch = by__transform_spare_bytes,
+                                                           .moves = true,
                                                            .apply = apply_cifar};

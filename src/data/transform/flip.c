@@ -23,4 +23,5 @@ const by__transform_row by__transform_flip = {
     .name = "flip",
     .parameters = {{.name = "probability", .fallback = 0.5, .min = 0, .max = 1}},
     .stream = 0x61756775u, /* "augu" in ASCII */
+    .moves = true,
     .apply = apply};

@@ -305,6 +305,9 @@ void by__transform_augment(by__transform_operation operation, double amount,
     default:
         break;
     }
+    if (size->labels && operation > BY__OPERATION_ROTATE) {
+        return; /* changes colours alone */
+    }
     by__transform_operate(operation, amount, size, pixels, spare);
 }
 

@@ -42,7 +42,8 @@ typedef struct by__transform_magnitude {
  * factor yet: by__transform_augment adds 1. */
 by__transform_magnitude by__transform_magnitude_of(by__transform_operation operation, int bin,
                                                    int bins, const by__transform_size *size);
-/* Applies an operation with such an amount, whose sign was drawn. */
+/* Applies an operation with such an amount, whose sign was drawn; to a plane of classes only those
+ * that move pixels. */
 void by__transform_augment(by__transform_operation operation, double amount,
                            const by__transform_size *size, uint8_t *pixels, uint8_t *spare);
 /* Room for `spare`. */

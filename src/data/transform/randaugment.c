@@ -40,4 +40,5 @@ const by__transform_row by__transform_randaugment = {
              {.name = "magnitude", .fallback = 9, .min = 0, .max = BINS - 1, .whole = true}},
     .stream = 0x72616e64u, /* "rand" in ASCII */
     .scratch = by__transform_spare_bytes,
+    .moves = true,
     .apply = apply};

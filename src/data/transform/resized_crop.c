@@ -66,6 +66,20 @@ static size_t scratch(const by__transform_size *size)
     return by__format_taps_bytes(&y) + by__format_taps_bytes(&x) + size->height * size->width;
 }
 
+/* The nearest pixels of a part, as Pillow takes them. */
+static void take_nearest(const by__transform_box *box, const by__transform_size *size,
+                         const uint8_t *in, uint8_t *out)
+{
+    for (size_t y = 0; y < size->height; y++) {
+        size_t row = (size_t)box->top + (2 * y + 1) * (size_t)box->height / (2 * size->height);
+        for (size_t x = 0; x < size->width; x++) {
+            size_t column =
+                (size_t)box->left + (2 * x + 1) * (size_t)box->width / (2 * size->width);
+            out[y * size->width + x] = in[row * size->width + column];
+        }
+    }
+}
+
 static bool apply(const double *parameters, const by__transform_size *size,
                   const by__transform_draw *draw, const uint8_t *in, uint8_t *out)
 {
@@ -77,6 +91,10 @@ static bool apply(const double *parameters, const by__transform_size *size,
     crop(parameters, draw, height, width, &box);
     if (box.height == height && box.width == width) {
         return false;
+    }
+    if (size->labels) {
+        take_nearest(&box, size, in, out);
+        return true;
     }
     const by__format_axis down = axis_of(box.top, box.height, size->height);
     const by__format_axis across = axis_of(box.left, box.width, size->width);
@@ -105,4 +123,5 @@ const by__transform_row by__transform_resized_crop = {
     .check = check,
     .scratch = scratch,
     .crop = crop,
+    .moves = true,
     .apply = apply};

@@ -16,4 +16,5 @@ const by__transform_row by__transform_rotate = {
     .name = "rotate",
     .parameters = {{.name = "degrees", .fallback = 15, .min = 0, .max = 180}},
     .stream = 0x726f7461u, /* "rota" in ASCII */
+    .moves = true,
     .apply = apply};

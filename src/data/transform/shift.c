@@ -60,4 +60,5 @@ const by__transform_row by__transform_shift = {
     .parameters = {{.name = "pixels", .fallback = 2, .min = 0, .max = 65535, .whole = true}},
     .stream = 0x61756775u, /* "augu" in ASCII */
     .check = check,
+    .moves = true,
     .apply = apply};

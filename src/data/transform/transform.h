@@ -2,7 +2,8 @@
  *
  * What a transform draws is a function of the loader's seed and the sample's index over all epochs,
  * so an image looks the same for any number of ranks and threads and after a resume. Transforms
- * keep the size of an image, and apply to training data alone. One of a chain may mix the image
+ * keep the size of an image, and apply to training data alone. The classes of an image's pixels are
+ * a plane that those rows change in the same way which move pixels. One of a chain may mix the image
  * with that of another sample, drawn in the same way: the sample then has two labels. What held-out
  * data needs as well, its size and the scale of its pixels, is kept with the weights: by_image_fit,
  * by__loader_pixel_scales.
@@ -25,6 +26,8 @@ typedef struct by__transform_size {
     size_t channels;
     size_t height;
     size_t width;
+    bool labels; /* a plane of classes, 0 for none: pixels are moved and nothing else, and none is a
+                    mean of others */
 } by__transform_size;
 
 /* Where the random bits of one transform come from, and its part of a thread's memory. */
@@ -62,6 +65,8 @@ typedef struct by__transform_row {
      * draw is not to change the image. NULL: the row has `mix`. */
     bool (*apply)(const double *parameters, const by__transform_size *size,
                   const by__transform_draw *draw, const uint8_t *in, uint8_t *out);
+    /* `apply` may move pixels, and then does the same to planes of classes. */
+    bool moves;
     /* Draws the part of an image of this size that `apply` resizes to the size of the chain: who
      * decodes images decodes no more. NULL: the row changes all of an image. */
     void (*crop)(const double *parameters, const by__transform_draw *draw, int64_t height,
@@ -109,6 +114,12 @@ by__transform_draw by__transform_draw_of(const by__transform_step *step,
 const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_source_sample *sample,
                                    const uint8_t *in, const uint8_t *other, void *scratch,
                                    double *share);
+
+/* The same of the plane of the classes of its pixels, for a chain that does not mix; of the scratch
+ * two planes are used. */
+const uint8_t *by__transform_apply_labels(const by__transform_chain *chain,
+                                          const by_source_sample *sample, const uint8_t *in,
+                                          void *scratch);
 
 /* Gets block `block` < 2^16 of a transform's random bits. */
 static inline void by__transform_random(const by__transform_draw *draw, uint64_t block,

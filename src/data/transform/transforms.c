@@ -201,7 +201,8 @@ static const uint8_t *apply_steps(const by__transform_chain *chain, size_t *at,
         const by__transform_step *s = &chain->steps[*at];
         const by__transform_draw draw = draw_of(s, sample, own);
         uint8_t *out = images[in == images[0]];
-        if (s->row->apply(s->parameters, &chain->size, &draw, in, out)) {
+        if ((s->row->moves || !chain->size.labels) &&
+            s->row->apply(s->parameters, &chain->size, &draw, in, out)) {
             in = out;
         }
     }
@@ -231,4 +232,18 @@ const uint8_t *by__transform_apply(const by__transform_chain *chain, const by_so
     *share = mixing->row->mix(mixing->parameters, &chain->size, &draw, in, other, out);
     at++;
     return apply_steps(chain, &at, sample, *share < 1.0 ? out : in, images, own);
+}
+
+const uint8_t *by__transform_apply_labels(const by__transform_chain *chain,
+                                          const by_source_sample *sample, const uint8_t *in,
+                                          void *scratch)
+{
+    by__transform_chain plane = *chain;
+    size_t bytes = image_bytes(chain);
+    uint8_t *const images[2] = {scratch, (uint8_t *)scratch + bytes};
+    size_t at = 0;
+    plane.size.channels = 1;
+    plane.size.labels = true;
+    return apply_steps(&plane, &at, sample, in, images,
+                       (uint8_t *)scratch + image_count(chain) * bytes);
 }

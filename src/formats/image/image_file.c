@@ -181,6 +181,17 @@ by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width
     return decode(d, out, height, width, data, size, error);
 }
 
+by_status by__format_image_decode_classes(uint8_t **out, int64_t *height, int64_t *width,
+                                          const uint8_t *data, size_t size, by_error *error)
+{
+    static const by_image_fit own = {.resize = BY_RESIZE_NONE};
+    const by__format_image_decoding d = {.channels = 1, .fit = &own, .stored = true};
+    return is_jpeg(data, size)
+               ? by_error_set(error, BY_EFORMAT,
+                              "it is a JPEG, which changes numbers: classes of pixels are a PNG")
+               : decode(d, out, height, width, data, size, error);
+}
+
 by_status by__format_image_decode_reduced(uint8_t **out, int64_t *height, int64_t *width,
                                           int64_t channels, unsigned reduction, int64_t rows,
                                           const uint8_t *data, size_t size, by_error *error)

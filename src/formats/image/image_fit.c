@@ -126,6 +126,22 @@ by_status by__format_image_fit_check(const by_image_fit *fit, int64_t height, in
                               (long long)fit->height);
 }
 
+by_status by__format_image_fit_classes(uint8_t *out, const by_image_fit *fit,
+                                       const uint8_t *classes, int64_t height, int64_t width,
+                                       by_error *error)
+{
+    BY_TRY(by__format_image_fit_check(fit, height, width, error));
+    image_crop p = part_of(fit, height, width);
+    for (int64_t y = 0; y < fit->height; y++) {
+        int64_t row = (2 * (y + p.top) + 1) * height / (2 * p.height);
+        for (int64_t x = 0; x < fit->width; x++) {
+            int64_t column = (2 * (x + p.left) + 1) * width / (2 * p.width);
+            out[y * fit->width + x] = classes[row * width + column];
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__format_image_fit(uint8_t *out, const by_image_fit *fit, int64_t channels,
                                const uint8_t *pixels, int64_t height, int64_t width,
                                by_error *error)

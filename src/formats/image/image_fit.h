@@ -24,5 +24,9 @@ by_status by__format_image_fit_check(const by_image_fit *fit, int64_t height, in
 by_status by__format_image_fit(uint8_t *out, const by_image_fit *fit, int64_t channels,
                                const uint8_t *pixels, int64_t height, int64_t width,
                                by_error *error);
+/* The same of the classes of an image's pixels, each of which is that of the nearest pixel. */
+by_status by__format_image_fit_classes(uint8_t *out, const by_image_fit *fit,
+                                       const uint8_t *classes, int64_t height, int64_t width,
+                                       by_error *error);
 
 #endif

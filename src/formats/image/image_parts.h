@@ -14,6 +14,7 @@ typedef struct by__format_image_decoding {
     int64_t width;
     unsigned reduction; /* sides of a JPEG are divided by 1, 2, 4 or 8, rounded up; 0: 1 */
     int64_t rows;       /* of the result that are needed; those behind are 0. 0: all */
+    bool stored;        /* of a PNG: one channel of numbers as they are stored, indexes or grey */
 } by__format_image_decoding;
 
 /* Allocates the image, if one of this size may be decoded. */

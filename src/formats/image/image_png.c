@@ -20,6 +20,7 @@ typedef struct png {
     int kind;  /* PNG_COLOR_TYPE_... */
     int depth; /* bits of a sample in the file */
     int passes;
+    bool stored; /* numbers are wanted as they are in the file */
     uint8_t colours[256][3];
     char reason[80];
 } png;
@@ -85,6 +86,8 @@ static void set_up(png *p)
             p->colours[i][2] = list[i].blue;
         }
         png_set_packing(r);
+    } else if (p->stored && p->depth < 8) {
+        png_set_packing(r);
     } else if (p->kind == PNG_COLOR_TYPE_GRAY && p->depth < 8) {
         png_set_expand_gray_1_2_4_to_8(r);
     } else if (p->kind != PNG_COLOR_TYPE_GRAY) {
@@ -99,7 +102,9 @@ static void set_up(png *p)
 /* Puts a row as libpng gives it, which is changed. */
 static void put_row(const by__format_image_decoding *d, const png *p, uint8_t *row, int64_t y)
 {
-    if (p->kind == PNG_COLOR_TYPE_PALETTE) {
+    if (p->stored) {
+        by__format_image_put_grey(d, row, y);
+    } else if (p->kind == PNG_COLOR_TYPE_PALETTE) {
         uint8_t *out = row + d->width; /* behind the indexes */
         for (int64_t x = 0; x < d->width; x++) {
             memcpy(out + 3 * x, p->colours[row[x]], 3);
@@ -126,6 +131,14 @@ static by_status decode(png *p, by__format_image_decoding *d, by_error *error)
     png_read_info(p->reader, p->info);
     p->kind = png_get_color_type(p->reader, p->info);
     p->depth = png_get_bit_depth(p->reader, p->info);
+    p->stored = d->stored;
+    if (d->stored &&
+        ((p->kind != PNG_COLOR_TYPE_PALETTE && p->kind != PNG_COLOR_TYPE_GRAY) || p->depth > 8)) {
+        return by_error_set(error, BY_EFORMAT,
+                            p->depth > 8 ? "its numbers have 16 bits: write classes as 8 bits"
+                                         : "it has colours, not classes: a PNG of classes has a "
+                                           "palette, or is grey");
+    }
     BY_TRY(by__format_image_begin(d, png_get_image_height(p->reader, p->info),
                                   png_get_image_width(p->reader, p->info), error));
     set_up(p);

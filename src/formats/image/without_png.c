@@ -20,3 +20,12 @@ by_status by__format_image_write_png(by_string *out, const uint8_t *rgb, int64_t
     BY_UNUSED(width);
     return by__build_lacks(BY_BUILD_PNG, "a grid of images in PNG", error);
 }
+
+by_status by__format_png_encode(uint8_t **out, size_t *size, const by__format_image_pixels *image,
+                                by_error *error)
+{
+    BY_UNUSED(out);
+    BY_UNUSED(size);
+    BY_UNUSED(image);
+    return by__build_lacks(BY_BUILD_PNG, "writing an image as PNG", error);
+}

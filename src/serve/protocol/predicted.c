@@ -14,13 +14,39 @@ struct by__protocol_predicted_rows {
     bool failed;
 };
 
+/* A PNG in base64. */
+static json_t *png_text(const by_field *f)
+{
+    by_string text = {0};
+    char *digits = NULL;
+    by__string_add_base64(&text, f->png, f->png_size);
+    if (by__string_release(&text, &digits, NULL) != BY_OK) {
+        return NULL;
+    }
+    json_t *out = json_string(digits);
+    free(digits);
+    return out;
+}
+
+static json_t *numbers(const by_field *f)
+{
+    json_t *out = json_array();
+    for (size_t i = 0; i < f->list_count; i++) {
+        double number = (double)f->list[i];
+        (void)json_array_append_new(out, isfinite(number) ? json_real(number) : json_null());
+    }
+    return out;
+}
+
 json_t *by__protocol_predicted_json(const by_field *fields, size_t count)
 {
     json_t *out = json_object();
     bool failed = out == NULL;
     for (size_t i = 0; i < count; i++) {
         const by_field *f = &fields[i];
-        json_t *value = f->text != NULL       ? json_string(f->text)
+        json_t *value = f->png != NULL        ? png_text(f)
+                        : f->list != NULL     ? numbers(f)
+                        : f->text != NULL     ? json_string(f->text)
                         : f->is_whole         ? json_integer((json_int_t)f->number)
                         : isfinite(f->number) ? json_real(f->number)
                                               : json_null();

@@ -32,6 +32,7 @@ static by_status open_path(by__task_examples *d, const by_task_request *r, bool 
     size_t numbers = classes ? 0 : by__task_examples_numbers(d);
     const by_string_list first = {(char **)(uintptr_t)&r->path, 1};
     bool folder = by__task_examples_are_folders(&first) || r->more_count > 0;
+    d->is_predicted = !with_targets;
     if (d->encoding == NULL) {
         BY_TRY(folder && !with_targets
                    ? by__task_examples_image_paths(&d->valid, d, r, error)
@@ -40,8 +41,9 @@ static by_status open_path(by__task_examples *d, const by_task_request *r, bool 
         BY_TRY(by__task_examples_apply_table(&d->valid, d, r->path, with_targets, false, error));
     }
     d->valid_part = by_part_whole(by_array_set_examples(d->valid));
-    d->is_predicted = !with_targets;
-    return with_targets ? BY_OK : by__task_examples_replace_targets(&d->valid, numbers, error);
+    return with_targets ? BY_OK
+                        : by__task_examples_replace_targets(
+                              &d->valid, numbers, by__task_row_of(d->base.task)->maps, error);
 }
 
 static by_status open_set(by__task_examples *d, const by_task_request *r, bool classes,
@@ -69,6 +71,11 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
         BY_TRY(open_path(d, r, classes, error));
     } else if (images) {
         BY_TRY(by__task_examples_config_images(d, r, error));
+    } else if (by__task_row_of(d->base.task)->maps) {
+        return by_error_set(error, BY_ECONFIG,
+                            "task.kind %s: set data.images to pictures, and data.labels to the "
+                            "classes of their pixels",
+                            r->config->task.kind);
     } else {
         BY_TRY(by__task_examples_config_table(d, r, error));
     }

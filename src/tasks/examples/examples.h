@@ -30,6 +30,7 @@ typedef struct by__task_examples_keys {
     by_string_list valid_images;
     by_string_list valid_labels;
     by_string_list label_names;
+    int64_t unlabelled; /* the class in label maps that is none */
     char *format;
     int64_t shift;
     int64_t flip;
@@ -135,6 +136,11 @@ by_status by__task_examples_reach(by__task_examples *d, const by_string_list *pa
 /* Opens a table, which may be remote. */
 by_status by__task_examples_open_table(by_table **out, by__task_examples *d, const char *path,
                                        const by_table_options *options, by_error *error);
+/* Opens images with the classes of their pixels: folders of pictures and of PNGs of equal names, or
+ * files of both (examples_maps.c). */
+by_status by__task_examples_open_maps(by_array_set **out, const by__task_examples *d,
+                                      const by_string_list *images, const by_string_list *labels,
+                                      by_error *error);
 /* Sets the summary to what is in the folders of the training data. */
 by_status by__task_examples_describe_folders(by__task_examples *d, by_error *error);
 /* Puts the classes of folders into the config, as data.label_names. */
@@ -190,8 +196,9 @@ by_status by__task_examples_source_of(by_source **out, const by__task_examples *
                                       const by_array_set *set, const by_part *part, bool training,
                                       by_error *error);
 /* Gives the arrays of a set to be predicted placeholder targets, "targets" of so many numbers or
- * (0) "labels". */
-by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, by_error *error);
+ * (0) "labels", with `maps` one of each pixel. */
+by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, bool maps,
+                                            by_error *error);
 /* Numbers that are predicted of an example. */
 static inline size_t by__task_examples_numbers(const by__task_examples *d)
 {

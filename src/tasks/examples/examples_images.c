@@ -51,6 +51,11 @@ static by_status open_images(by_array_set **out, by__task_examples *d, const by_
                                   .fit = d->fit.height > 0 ? &d->fit : NULL,
                                   .channels = d->channels,
                                   .remote = d->remote};
+    if (by__task_row_of(d->base.task)->maps && !d->is_predicted) {
+        BY_TRY(by__task_examples_open_maps(out, d, images, labels, error));
+        const by_damage *left_out = by_array_set_damage(*out, &count);
+        return by__task_examples_add_damage(d, left_out, count, by_array_set_examples(*out), error);
+    }
     if (by__task_examples_are_folders(images) && labels->count > 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s is a folder, whose folders are the classes: leave data.labels out",
@@ -184,6 +189,11 @@ by_status by__task_examples_config_images(by__task_examples *d, const by_task_re
     BY_TRY(check_transforms(k, r->config, error));
     BY_TRY(set_fit(d, r->config, error));
     d->on_use = strcmp(k->decode, "use") == 0;
+    if (d->on_use && by__task_row_of(d->base.task)->maps) {
+        return by_error_set(error, BY_ECONFIG,
+                            "data.decode use: pictures whose pixels have classes are decoded "
+                            "ahead");
+    }
     if (d->on_use && !by__task_examples_are_folders(&k->images)) {
         return by_error_set(error, BY_ECONFIG,
                             "data.decode use: %s is no folder and no shard of pictures",

@@ -12,7 +12,8 @@ static const by__config_key image_keys[] = {
          "each class, whose name is the class; or shards of labelled JPEG and PNG pictures: "
          "WebDataset tar, TFRecord of tf.train.Example, MDS"},
     {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, labels), "[]",
-     .help = "label files, one per image file (CIFAR files contain their labels)"},
+     .help = "label files, one per image file (CIFAR files contain their labels); of task.kind "
+             "segment a folder of PNGs for each folder of images, or npy [N, H, W] for each array"},
     {"data", "valid_images", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, valid_images), "[]",
      .help = "image files to evaluate on, instead of valid_fraction"},
     {"data", "valid_labels", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, valid_labels), "[]",
@@ -118,8 +119,9 @@ unsigned by__task_examples_knows(const by_config *config)
     bool sized = is_text    ? m->vocab > 0 && keys->max_tokens > 0
                  : is_image ? m->channels > 0 && m->image_height > 0 && m->image_width > 0
                             : m->numbers > 0 || (m->numbers == 0 && m->categories.count > 0);
-    bool named = by__task_examples_has_images(keys) || keys->table[0] != '\0';
-    bool held_out = keys->valid_images.count > 0 || keys->valid_table[0] != '\0' ||
+    bool tables = keys->table != NULL; /* the task has keys of tables */
+    bool named = by__task_examples_has_images(keys) || (tables && keys->table[0] != '\0');
+    bool held_out = keys->valid_images.count > 0 || (tables && keys->valid_table[0] != '\0') ||
                     keys->valid_rows[0] != '\0' || config->data.valid_fraction > 0.0;
     return (sized && m->outputs > 0 ? (unsigned)BY_TASK_SIZES : 0) |
            (named ? (unsigned)BY_TASK_DATA : 0) |

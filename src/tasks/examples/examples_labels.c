@@ -17,6 +17,13 @@ int64_t by__task_examples_classes(const by__task_examples *d)
     const by_array_set *sets[2] = {d->train, d->valid};
     for (int s = 0; s < 2; s++) {
         const by_array *labels = sets[s] == NULL ? NULL : by_array_set_find(sets[s], "labels");
+        if (labels != NULL && labels->dtype == BY_U8) { /* of pixels: one higher */
+            const uint8_t *all = labels->data;
+            for (int64_t i = 0; i < by_shape_count(&labels->shape); i++) {
+                classes = all[i] > classes ? all[i] : classes;
+            }
+            continue;
+        }
         for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
             int64_t label = ((const int32_t *)labels->data)[i];
             classes = label >= classes ? label + 1 : classes;

@@ -6,8 +6,31 @@
 #include "formats/image/image_file.h"
 #include "tasks/examples/examples_open.h"
 
-by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, by_error *error)
+/* Classes of pixels, all unknown. */
+static by_status add_maps(by_array_set **set, by_error *error)
 {
+    const by_array *images = by_array_set_find(*set, "images");
+    uint8_t *none;
+    by_array_set *with;
+    const by_shape shape =
+        BY_SHAPE(images->shape.dim[0], images->shape.dim[2], images->shape.dim[3]);
+    BY_TRY(by__alloc((void **)&none, (size_t)by_shape_count(&shape), 1, "targets", error));
+    const by_array arrays[2] = {*images, {"labels", BY_U8, shape, none}};
+    by_status status = by_array_set_open(&with, by_array_set_name(*set), arrays, 2, error);
+    free(none);
+    BY_TRY(status);
+    by_array_set_close(set);
+    *set = with;
+    return BY_OK;
+}
+
+by_status by__task_examples_replace_targets(by_array_set **set, size_t numbers, bool maps,
+                                            by_error *error)
+{
+    if (maps) {
+        return add_maps(set, error);
+    }
+
     size_t count;
     const by_array *have = by_array_set_arrays(*set, &count);
     by_array arrays[4];
@@ -164,7 +187,8 @@ by_status by__task_examples_set(const by_task_data *data, const by_task_examples
     by_array_set *made = NULL;
     BY_TRY(make_set(&made, d, examples, error));
     by_status status =
-        by__task_examples_replace_targets(&made, classes ? 0 : by__task_examples_numbers(d), error);
+        by__task_examples_replace_targets(&made, classes ? 0 : by__task_examples_numbers(d),
+                                          by__task_row_of(data->task)->maps, error);
     if (status == BY_OK) {
         const by_part whole = by_part_whole(by_array_set_examples(made));
         status = by__task_examples_source_of(source, d, made, &whole, false, error);
