@@ -50,9 +50,9 @@
  *                     f32, add? like x                      attrs.rectify as above
  *   GROUP_NORM        x [B, ..., C], w [C] f32, b [C] f32   y like x, mean [B, G] f32, rstd [B, G]
  *                                                           f32
- *     The channels of each sample are divided into G = attrs.groups equal groups of neighbours; each
- *     is normalized with its mean and variance over all its elements, then multiplied by w; b is
- *     added.
+ *     The channels of each sample are divided into G = attrs.groups equal groups of neighbours;
+ *     each is normalized with its mean and variance over all its elements, then multiplied by w; b
+ *     is added.
  *   GROUP_NORM_GRAD   x, w, mean, rstd, dy                  dx, dw [C] f32, db [C] f32
  *   POOL              x [B, H, W, C]                        y [B, H', W', C]: the largest entry of
  *                                                           each window
@@ -182,9 +182,9 @@
  *   CROSS_ENTROPY_GRAD  logits, targets, lse, dloss [1] f32, w?  dlogits like logits
  *   DICE              logits [B, ..., C], targets i32       loss [1] f32, sums [B, 3, C] f32
  *                     [B, ...]
- *     With p = softmax(logits), over the n rows of a sample whose target is in [0, C): sums are, for
- *     each class, that of p over the rows of the class, that of p over all rows, and the number of
- *     rows of the class. The loss is the sum over samples of n times the mean over classes of
+ *     With p = softmax(logits), over the n rows of a sample whose target is in [0, C): sums are,
+ *     for each class, that of p over the rows of the class, that of p over all rows, and the number
+ *     of rows of the class. The loss is the sum over samples of n times the mean over classes of
  *     1 - (2 sums[0] + e) / (sums[1] + sums[2] + e), e = attrs.eps (Milletari et al. 2016).
  *   DICE_GRAD         logits, targets, sums, dloss [1] f32  dlogits like logits
  *   SQUARED_ERROR     x [..., C], t f32 like x, w? f32 [R]      loss [1] f32 = sum of w (x - t)^2

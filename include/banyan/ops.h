@@ -225,9 +225,9 @@ BY_API by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targ
 /* The same with each row's term multiplied by its weight, f32 [...]. */
 BY_API by_value by_weighted_cross_entropy(by_graph *graph, by_value logits, by_value targets,
                                           by_value weights, float smoothing);
-/* The soft Dice loss of a segmentation, logits [B, ..., C] with targets i32 [B, ...], negative where
- * there is none (Milletari et al. 2016): of each sample the mean over the classes of 1 - Dice, times
- * its number of targets. `smooth` is added to both sides of the quotient. */
+/* The soft Dice loss of a segmentation, logits [B, ..., C] with targets i32 [B, ...], negative
+ * where there is none (Milletari et al. 2016): of each sample the mean over the classes of 1 -
+ * Dice, times its number of targets. `smooth` is added to both sides of the quotient. */
 BY_API by_value by_dice(by_graph *graph, by_value logits, by_value targets, float smooth);
 /* Sum over elements of (x - targets)^2. x is f32, bf16 or f16 [..., C], targets f32 of the same
  * shape. `weights` [...], one per row: f32 factors, or i32 such as targets of another loss, where

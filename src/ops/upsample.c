@@ -43,7 +43,8 @@ static void cost(const by__op_signature *s, const by__graph_type *out, by__op_co
     cost->flops = (s->attrs->linear ? 8.0 : 1.0) * (double)by_shape_count(y);
 }
 
-/* The entries of one axis that entry i of `to` is between, of `from`, and the share of the second. */
+/* The entries of one axis that entry i of `to` is between, of `from`, and the share of the
+ * second. */
 static void axis_places(int64_t from, int64_t to, bool linear, int64_t i, int64_t at[2],
                         float *second)
 {

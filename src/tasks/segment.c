@@ -195,7 +195,8 @@ static by_status predict_one(const by__task_examples *d, uint64_t index, const f
     uint8_t *png;
     size_t size;
     size_t plane = (size_t)(w->height * w->width);
-    const char *file = by__task_examples_file(&d->base, index);
+    by_example_name of = {.index = index};
+    by__task_examples_name(&d->base, index, &of);
     memset(w->shares, 0, w->count * sizeof *w->shares);
     for (size_t i = 0; i < plane; i++) {
         w->classes[i] = (uint8_t)largest(logits + i * w->count, w->count);
@@ -211,11 +212,13 @@ static by_status predict_one(const by__task_examples *d, uint64_t index, const f
                                            .palette = (const uint8_t(*)[3])w->palette,
                                            .colours = 256};
     BY_TRY(by__format_png_encode(&png, &size, &image, error));
-    const by_field fields[] = {{.name = "index", .number = (double)index, .is_whole = true},
+    const by_field fields[] = {{.name = "index", .number = (double)of.index, .is_whole = true},
                                {.name = "shares", .list = w->shares, .list_count = w->count},
                                {.name = "mask", .png = png, .png_size = size},
-                               {.name = "file", .text = file}};
-    report(user, fields, BY_ARRAY_LENGTH(fields) - (file == NULL));
+                               {.name = "file", .text = of.file},
+                               {.name = "sample", .text = of.sample}};
+    report(user, fields,
+           BY_ARRAY_LENGTH(fields) - (size_t)(of.file == NULL) - (size_t)(of.sample == NULL));
     free(png);
     return BY_OK;
 }

@@ -90,15 +90,17 @@ static void print_head(const by_field *field)
 
 /* ---- pictures ---- */
 
-/* The path of a picture within the folder that was named, with _ between its folders, or the number
- * of an example in an array. */
+/* The path of a picture within the folder that was named, with _ between its folders, the name of a
+ * sample of a shard, or the number of an example in an array. */
 static void name_mask(char *out, size_t size, const predict_request *r, const by_field *fields,
                       size_t count)
 {
     const char *file = NULL;
+    const char *sample = NULL; /* of a shard */
     double index = 0.0;
     for (size_t i = 0; i < count; i++) {
         file = strcmp(fields[i].name, "file") == 0 ? fields[i].text : file;
+        sample = strcmp(fields[i].name, "sample") == 0 ? fields[i].text : sample;
         index = strcmp(fields[i].name, "index") == 0 ? fields[i].number : index;
     }
     if (file == NULL) {
@@ -116,7 +118,9 @@ static void name_mask(char *out, size_t size, const predict_request *r, const by
         }
     }
     slash = strrchr(within, '/');
-    const char *dot = strrchr(slash == NULL ? within : slash, '.');
+    sample = sample != NULL && sample[0] != '\0' ? sample : NULL;
+    within = sample != NULL ? sample : within;
+    const char *dot = sample != NULL ? NULL : strrchr(slash == NULL ? within : slash, '.');
     int stem = dot == NULL ? (int)strlen(within) : (int)(dot - within);
     int start = snprintf(out, size, "%s/", r->masks);
     (void)snprintf(out + start, size - (size_t)start, "%.*s.png", stem, within);

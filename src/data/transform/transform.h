@@ -3,10 +3,10 @@
  * What a transform draws is a function of the loader's seed and the sample's index over all epochs,
  * so an image looks the same for any number of ranks and threads and after a resume. Transforms
  * keep the size of an image, and apply to training data alone. The classes of an image's pixels are
- * a plane that those rows change in the same way which move pixels. One of a chain may mix the image
- * with that of another sample, drawn in the same way: the sample then has two labels. What held-out
- * data needs as well, its size and the scale of its pixels, is kept with the weights: by_image_fit,
- * by__loader_pixel_scales.
+ * a plane that those rows change in the same way which move pixels. One of a chain may mix the
+ * image with that of another sample, drawn in the same way: the sample then has two labels. What
+ * held-out data needs as well, its size and the scale of its pixels, is kept with the weights:
+ * by_image_fit, by__loader_pixel_scales.
  *
  * Adding one: its file, its line in transforms.c, and its case in
  * tests/unit/data/test_transforms.c.

@@ -38,8 +38,8 @@ by_status by__format_image_decode_reduced(uint8_t **out, int64_t *height, int64_
 by_status by__format_image_decode_classes(uint8_t **out, int64_t *height, int64_t *width,
                                           const uint8_t *data, size_t size, by_error *error);
 
-/* An image to write: u8 [channels, height, width] of 1 or 3 channels, grey or RGB, or the indexes of
- * colours. */
+/* An image to write: u8 [channels, height, width] of 1 or 3 channels, grey or RGB, or the indexes
+ * of colours. */
 typedef struct by__format_image_pixels {
     const uint8_t *pixels;
     int64_t channels;

@@ -1,7 +1,7 @@
-/* EfficientNet (Tan and Le 2019): inverted residual blocks, which widen the channels, filter each by
- * a depthwise convolution, weight it by what the whole image has in it (squeeze-and-excitation, Hu
- * et al. 2018) and narrow them again, with batch norm after each convolution and swish after all but
- * the last. Names are those of transformers. */
+/* EfficientNet (Tan and Le 2019): inverted residual blocks, which widen the channels, filter each
+ * by a depthwise convolution, weight it by what the whole image has in it (squeeze-and-excitation,
+ * Hu et al. 2018) and narrow them again, with batch norm after each convolution and swish after all
+ * but the last. Names are those of transformers. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* U-Net (Ronneberger et al. 2015), for an output at each pixel: levels of two convolutions of 3 x 3,
- * each followed by a norm and ReLU, with pools that halve the sides between them; then back up, each
- * level beside what the one of its size had made on the way down. Convolutions keep the sides, as
- * most implementations have it. There is no model of this kind in transformers: names and
+/* U-Net (Ronneberger et al. 2015), for an output at each pixel: levels of two convolutions of 3 x
+ * 3, each followed by a norm and ReLU, with pools that halve the sides between them; then back up,
+ * each level beside what the one of its size had made on the way down. Convolutions keep the sides,
+ * as most implementations have it. There is no model of this kind in transformers: names and
  * config.json are our own. */
 #include <math.h>
 #include <string.h>

@@ -137,8 +137,8 @@ static by_status open_data(by_task_data **out, by_config **config, const char *i
     return status;
 }
 
-/* Batches of the training data: where a pixel has a class, the image has its grey, so that both were
- * moved alike; what comes from beyond the image is black and has none. */
+/* Batches of the training data: where a pixel has a class, the image has its grey, so that both
+ * were moved alike; what comes from beyond the image is black and has none. */
 static void check_moved(const char *transforms)
 {
     by_error error = {0};

@@ -3,8 +3,8 @@
 
 #include "device/cpu/reference.h"
 
-/* The samples and groups of a call: a sample has `rows` rows of `channels` channels, `width` of which
- * are a group. */
+/* The samples and groups of a call: a sample has `rows` rows of `channels` channels, `width` of
+ * which are a group. */
 typedef struct group_sizes {
     int64_t samples;
     int64_t rows;

@@ -2,7 +2,8 @@
 
 #include "device/cpu/reference.h"
 
-/* What entry i of an axis of `to` entries is made of: two of `from`, and the share of the second. */
+/* What entry i of an axis of `to` entries is made of: two of `from`, and the share of the
+ * second. */
 typedef struct entry_mix {
     int64_t at[2];
     double share[2];
@@ -20,8 +21,8 @@ static entry_mix mix_of(int64_t from, int64_t to, bool linear, int64_t i)
     return (entry_mix){{first, first + 1 < from ? first + 1 : first}, {1.0 - second, second}};
 }
 
-/* Runs `what` for entry `to` of the larger image y and each entry `from` of x that it is made of, in
- * the share `share`. */
+/* Runs `what` for entry `to` of the larger image y and each entry `from` of x that it is made of,
+ * in the share `share`. */
 #define FOR_EACH_PART(call, x, y, what)                                                            \
     for (int64_t to = 0; to < by_shape_count(y); to++) {                                           \
         int64_t c = to % (y)->dim[3];                                                              \
