@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "banyan/ops.h"
-#include "formats/image/image_file.h"
+#include "formats/image/png_write.h"
 #include "graph/graph.h"
 #include "tasks/examples/examples.h"
 

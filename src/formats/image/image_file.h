@@ -38,20 +38,4 @@ by_status by__format_image_decode_reduced(uint8_t **out, int64_t *height, int64_
 by_status by__format_image_decode_classes(uint8_t **out, int64_t *height, int64_t *width,
                                           const uint8_t *data, size_t size, by_error *error);
 
-/* An image to write: u8 [channels, height, width] of 1 or 3 channels, grey or RGB, or the indexes
- * of colours. */
-typedef struct by__format_image_pixels {
-    const uint8_t *pixels;
-    int64_t channels;
-    int64_t height;
-    int64_t width;
-    const uint8_t (*palette)[3]; /* [colours]; NULL: none */
-    int colours;
-    bool packed; /* [height, width, channels] instead */
-} by__format_image_pixels;
-
-/* Encodes it as a PNG; the same image has the same bytes. Freed with free(). (png_write.c) */
-by_status by__format_png_encode(uint8_t **out, size_t *size, const by__format_image_pixels *image,
-                                by_error *error);
-
 #endif

@@ -5,6 +5,7 @@
 
 #include <png.h>
 
+#include "formats/image/image_file.h"
 #include "formats/image/png_write.h"
 
 typedef struct png_writer {

@@ -76,7 +76,7 @@ by_status by__task_examples_read_draws(by__task_examples *d, uint64_t examples, 
 {
     const by__task_examples_keys *k = d->keys;
     const by__task_row *row = by__task_row_of(d->base.task);
-    if (strcmp(k->balance, "classes") == 0 && (!row->classes || row->tags)) {
+    if (strcmp(k->balance, "classes") == 0 && (!row->classes || row->tags || row->maps)) {
         return by_error_set(error, BY_ECONFIG,
                             "data.balance classes: task.kind %s has no classes; data.draws says of "
                             "each example how often it is drawn",

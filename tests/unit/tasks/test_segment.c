@@ -15,6 +15,7 @@
 #include "banyan/array_set.h"
 #include "banyan/task.h"
 #include "formats/image/image_file.h"
+#include "formats/image/png_write.h"
 #include "runner.h"
 #include "tasks/tasks.h"
 #include "temporary.h"
