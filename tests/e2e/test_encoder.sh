@@ -25,6 +25,16 @@ same runs/bert/checkpoints/step-00000012/model.safetensors runs/threads/checkpoi
 run 0 "$banyan" eval runs/bert
 holds out "perplexity"
 
+say "the head computes the hidden tokens alone"
+# planned SHARE: FLOPs of a token and MiB in all, with a large vocabulary.
+planned() {
+    run 0 "$banyan" info bert.yaml --set "task.mask_share=$1" --set model.vocab=30000 --set train.micro_batch=8
+    awk '/^FLOPs/ { flops = $2 } $1 == "total" { print flops, $2 }' out
+}
+planned 0.15 >few
+planned 1 >all
+paste few all | awk '{ exit !($1 < $3 / 3 && $2 < $4) }' || fail "$(cat few all)"
+
 say "the vector of a text does not depend on those beside it"
 printf 'a\nthe quick brown fox\n' >two.txt
 head -n 1 two.txt >one.txt

@@ -92,6 +92,11 @@ static by_status measure(by_trainer *t, const by_graph *graph, const bool *neede
     /* The graph has a rank's heads, and attention to its slice of the sequence. */
     double shares = (double)(t->layout.size[BY_MESH_TENSOR] * t->layout.size[BY_MESH_SEQUENCE]);
     double tokens = (2.0 + 4.0 * trained) * (double)size->in_products;
+    if (shares == 1.0 && by_model_is_encoder(&t->config->model)) {
+        /* Some products have fewer rows than there are tokens: the head's only the hidden ones. */
+        int64_t rows = t->config->train.micro_batch * t->task->per_sample(t->config);
+        tokens = (1.0 + 2.0 * trained) * p.forward / (double)rows;
+    }
     size->flops_per_example = tokens + shares * a.seen;
     size->flops_per_example_full = tokens + shares * a.full;
     return BY_OK;
