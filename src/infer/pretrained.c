@@ -90,12 +90,9 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
 /* Takes the task from config.json if no run says what the weights were trained for. */
 static by_status derive_task(by_pretrained *p, by_error *error)
 {
-    const by_model_config *model = &p->config->model;
-    if (p->is_run || strcmp(by_model_reads(model), "tokens") == 0) {
-        return BY_OK;
-    }
-    return by_config_set(p->config, model->outputs > 1 ? "task.kind=classify" : "task.kind=regress",
-                         error);
+    char setting[64];
+    (void)snprintf(setting, sizeof setting, "task.kind=%s", by_model_usual_task(&p->config->model));
+    return p->is_run ? BY_OK : by_config_set(p->config, setting, error);
 }
 
 /* Weights of a directory or a file that are stored in bf16 are used so: f32 would take twice the

@@ -322,6 +322,17 @@ by__nn_file_names by__nn_model_file_names(const by_model_config *config)
                                .tied = config->tied == 1 ? family->embedding : NULL};
 }
 
+const char *by_model_usual_task(const by_model_config *config)
+{
+    const by__nn_family *family = NULL;
+    if (find_family(&family, config, NULL) == BY_OK && family->usual_task != NULL) {
+        return family->usual_task(config);
+    }
+    return strcmp(by_model_reads(config), "tokens") == 0 ? "language"
+           : config->outputs > 1                         ? "classify"
+                                                         : "regress";
+}
+
 by__nn_grid by__nn_model_grid(const by_model_config *config)
 {
     const by__nn_family *family = NULL;

@@ -89,6 +89,8 @@ typedef struct by__nn_family {
     /* Of a family that reads images, the only parameter whose shape depends on their size; NULL:
      * none does. */
     by__nn_grid (*grid)(const by_model_config *config);
+    /* The task.kind that a model of this config is for; NULL: that of all which read the same. */
+    const char *(*usual_task)(const by_model_config *config);
     const by__nn_published *published;
     /* Returns which of the published types a config is; NULL: the first. */
     const by__nn_published *(*publish)(const by_model_config *config);

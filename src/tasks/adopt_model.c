@@ -219,6 +219,19 @@ static by_status inherit_config(by_config *config, const char *json, by_error *e
     return status;
 }
 
+/* Says that parameters which the weights lack can begin anew. */
+static by_status hint_new(by_status status, by_error *error)
+{
+    char message[sizeof error->message];
+    if (status == BY_EFORMAT && error != NULL && strstr(error->message, ": no tensor '") != NULL) {
+        memcpy(message, error->message, sizeof message);
+        (void)by_error_set(error, status,
+                           "%.380s (a pattern of its name in model.new lets it begin anew)",
+                           message);
+    }
+    return status;
+}
+
 /* Sets a config to what one that gives nothing but its kind has, which may derive sizes. */
 static by_status make_plain(by_config *plain, const by_config *config, by_error *error)
 {
@@ -259,7 +272,8 @@ static by_status check_given(const by_config *config, const by_weights *weights,
         status = check_keys(config, theirs, error);
     }
     if (status == BY_OK) {
-        status = by__export_check_shapes(theirs, weights, &config->model.new_parameters, error);
+        status = hint_new(
+            by__export_check_shapes(theirs, weights, &config->model.new_parameters, error), error);
     }
     by_config_close(&plain);
     by_config_close(&theirs);

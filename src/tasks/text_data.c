@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "banyan/tokenizer.h"
+#include "base/paths.h"
 #include "config/kind.h"
 #include "data/loader/damage.h"
 #include "tasks/documents.h"
@@ -191,6 +192,7 @@ static by_status open_other(text_data *d, const by_task_request *r, by_error *er
         BY_TRY(
             by__task_evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
         BY_TRY(open_valid(d, &d->other.directory, 1, r, error));
+        BY_TRY(by__path_make(&d->paths.tokenizer, d->other.directory, "tokenizer.json", error));
     }
     if (d->valid_count == 0) {
         return by_error_set(error, BY_ECONFIG,

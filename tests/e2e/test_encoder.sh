@@ -43,6 +43,17 @@ head -n 1 out >first
 run 0 "$banyan" embed runs/bert --batch one.txt
 same out first
 
+say "a text that is given, also to a directory of weights"
+head -n 40 text.txt >given.txt
+run 0 "$banyan" eval runs/bert --data given.txt
+cp out of_run
+mkdir alone
+cp runs/bert/checkpoints/step-00000012/*.json runs/bert/checkpoints/step-00000012/*.safetensors alone
+run 0 "$banyan" eval alone --data given.txt
+grep valid_loss out >of_weights
+grep valid_loss of_run | same - of_weights
+run 0 "$banyan" info alone
+
 say "a server gives the same vectors, and no text"
 run 0 "$banyan" embed runs/bert --batch two.txt --normalize
 mv out vectors

@@ -407,10 +407,10 @@ static by_status open_model_config(by_config **out, const char *path, const cli_
     if (status == BY_OK) {
         status = by_config_inherit_model(config, error);
     }
-    if (status == BY_OK && strcmp(by_model_reads(&config->model), "tokens") != 0 &&
-        strcmp(config->task.kind, "language") == 0) {
-        status = by_config_set(
-            config, config->model.outputs > 1 ? "task.kind=classify" : "task.kind=regress", error);
+    if (status == BY_OK && strcmp(config->task.kind, "language") == 0) {
+        char task[64];
+        (void)snprintf(task, sizeof task, "task.kind=%s", by_model_usual_task(&config->model));
+        status = by_config_set(config, task, error);
     }
     by_string_free(&from);
     if (status != BY_OK) {

@@ -79,6 +79,11 @@ static const by__nn_published *publish(const by_model_config *c)
     return &head_of(c)->published;
 }
 
+static const char *usual_task(const by_model_config *c)
+{
+    return head_of(c)->tasks[0];
+}
+
 /* A task that needs a head has it, whichever the weights have that it starts from; those of other
  * tasks keep theirs. */
 static by_status choose_head(const by_config *config, bert_keys *k, by_error *error)
@@ -272,5 +277,6 @@ const by__nn_family by__nn_family_bert = {
     .read_config = read_config,
     .published = (const by__nn_published[]){{"bert", "BertForMaskedLM", true}, {0}},
     .publish = publish,
+    .usual_task = usual_task,
     .other_heads = "cls. classifier. bert.pooler. pooler.",
 };

@@ -201,6 +201,7 @@ const by__nn_family by__nn_family_convnext = {
              .keys = {&by__nn_output_keys, &by__nn_image_keys, &key_list},
              .size = sizeof(convnext_keys),
              .resolve = resolve},
+    .base = "convnext.",
     .reads = "images",
     .body = body,
     .write_config = write_config,

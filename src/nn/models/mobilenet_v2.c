@@ -221,6 +221,7 @@ const by__nn_family by__nn_family_mobilenet_v2 = {
              .keys = {&by__nn_output_keys, &by__nn_image_keys, &key_list},
              .size = sizeof(mobilenet_keys),
              .resolve = resolve},
+    .base = "mobilenet_v2.",
     .reads = "images",
     .body = body,
     .write_config = write_config,

@@ -228,6 +228,7 @@ const by__nn_family by__nn_family_vit = {
              .keys = {&by__nn_output_keys, &by__nn_image_keys, &key_list},
              .size = sizeof(vit_keys),
              .resolve = resolve},
+    .base = "vit.",
     .reads = "images",
     .adapted = "query value",
     .body = body,
