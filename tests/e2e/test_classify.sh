@@ -310,6 +310,18 @@ run 1 "$banyan" train images.yaml "$@" --set data.images=cut.tar
 holds err "cut.tar: the tar archive is damaged at byte "
 run 1 "$banyan" predict runs/lines damaged.tfrecord
 holds err "(--skip leaves such pictures out)"
+python3 - <<'END' || fail "no archive"
+import io, tarfile
+with tarfile.open("none.tar", "w") as t:
+    for name in "a.webp", "b.png":
+        data = open("small.png", "rb").read()
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        t.addfile(info, io.BytesIO(data))
+END
+run 1 "$banyan" predict runs/lines none.tar
+holds err "none.tar, sample a: the sample has no picture (.jpg, .jpeg, .png)"
+holds err "(--skip leaves such pictures out)"
 run 0 "$banyan" predict runs/lines damaged.tfrecord small.png "$one" --skip --csv
 [ "$(head -n 1 out)" = index,class,label,probability,file,sample ] || fail "$(head -n 1 out)"
 [ "$(sed -n 2p out | cut -d , -f 1,5,6)" = 1,damaged.tfrecord,1 ] || fail "$(cat out)"
@@ -358,6 +370,32 @@ run 0 "$banyan" eval runs/vit_at --data lines --json
 run 2 "$banyan" train images.yaml "$@" $sized --set model.from=runs/lines --set name=none --set lora.rank=2 --set 'lora.targets=[query]'
 holds err "with lora.rank, images have the size of the weights"
 rm -r runs/conv_at runs/conv_as runs/vit_at
+
+say "weights without a head, and without the prefix of those with one"
+mkdir base
+cp runs/lines/checkpoints/step-00000040/*.json base
+python3 - runs/lines/checkpoints/step-00000040/model.safetensors base/model.safetensors <<'END' || fail "no weights"
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+end = 8 + struct.unpack("<Q", data[:8])[0]
+tensors = {k: v for k, v in json.loads(data[8:end]).items() if k.startswith("vit.")}
+body, header = b"", {}
+for name, at in tensors.items():
+    part = data[end + at["data_offsets"][0] : end + at["data_offsets"][1]]
+    header[name[4:]] = dict(at, data_offsets=[len(body), len(body) + len(part)])
+    body += part
+head = json.dumps(header).encode()
+head += b" " * (-len(head) % 8)
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(head)) + head + body)
+END
+run 1 "$banyan" train images.yaml "$@" --set model.from=base --set name=none
+holds err "a pattern of its name in model.new lets it begin anew"
+run 0 "$banyan" train images.yaml "$@" --set model.from=base --set 'model.new=["classifier.*"]' --set name=based --set train.steps=1
+holds err "classifier.weight, classifier.bias"
+rm base/preprocessor_config.json
+run 1 "$banyan" predict base "$one"
+holds err "there is no preprocessor_config.json, which says how to scale pixels"
+rm -r base runs/based
 
 say "predictions do not depend on how many are computed together"
 for name in lines conv; do

@@ -245,7 +245,7 @@ static void hint_skip(const predict_request *r, const by_config *config, by_stat
     bool many = r->more_count > 0 || (stat(r->file, &info) == 0 && S_ISDIR(info.st_mode)) ||
                 strstr(error->message, ", sample ") != NULL;
     char message[sizeof error->message];
-    bool none = strstr(error->message, " has no picture") != NULL;
+    bool none = strstr(error->message, " has no picture (.png") != NULL;
     if (status != BY_OK && many && !none && !r->skip && reads_images(config)) {
         memcpy(message, error->message, sizeof message);
         (void)by_error_set(error, status, "%s (--skip leaves such pictures out)", message);

@@ -57,7 +57,8 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
                             r->path);
     }
     if (r->learned != NULL) {
-        BY_TRY(by__task_examples_read_learned(d, r->learned, images, error));
+        bool reads = strcmp(by_model_reads(&r->config->model), "images") == 0;
+        BY_TRY(by__task_examples_read_learned(d, r->learned, images || reads, error));
         images = d->encoding == NULL;
     }
     BY_TRY(by__task_examples_open_texts(d, r, error));
@@ -243,8 +244,8 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     if (strcmp(content, d->train_hash) != 0 || strcmp(learned, d->learned_hash) != 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s was trained on other data (%.8s, %.8s) than there is now (%.8s, "
-                            "%.8s): files or what is held out have changed; restore them, or start "
-                            "a new run",
+                            "%.8s): files, what is held out, or keys of section data that say how "
+                            "to read them have changed; restore them, or start a new run",
                             by_checkpoint_path(checkpoint), content, learned, d->train_hash,
                             d->learned_hash);
     }

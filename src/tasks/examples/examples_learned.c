@@ -242,7 +242,13 @@ by_status by__task_examples_read_learned(by__task_examples *d, const char *direc
         status = by_error_set(error, BY_EMEMORY, "out of memory: a path");
     } else {
         int which = by__path_exists(paths[images ? 1 : 0]) ? images : !images;
-        status = read_file(d, paths[which], which == 1, error);
+        status = by__path_exists(paths[which])
+                     ? read_file(d, paths[which], which == 1, error)
+                     : by_error_set(error, BY_EFORMAT,
+                                    "%s: there is no %s, which says how to scale %s: copy it from "
+                                    "where the weights come from, or train on them (model.from)",
+                                    directory, images ? IMAGES_FILE : TABLE_FILE,
+                                    images ? "pixels" : "the cells of rows");
     }
     if (status == BY_OK && d->encoding == NULL) {
         status = read_names(d, directory, error);
