@@ -171,8 +171,8 @@ BY_API const char *by_model_adapted(const by_model_config *config);
 /* Returns whether a model of this config reads tokens with attention over all of them: it predicts
  * masked tokens, and continues no text. */
 BY_API bool by_model_is_encoder(const by_model_config *config);
-/* Returns the task.kind that models of this config are usually of: "language", that of the head of
- * an encoder, for images and tables "classify", or "regress" with one output. Static storage. */
+/* Returns the task.kind that models of this config are of unless a run says more: "language",
+ * "masked", for images and tables "classify", or "regress" with one output. Static storage. */
 BY_API const char *by_model_usual_task(const by_model_config *config);
 /* Returns whether positions are rotary, which works for any context, rather than learned. */
 BY_API bool by_model_is_rotary(const by_model_config *config);

@@ -392,6 +392,7 @@ run 1 "$banyan" train images.yaml "$@" --set model.from=base --set name=none
 holds err "a pattern of its name in model.new lets it begin anew"
 run 0 "$banyan" train images.yaml "$@" --set model.from=base --set 'model.new=["classifier.*"]' --set name=based --set train.steps=1
 holds err "classifier.weight, classifier.bias"
+cp runs/lines/checkpoints/step-00000040/*.safetensors base
 rm base/preprocessor_config.json
 run 1 "$banyan" predict base "$one"
 holds err "there is no preprocessor_config.json, which says how to scale pixels"

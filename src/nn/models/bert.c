@@ -79,9 +79,10 @@ static const by__nn_published *publish(const by_model_config *c)
     return &head_of(c)->published;
 }
 
+/* Tasks of other heads need a table. */
 static const char *usual_task(const by_model_config *c)
 {
-    return head_of(c)->tasks[0];
+    return strcmp(head_of(c)->name, "masked") == 0 ? "masked" : "language";
 }
 
 /* A task that needs a head has it, whichever the weights have that it starts from; those of other
