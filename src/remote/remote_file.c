@@ -117,7 +117,6 @@ static by_status make_file(by__remote_file **out, by__remote *r, const char *url
     }
     /* The same key of another endpoint is another file. */
     by__hash128_hex(f->id, f->target.url, strlen(f->target.url));
-    by__remote_file_name(f->name, url);
     *out = f;
     return BY_OK;
 }
@@ -170,6 +169,7 @@ static by_status open_entry(by__remote_file *f, by_error *error)
     char limit[32];
     char size[32];
     char shown[BY__REMOTE_SHOWN];
+    char name[200];
     if (f->version.size > r->cache.limit - r->cache.limit / 10) {
         return by_error_set(error, BY_ECONFIG,
                             "%s has %s, too much for a cache of %s: let it hold more "
@@ -178,8 +178,8 @@ static by_status open_entry(by__remote_file *f, by_error *error)
                             by_format_bytes(limit, r->cache.limit));
     }
     BY_TRY(by__alloc((void **)&f->checked, by__remote_blocks(f) + 1, 1, "a remote file", error));
-    by_status status =
-        by__remote_entry_open(&f->entry, &r->cache, f->id, f->name, &f->version, error);
+    by__remote_file_name(name, f->url);
+    by_status status = by__remote_entry_open(&f->entry, &r->cache, f->id, name, &f->version, error);
     if (status != BY_OK) {
         close_file(f);
     }
@@ -221,7 +221,7 @@ static by_status put_first(by__remote_file *f, const uint8_t *first, size_t size
         const by__remote_version none = {.size = 0, .tag = "-"};
         by__remote_entry other;
         close_file(f);
-        BY_TRY(by__remote_entry_open(&other, &r->cache, f->id, f->name, &none, error));
+        BY_TRY(by__remote_entry_open(&other, &r->cache, f->id, "none", &none, error));
         by__remote_entry_close(&other);
         BY_TRY(open_entry(f, error));
     }

@@ -13,7 +13,6 @@ struct by__remote_file {
     by__remote *remote;
     char *url;
     char id[33];
-    char name[200];
     by__remote_target target;
     pthread_mutex_t lock; /* of what follows, and of opening the entry */
     bool is_known;

@@ -147,7 +147,7 @@ aws_secret_access_key = testsecret/+x
 aws_session_token = testtoken==
 [wrong]
 aws_access_key_id = TESTKEY
-aws_secret_access_key = other
+aws_secret_access_key = testsecret/wrong
 aws_session_token = testtoken==
 END
 printf '[default]\nregion = test-region-1\n[profile wrong]\nregion = test-region-1\n' >home/.aws/config
@@ -155,13 +155,14 @@ export AWS_ENDPOINT_URL=$flaky/s3
 run 0 "$banyan" train images.yaml --set data.images=s3://bucket/ --set name=store
 equal local store
 run 0 "$banyan" train images.yaml --set "data.images=files/zoo/pets & more" --set name=pets --set train.batch=4
-run 0 "$banyan" train images.yaml --set "data.images=s3://zoo/pets & more/" --set name=far_pets --set train.batch=4
+run 0 env AWS_ACCESS_KEY_ID=TESTKEY AWS_SECRET_ACCESS_KEY=testsecret/+x AWS_SESSION_TOKEN=testtoken== AWS_SHARED_CREDENTIALS_FILE=none AWS_REGION=test-region-1 \
+    "$banyan" train images.yaml --set "data.images=s3://zoo/pets & more/" --set name=far_pets --set train.batch=4
 equal pets far_pets
 if grep -r -q -F -e 'testsecret' -e 'testtoken' runs cache out err; then fail "a credential was written"; fi
 export AWS_PROFILE=wrong
 run 1 "$banyan" train images.yaml --set data.images=s3://bucket/train-000.tar --set name=wrong --set data.remote_cache=other
 holds err "s3://bucket/train-000.tar: access is denied (status 403, SignatureDoesNotMatch)"
-if grep -q -F -e other -e TESTKEY -e testtoken err; then fail "a credential was shown"; fi
+if grep -q -F -e TESTKEY -e testsecret -e testtoken err; then fail "a credential was shown"; fi
 unset AWS_PROFILE
 run 1 "$banyan" pack s3://bucket/none.txt --out none --tokenizer char --remote-cache other
 holds err "s3://bucket/none.txt: the server has no such file (status 404, NoSuchKey)"
