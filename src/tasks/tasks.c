@@ -8,11 +8,7 @@
 #include <string.h>
 
 #include "banyan/train_events.h"
-#include "base/threads.h"
 #include "data/loader/damage.h"
-
-/* The most that is chosen for data.threads: more would mostly sleep. */
-#define LOADER_THREADS 16
 
 /* One row per task: by__task_NAME of NAME.c. */
 #define TASKS(ROW)                                                                                 \
@@ -197,15 +193,6 @@ void by_task_metrics(const by_task_data *data, const double *const *sums, by_eva
         by_output_metric *m = &data->output_metrics[i];
         m->value = task->output_metric(data, sums, m->metric, m->output);
     }
-}
-
-size_t by__task_loader_threads(const by_config *config)
-{
-    if (config->data.threads > 0) {
-        return (size_t)config->data.threads;
-    }
-    int left = by__thread_count(0) - by__thread_count((int)config->train.threads);
-    return left < 1 ? 1 : left > LOADER_THREADS ? LOADER_THREADS : (size_t)left;
 }
 
 static by_loader_options loader_options(const by_config *config, bool training)

@@ -43,7 +43,7 @@ const by__config_kind *by__task_kind(size_t index);
  * only the first start of a run reads may be gone. */
 by_status by__task_named_files_exist(const by_config *config, bool resumed, by_error *error);
 
-/* Threads of a loader: data.threads, or what is chosen for -1. */
+/* Threads of a loader: data.threads, or what is chosen for -1 (loader_threads.c). */
 size_t by__task_loader_threads(const by_config *config);
 
 /* ---- keeps_documents.c ---- */

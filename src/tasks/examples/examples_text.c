@@ -77,8 +77,9 @@ int by__task_examples_text_columns(const char *out[3], const by__task_examples *
 
 const char *by__task_examples_text(const by__task_examples *d)
 {
-    const char *column = d->keys->text_column;
-    return d->encoding != NULL ? by_encoding_text(d->encoding) : column[0] != '\0' ? column : NULL;
+    const char *column = d->keys->text_column; /* NULL: a task of images alone */
+    bool named = column != NULL && column[0] != '\0';
+    return d->encoding != NULL ? by_encoding_text(d->encoding) : named ? column : NULL;
 }
 
 /* ---- the tokenizer ---- */
