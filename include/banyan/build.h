@@ -21,6 +21,7 @@ typedef enum by_build_part {
     BY_BUILD_PLOTS,
     BY_BUILD_JPEG,
     BY_BUILD_PNG,
+    BY_BUILD_WEBP,
     BY_BUILD_ZLIB,
     BY_BUILD_SNAPPY,
     BY_BUILD_ZSTD,

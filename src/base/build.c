@@ -23,6 +23,7 @@ static const struct {
     [BY_BUILD_PLOTS] = {"plots", "BY_WITH_PLOTS", "libcairo2-dev", "charts", BY_WITH_PLOTS},
     [BY_BUILD_JPEG] = {"jpeg", "BY_WITH_JPEG", "libjpeg-dev", "JPEG images", BY_WITH_JPEG},
     [BY_BUILD_PNG] = {"png", "BY_WITH_PNG", "libpng-dev", "PNG images", BY_WITH_PNG},
+    [BY_BUILD_WEBP] = {"webp", "BY_WITH_WEBP", "libwebp-dev", "WebP images", BY_WITH_WEBP},
     [BY_BUILD_ZLIB] = {"zlib", "BY_WITH_ZLIB", "zlib1g-dev", "files compressed with gzip",
                        BY_WITH_ZLIB},
     [BY_BUILD_SNAPPY] = {"snappy", "BY_WITH_SNAPPY", "libsnappy-dev",

@@ -12,11 +12,11 @@ run 0 python3 "$root/tests/support/smallest.py" "$root" "$build" .
 whole=$banyan
 banyan=$work/banyan
 run 0 ldd "$banyan"
-for library in cairo curl uv nettle hiredis seccomp jpeg png "libz\." snappy zstd mpi; do
+for library in cairo curl uv nettle hiredis seccomp jpeg png webp "libz\." snappy zstd mpi; do
     if grep -q "$library" out; then fail "it needs $library"; fi
 done
 run 0 "$banyan" --version
-holds out "without mpi, server, redis, feast, sandbox, curl, plots, jpeg, png, zlib, snappy, zstd, nettle, onednn"
+holds out "without mpi, server, redis, feast, sandbox, curl, plots, jpeg, png, webp, zlib, snappy, zstd, nettle, onednn"
 run 0 "$banyan" doctor
 holds out "without      plots (charts)"
 run 0 "$whole" --version
@@ -62,12 +62,13 @@ model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4, image_height: 8, im
 data: {images: folder, resize: crop, valid_fraction: 0.5}
 train: {steps: 2, batch: 2}
 END
-for format in jpeg png; do
+for format in jpeg png webp; do
     rm -rf folder
     mkdir -p folder/a folder/b
     for name in a/1 a/2 b/1 b/2; do
         case $format in
         jpeg) printf '\377\330\377\340image' >folder/$name.jpg ;;
+        webp) printf 'RIFF\026\0\0\0WEBPVP8 \012\0\0\0\060\0\0\235\001\052\010\0\010\0' >folder/$name.webp ;;
         png) printf '\211PNG\r\n\032\nimage' >folder/$name.png ;;
         esac
     done

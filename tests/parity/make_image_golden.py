@@ -1,4 +1,4 @@
-"""Writes golden/images.json: PNG and JPEG files of all kinds, and what Pillow converts them to.
+"""Writes golden/images.json: PNG, JPEG and WebP files of all kinds, and what Pillow converts them to.
 
     pip install pillow
     python3 tests/parity/make_image_golden.py
@@ -67,6 +67,12 @@ def jpeg(mode, **options):
     return out.getvalue()
 
 
+def webp(mode, **options):
+    out = io.BytesIO()
+    picture(mode).save(out, "WEBP", **options)
+    return out.getvalue()
+
+
 def adobe(data, transform):
     """The file with Adobe's marker, which says how its components are to be read."""
     marker = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00" + bytes([transform])
@@ -95,6 +101,11 @@ def files():
     exif = Image.Exif()
     exif[0x0112] = 6
     yield "jpeg turned", jpeg("RGB", exif=exif)
+    yield "webp", webp("RGB", quality=80)
+    yield "webp alpha", webp("RGBA", quality=80, exact=True)
+    yield "webp lossless", webp("RGB", lossless=True)
+    yield "webp lossless alpha", webp("RGBA", lossless=True, exact=True)
+    yield "webp turned", webp("RGB", quality=60, exif=exif)
 
 
 def values(data, mode):

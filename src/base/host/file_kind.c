@@ -69,7 +69,7 @@ static const file_kind *find_loose(const uint8_t *d, size_t size)
 {
     static const file_kind bitmap = {0, 0, "", "a BMP picture", CONVERT};
     static const file_kind pickle = {0, 0, "", "a Python pickle", EXPORT};
-    static const file_kind riff[] = {KIND(8, "WEBP", "a WebP picture", CONVERT),
+    static const file_kind riff[] = {KIND(8, "WEBP", "a WebP picture", NONE),
                                      KIND(8, "WAVE", "a sound (WAV)", NONE),
                                      KIND(8, "AVI ", "a video (AVI)", NONE)};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(riff); i++) {

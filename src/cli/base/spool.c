@@ -12,9 +12,16 @@ enum { HEAD = 8 };
 static const struct {
     const char *magic;
     const char *ending;
-} formats[] = {{"PAR1", ".parquet"},         {"{", ".jsonl"},       {"\x89PNG", ".png"},
-               {"\xff\xd8\xff", ".jpg"},     {"\x93NUMPY", ".npy"}, {"\x1f\x8b", ".gz"},
-               {"\x28\xb5\x2f\xfd", ".zst"}, {"BM", ".bmp"},        {"", ".csv"}};
+} formats[] = {{"PAR1", ".parquet"},
+               {"{", ".jsonl"},
+               {"\x89PNG", ".png"},
+               {"\xff\xd8\xff", ".jpg"},
+               {"\x93NUMPY", ".npy"},
+               {"\x1f\x8b", ".gz"},
+               {"\x28\xb5\x2f\xfd", ".zst"},
+               {"RIFF", ".webp"},
+               {"BM", ".bmp"},
+               {"", ".csv"}};
 
 static const char *ending_of(const char head[HEAD], size_t length)
 {

@@ -10,7 +10,7 @@
 
 bool by__image_is_picture_name(const char *name)
 {
-    static const char *const ends[] = {".png", ".jpg", ".jpeg"};
+    static const char *const ends[] = {".png", ".jpg", ".jpeg", ".webp"};
     size_t n = strlen(name);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
         size_t k = strlen(ends[i]);
@@ -160,13 +160,14 @@ static by_status add_one(by__image_folder *f, const char *root, const char *name
     return f->ignored > others
                ? by_error_set(
                      error, BY_EFORMAT,
-                     "%s: the class '%s' has no picture (.png, .jpg, .jpeg), but %zu other "
+                     "%s: the class '%s' has no picture (.png, .jpg, .jpeg, .webp), but %zu other "
                      "files: convert them, or remove the folder",
                      path, name, f->ignored - others)
-               : by_error_set(error, BY_EFORMAT,
-                              "%s: the class '%s' has no picture (.png, .jpg, .jpeg): add some, or "
-                              "remove its folder",
-                              path, name);
+               : by_error_set(
+                     error, BY_EFORMAT,
+                     "%s: the class '%s' has no picture (.png, .jpg, .jpeg, .webp): add some, or "
+                     "remove its folder",
+                     path, name);
 }
 
 static by_status add_all(by__image_folder *f, const char *root, char **names, size_t count,

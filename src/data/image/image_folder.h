@@ -25,7 +25,7 @@ typedef struct by__image_folder {
     bool fixed;          /* no class is added to them */
     by__remote *remote;  /* reads paths that are URLs; borrowed, NULL: there are none */
     const char *indexes; /* directory for those of shards; borrowed, NULL: none are kept */
-    size_t ignored;      /* files that are hidden, or neither PNG nor JPEG by their names */
+    size_t ignored;      /* files that are hidden, or no pictures by their names */
 } by__image_folder;
 
 /* Whether a name ends as those of pictures do. */

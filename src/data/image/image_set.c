@@ -127,7 +127,7 @@ static by_status add_arrays(images *s, const char *path, const uint8_t *data, si
     return last ? to_channels_first(s->pixels + before, &shape, path, error) : BY_OK;
 }
 
-/* ---- JPEG and PNG ---- */
+/* ---- pictures ---- */
 
 static by_status add_picture(images *s, const char *path, const uint8_t *data, size_t size,
                              bool labels, by_error *error)
@@ -157,19 +157,21 @@ static by_status refuse_file(const char *path, const uint8_t *data, size_t size,
 {
     const char *kind = size == 0 ? "empty" : by__file_kind(data, size);
     if (kind != NULL) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s is %s: images are JPEG or PNG files, or arrays as npy or IDX files",
-                            path, kind);
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%s is %s: images are JPEG, PNG or WebP files, or arrays as npy or IDX files", path,
+            kind);
     }
     return by__image_is_picture_name(path)
                ? by_error_set(error, BY_EFORMAT,
-                              "%s does not begin as a JPEG or PNG does: it is damaged, or no "
+                              "%s does not begin as a JPEG, PNG or WebP does: it is damaged, or no "
                               "picture",
                               path)
-               : by_error_set(error, BY_EFORMAT,
-                              "%s is none of the files that images are read from: JPEG, PNG, or "
-                              "arrays as npy or IDX",
-                              path);
+               : by_error_set(
+                     error, BY_EFORMAT,
+                     "%s is none of the files that images are read from: JPEG, PNG, WebP, or "
+                     "arrays as npy or IDX",
+                     path);
 }
 
 static by_status add_images(images *s, const char *path, bool labels, bool *decoded,

@@ -261,7 +261,7 @@ static by_status decode_part(uint8_t *out, const used_pictures *u, const by__tra
     int64_t rows = (box.top + box.height + reduction - 1) / reduction;
     BY_TRY(by__format_image_decode_reduced(&pixels, &height, &width, u->channels, reduction, rows,
                                            data, size, error));
-    /* A PNG is not reduced. */
+    /* Only a JPEG is reduced. */
     reduction = height == whole[0] && width == whole[1] ? 1 : reduction;
     bool fits = height == (whole[0] + reduction - 1) / reduction &&
                 width == (whole[1] + reduction - 1) / reduction;

@@ -60,7 +60,7 @@ static bool is_png(const uint8_t *data, size_t size)
 
 bool by__format_image_is_file(const uint8_t *data, size_t size)
 {
-    return is_jpeg(data, size) || is_png(data, size);
+    return is_jpeg(data, size) || is_png(data, size) || by__format_image_is_webp(data, size);
 }
 
 static int64_t number_at(const uint8_t *at, size_t bytes)
@@ -107,6 +107,12 @@ bool by__format_image_size(int64_t *height, int64_t *width, const uint8_t *data,
         *height = number_at(data + 20, 4);
         return true;
     }
+    by__format_webp_head head;
+    if (by__format_webp_parse(&head, data, size)) {
+        *height = head.height;
+        *width = head.width;
+        return true;
+    }
     return is_jpeg(data, size) && jpeg_size(height, width, data, size);
 }
 
@@ -134,7 +140,7 @@ static bool begins(const uint8_t *data, size_t size, const char *text)
     return size >= n && memcmp(data, text, n) == 0;
 }
 
-/* The error for what is neither a JPEG nor a PNG: says what it is, whatever its name. */
+/* The error for what is none of the formats: says what it is, whatever its name. */
 static by_status refuse_format(const uint8_t *data, size_t size, by_error *error)
 {
     const char *kind = begins(data, size, "<svg")    ? "an SVG"
@@ -143,9 +149,10 @@ static by_status refuse_format(const uint8_t *data, size_t size, by_error *error
     return kind == NULL
                ? by_error_set(error, BY_EFORMAT,
                               size == 0 ? "the image is an empty file"
-                                        : "the image is neither a JPEG nor a PNG")
+                                        : "the image is neither a JPEG, a PNG nor a WebP")
                : by_error_set(error, BY_EFORMAT,
-                              "the image is %s, and neither a JPEG nor a PNG: convert it", kind);
+                              "the image is %s, and neither a JPEG, a PNG nor a WebP: convert it",
+                              kind);
 }
 
 static by_status decode(by__format_image_decoding d, uint8_t **out, int64_t *height, int64_t *width,
@@ -154,12 +161,14 @@ static by_status decode(by__format_image_decoding d, uint8_t **out, int64_t *hei
     int64_t channels = d.channels;
     if (channels != 1 && channels != 3) {
         return by_error_set(error, BY_EARG,
-                            "the model reads %lld channels; a JPEG or PNG gives it 1 or 3",
+                            "the model reads %lld channels; a picture gives it 1 or 3",
                             (long long)channels);
     }
     by_status status = is_jpeg(data, size)  ? by__format_image_decode_jpeg(&d, data, size, error)
                        : is_png(data, size) ? by__format_image_decode_png(&d, data, size, error)
-                                            : refuse_format(data, size, error);
+                       : by__format_image_is_webp(data, size)
+                           ? by__format_image_decode_webp(&d, data, size, error)
+                           : refuse_format(data, size, error);
     if (status == BY_OK) {
         status = fit_decoded(&d, error);
     }

@@ -1,4 +1,4 @@
-/* JPEG and PNG images from clients, decoded by libjpeg-turbo and libpng. */
+/* JPEG, PNG and WebP images from clients, decoded by libjpeg-turbo, libpng and libwebp. */
 #ifndef BY_FORMATS_IMAGE_IMAGE_FILE_H
 #define BY_FORMATS_IMAGE_IMAGE_FILE_H
 
@@ -7,7 +7,7 @@
 /* Most pixels of an image that is decoded to be resized: a small file can contain any number. */
 #define BY__IMAGE_PIXELS ((int64_t)1 << 24)
 
-/* Returns true if the data begin as a JPEG or PNG does. */
+/* Returns true if the data begin as a JPEG, PNG or WebP does. */
 bool by__format_image_is_file(const uint8_t *data, size_t size);
 /* Most pixels of the images of one request: what a worker decodes in about three seconds, if they
  * are interlaced. */
@@ -21,14 +21,14 @@ bool by__format_image_size(int64_t *height, int64_t *width, const uint8_t *data,
  * ignored; grey of 16 bits is not scaled: above 255 it is 255. If `fit` does not resize, an image
  * of another size is refused before memory is allocated for it. *out is freed with free(); its
  * height and width are those of `fit`, or, if these are 0, the image's own. BY_EFORMAT: the data
- * are neither JPEG nor PNG, or are damaged; BY_EARG: a size that `fit` does not accept, or more
- * than BY__IMAGE_PIXELS. */
+ * are neither JPEG, PNG nor WebP, are an animation, or are damaged; BY_EARG: a size that `fit` does
+ * not accept, or more than BY__IMAGE_PIXELS. */
 by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
                                   const by_image_fit *fit, const uint8_t *data, size_t size,
                                   by_error *error);
 /* The same of an image as it is, for who needs less of it: the sides of a JPEG are divided by
- * `reduction`, 1, 2, 4 or 8, and rounded up, and rows from `rows` on of the result are 0. A PNG is
- * decoded whole. */
+ * `reduction`, 1, 2, 4 or 8, and rounded up, and rows from `rows` on of the result are 0. Others
+ * are decoded whole. */
 by_status by__format_image_decode_reduced(uint8_t **out, int64_t *height, int64_t *width,
                                           int64_t channels, unsigned reduction, int64_t rows,
                                           const uint8_t *data, size_t size, by_error *error);

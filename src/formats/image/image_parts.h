@@ -25,10 +25,23 @@ void by__format_image_put_grey(const by__format_image_decoding *d, const uint8_t
 void by__format_image_put_rgb(const by__format_image_decoding *d, const uint8_t *row, size_t step,
                               int64_t y);
 
-/* image_jpeg.c and image_png.c. BY_EFORMAT: the data are damaged. */
+/* What the head of a WebP says (image_webp_head.c). */
+typedef struct by__format_webp_head {
+    int64_t height;
+    int64_t width;
+    bool is_animated;
+} by__format_webp_head;
+
+bool by__format_image_is_webp(const uint8_t *data, size_t size);
+/* Returns false if the head is damaged. Sizes are at most 2^24. */
+bool by__format_webp_parse(by__format_webp_head *out, const uint8_t *data, size_t size);
+
+/* image_jpeg.c, image_png.c and image_webp.c. BY_EFORMAT: the data are damaged. */
 by_status by__format_image_decode_jpeg(by__format_image_decoding *d, const uint8_t *data,
                                        size_t size, by_error *error);
 by_status by__format_image_decode_png(by__format_image_decoding *d, const uint8_t *data,
                                       size_t size, by_error *error);
+by_status by__format_image_decode_webp(by__format_image_decoding *d, const uint8_t *data,
+                                       size_t size, by_error *error);
 
 #endif

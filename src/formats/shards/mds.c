@@ -22,7 +22,7 @@ typedef struct mds_column {
     bool is_signed;
 } mds_column;
 
-static const char *const images[] = {"image", "img", "jpg", "jpeg", "png", "x", NULL};
+static const char *const images[] = {"image", "img", "jpg", "jpeg", "png", "webp", "x", NULL};
 static const char *const labels[] = {"label", "class", "cls", "y", NULL};
 
 static uint32_t u32_at(const uint8_t *at)

@@ -1,6 +1,6 @@
 /* WebDataset: tar archives whose members with one key, the path up to the first dot of its last
- * part, are a sample; what follows the dot is the field (jpg, png, cls, json). Read are the formats
- * ustar, pax (POSIX.1-2001) and GNU's. */
+ * part, are a sample; what follows the dot is the field (jpg, png, webp, cls, json). Read are the
+ * formats ustar, pax (POSIX.1-2001) and GNU's. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -36,7 +36,7 @@ typedef struct tar_reader {
     bool has_sample;
 } tar_reader;
 
-static const char *const images[] = {"jpg", "jpeg", "png", NULL};
+static const char *const images[] = {"jpg", "jpeg", "png", "webp", NULL};
 static const char *const labels[] = {"cls", "json", NULL};
 
 static by_status refuse(const tar_reader *t, size_t at, const char *what, by_error *error)

@@ -67,9 +67,10 @@ static by_status list_images(by__image_folder *f, const by_string_list *images, 
     if (classes) {
         by__image_folder_mix(f);
     }
-    return f->count > 0 ? BY_OK
-                        : by_error_set(error, BY_EFORMAT, "%s has no picture (.png, .jpg, .jpeg)%s",
-                                       images->items[0], f->ignored > 0 ? ", but other files" : "");
+    return f->count > 0
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s has no picture (.png, .jpg, .jpeg, .webp)%s",
+                              images->items[0], f->ignored > 0 ? ", but other files" : "");
 }
 
 /* The classes: those of the first set, of the config, or of the weights' config.json. */

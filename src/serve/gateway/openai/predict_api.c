@@ -108,8 +108,8 @@ static by_status read_json(json_t **out, const by__http_request *request, by_err
         return by__gateway_body_parse(out, request->body, request->body_length, error);
     }
     return by_error_set(error, BY_EARG,
-                        "Content-Type must be application/json, multipart/form-data, image/jpeg or "
-                        "image/png");
+                        "Content-Type must be application/json, multipart/form-data, image/jpeg, "
+                        "image/png or image/webp");
 }
 
 /* ---- the request ---- */
