@@ -123,6 +123,7 @@ run 0 "$banyan" train --resume runs/two --quiet
 same runs/classes/$last/model.safetensors runs/two/$last/model.safetensors
 holds runs/classes/$last/config.json BertForSequenceClassification
 holds runs/classes/$last/config.json '"0": "high"'
+exists runs/classes/$last/tokenizer.json runs/classes/$last/tokenizer_config.json
 run 0 "$banyan" eval runs/classes --json
 accuracy=$(field accuracy <out)
 awk -v a="$accuracy" 'BEGIN { exit !(a > 0.9) }' || fail "accuracy $accuracy"

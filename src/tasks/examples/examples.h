@@ -15,6 +15,7 @@
 #include "data/loader/pixel_scales.h"
 #include "formats/image/image_fit.h"
 #include "remote/remote.h"
+#include "tasks/origin_files.h"
 #include "tasks/tasks.h"
 
 /* The largest label that was read, and what has it. */
@@ -69,7 +70,8 @@ typedef struct by__task_examples_texts {
     by_tokenizer *tokenizer; /* NULL: there are none */
     char *json;              /* tokenizer.json */
     size_t json_length;
-    char *settings;   /* tokenizer_config.json */
+    char *settings; /* tokenizer_config.json, unless the origin has one */
+    by__task_origin_files origin;
     int64_t context;  /* of the model */
     size_t before;    /* tokens that the tokenizer adds in front of a text */
     int64_t time;     /* tokens of each text; -1: not known yet */

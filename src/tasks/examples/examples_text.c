@@ -146,6 +146,9 @@ by_status by__task_examples_open_texts(by__task_examples *d, const by_task_reque
     BY_TRY(find_context(&d->texts.context, r, error));
     BY_TRY(find_tokenizer(&path, r, error));
     by_status status = by_tokenizer_open(&d->texts.tokenizer, path, error);
+    if (status == BY_OK) {
+        status = by__task_origin_files_read(&d->texts.origin, path, d->texts.context, error);
+    }
     free(path);
     if (status == BY_OK) {
         status =
@@ -166,6 +169,7 @@ void by__task_examples_close_texts(by__task_examples *d)
     by_tokenizer_close(&d->texts.tokenizer);
     free(d->texts.json);
     free(d->texts.settings);
+    by__task_origin_files_free(&d->texts.origin);
     free(d->texts.numbers);
 }
 
@@ -546,8 +550,10 @@ void by__task_examples_keep_texts(const by__task_examples *d, by_task_kept *out)
     if (d->texts.tokenizer != NULL) {
         out->files[out->file_count++] = (by_checkpoint_file){
             .name = "tokenizer.json", .data = d->texts.json, .size = d->texts.json_length};
-        out->files[out->file_count++] = (by_checkpoint_file){.name = "tokenizer_config.json",
-                                                             .data = d->texts.settings,
-                                                             .size = strlen(d->texts.settings)};
+        const char *own = d->texts.origin.tokenizer_config;
+        const char *settings = own != NULL ? own : d->texts.settings;
+        out->files[out->file_count++] = (by_checkpoint_file){
+            .name = "tokenizer_config.json", .data = settings, .size = strlen(settings)};
+        by__task_origin_files_keep(&d->texts.origin, out);
     }
 }
