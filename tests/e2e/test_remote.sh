@@ -174,7 +174,8 @@ stalled=$server
 head -c 900000 /dev/urandom | base64 -w 60 >files/long.txt
 "$banyan" pack $stalled/long.txt --tokenizer char --out packed_long --remote-cache killed >a 2>&1 &
 background=$!
-until grep -q '^206' log; do
+# The first block is in the cache when the others are asked for.
+until grep -q '^stalled' log; do
     kill -0 "$background" 2>/dev/null || fail "$(cat a)"
     sleep 0.02
 done

@@ -8,7 +8,7 @@ for each answer: status, path, range, bytes.
 
 Faults, by the number of the request alone: "flaky": three of ten fail, in turn by status 503, by closing the
 connection, and by sending a part of the answer; another one of ten comes in small pieces. "whole": no ranges.
-"deny": 403. "stall=N": from the Nth request on, nothing is answered until the file ROOT/.go exists. "untagged": no
+"deny": 403. "stall=N": from the Nth request on, nothing is answered until the file ROOT/.go exists, and LOG says "stalled". "untagged": no
 ETag and no Last-Modified.
 """
 import hashlib
@@ -52,6 +52,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             fault = {1: "status", 4: "close", 7: "cut", 9: "slow"}.get(number % 10)
         for name in server.faults:
             if name.startswith("stall=") and number >= int(name[6:]):
+                self.note("stalled", 0)
                 while not os.path.exists(os.path.join(server.root, ".go")):
                     time.sleep(0.01)
         if fault == "status":

@@ -222,7 +222,7 @@ static by_status add_maps(images *s, const by_image_files *files, const char *pa
     size_t before = (size_t)(s->shape.dim[0] - count) * plane;
     size_t more = (size_t)count * plane;
     const by_shape want = BY_SHAPE(count, s->shape.dim[2], s->shape.dim[3]);
-    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    BY_TRY(read_array_file(&data, &size, s, path, error));
     by_status status = by__format_array_is_file(data, size)
                            ? by__format_array_file_parse(&view, path, data, size, error)
                            : by_error_set(error, BY_EFORMAT,
