@@ -436,6 +436,7 @@ const by__nn_family by__nn_family_efficientnet = {
              .keys = {&by__nn_output_keys, &by__nn_image_keys, &key_list},
              .size = sizeof(efficientnet_keys),
              .resolve = resolve},
+    .base = "efficientnet.",
     .reads = "images",
     .body = body,
     .write_config = write_config,

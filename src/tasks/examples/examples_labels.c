@@ -37,7 +37,10 @@ void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
 {
     const by_array *all = by_array_set_find(set, "labels");
     by__task_top_label *top = &d->top;
-    for (int64_t i = 0; all != NULL && i < all->shape.dim[0]; i++) {
+    if (all == NULL || all->dtype != BY_I32) { /* of pixels */
+        return;
+    }
+    for (int64_t i = 0; i < all->shape.dim[0]; i++) {
         int32_t label = ((const int32_t *)all->data)[i];
         if (label <= top->label) {
             continue;
