@@ -67,7 +67,7 @@ same seen.png threads.png
 run 0 "$banyan" data show images.yaml --out other.png --count 6
 ! cmp -s seen.png other.png || fail "two epochs look alike"
 run 0 "$banyan" data show images.yaml --out plain.png --count 1 --set 'data.transforms=[]'
-python3 pixels.py plain.png alike || fail "what is not augmented changes"
+python3 pixels.py plain.png alike >out || fail "what is not augmented changes"
 run 2 "$banyan" data show images.yaml --out seen.svg
 holds err "is written to a name in .png"
 

@@ -223,23 +223,24 @@ static by_status add_tokens(by_string *out, by_task_data *data, const int32_t *i
     return BY_OK;
 }
 
-/* The text of a sample. Where tokens are hidden: {what is seen|what is to be found}. */
+/* The text of a sample. Where tokens are hidden, those with a number in `hidden`, [count]: {what is
+ * seen|what is to be found}. */
 static by_status add_sample(by_string *out, by_task_data *data, const int32_t *tokens,
-                            const int32_t *targets, size_t count, bool hides, by_error *error)
+                            const int32_t *hidden, size_t count, by_error *error)
 {
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK;) {
         size_t end = i;
-        if (hides && targets[i] >= 0) {
+        if (hidden[i] >= 0) {
             by_string_add(out, "{", 1);
             status = add_tokens(out, data, tokens + i, 1, error);
             by_string_add(out, "|", 1);
-            status = status == BY_OK ? add_tokens(out, data, targets + i, 1, error) : status;
+            status = status == BY_OK ? add_tokens(out, data, hidden + i, 1, error) : status;
             by_string_add(out, "}", 1);
             i++;
             continue;
         }
-        while (end < count && !(hides && targets[end] >= 0)) {
+        while (end < count && hidden[end] < 0) {
             end++;
         }
         status = add_tokens(out, data, tokens + i, end - i, error);
@@ -248,46 +249,84 @@ static by_status add_sample(by_string *out, by_task_data *data, const int32_t *t
     return status;
 }
 
-static size_t count_targets(const int32_t *targets, size_t count)
+/* The targets of example i of a batch; *count: 0 if there are none. */
+static const int32_t *targets_of(size_t *count, const by_batch *batch, size_t i)
 {
+    const by_array *targets = by_batch_array(batch, "targets");
+    bool known = targets != NULL && targets->dtype == BY_I32 && targets->shape.rank == 2;
+    *count = known ? (size_t)targets->shape.dim[1] : 0;
+    return known ? (const int32_t *)targets->data + i * *count : NULL;
+}
+
+/* Sets which tokens of example i are hidden, of a batch that says it (by_masked_source_open); -1:
+ * one is not. */
+static void find_hidden(int32_t *hidden, size_t count, const by_batch *batch, size_t i)
+{
+    const by_array *chosen = by_batch_array(batch, "chosen");
+    size_t wanted;
+    size_t next = 0;
+    const int32_t *targets = targets_of(&wanted, batch, i);
+    bool hides = chosen != NULL && chosen->dtype == BY_I32 && chosen->shape.rank >= 2 &&
+                 chosen->shape.dim[1] == (int64_t)count;
+    for (size_t k = 0; k < count; k++) {
+        bool taken = hides && next < wanted && ((const int32_t *)chosen->data)[i * count + k] >= 0;
+        hidden[k] = taken ? targets[next++] : -1;
+    }
+}
+
+static size_t count_targets(const by_batch *batch, size_t i)
+{
+    size_t count;
     size_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        found += targets[i] >= 0;
+    const int32_t *targets = targets_of(&count, batch, i);
+    for (size_t k = 0; k < count; k++) {
+        found += targets[k] >= 0;
     }
     return found;
+}
+
+static void print_sample(const by_string *text, size_t tokens, size_t targets, int64_t sample,
+                         const cli_show_request *r)
+{
+    if (r->json) {
+        printf("{\"epoch\":%" PRId64 ",\"sample\":%" PRId64 ",\"tokens\":%zu,\"targets\":%zu",
+               r->epoch, sample, tokens, targets);
+        printf(",\"text\":");
+        cli_print_json_text(text->data, text->length - 1);
+        printf("}\n");
+        return;
+    }
+    printf("%ssample %" PRId64 " of epoch %" PRId64 ": %zu tokens, %zu to predict\n",
+           sample > 0 ? "\n" : "", sample, r->epoch, tokens, targets);
+    cli_print_lines(stdout, text->data);
+    printf("\n");
 }
 
 static by_status print_samples(by_task_data *data, const by_batch *batch, int64_t *done,
                                const cli_show_request *r, by_error *error)
 {
     const by_array *tokens = by_batch_array(batch, "tokens");
-    const by_array *targets = by_batch_array(batch, "targets");
-    bool hides = strcmp(data->task->name, "masked") == 0;
+    if (tokens == NULL || tokens->dtype != BY_I32 || tokens->shape.rank != 2) {
+        return by_error_set(error, BY_EARG, "show: the samples have no tokens");
+    }
     size_t count = (size_t)tokens->shape.dim[1];
-    by_status status = BY_OK;
+    int32_t *hidden = calloc(count, sizeof *hidden);
+    by_status status = hidden == NULL ? no_memory(error) : BY_OK;
     for (size_t i = 0; i < batch->batch && *done < r->count && status == BY_OK; i++, ++*done) {
-        const int32_t *own = (const int32_t *)tokens->data + i * count;
-        const int32_t *wanted = (const int32_t *)targets->data + i * count;
         by_string text = {0};
-        status = add_sample(&text, data, own, wanted, count, hides, error);
+        find_hidden(hidden, count, batch, i);
+        status = add_sample(&text, data, (const int32_t *)tokens->data + i * count, hidden, count,
+                            error);
         by_string_add(&text, "", 1);
         if (status == BY_OK) {
             status = by_string_check(&text, error);
         }
-        if (status == BY_OK && r->json) {
-            printf("{\"epoch\":%" PRId64 ",\"sample\":%" PRId64 ",\"tokens\":%zu,\"targets\":%zu",
-                   r->epoch, *done, count, count_targets(wanted, count));
-            printf(",\"text\":");
-            cli_print_json_text(text.data, text.length - 1);
-            printf("}\n");
-        } else if (status == BY_OK) {
-            printf("%ssample %" PRId64 " of epoch %" PRId64 ": %zu tokens, %zu to predict\n",
-                   *done > 0 ? "\n" : "", *done, r->epoch, count, count_targets(wanted, count));
-            cli_print_lines(stdout, text.data);
-            printf("\n");
+        if (status == BY_OK) {
+            print_sample(&text, count, count_targets(batch, i), *done, r);
         }
         by_string_free(&text);
     }
+    free(hidden);
     return status;
 }
 
