@@ -146,7 +146,7 @@ static by_value convolve(by__nn_build *b, by_value x, const by__nn_conv *conv, b
         return by__nn_convolve(b, x, &padded, false, name);
     }
     by_window window = by_window_square(conv->size, conv->stride, half);
-    double fan = (double)(conv->size * conv->size * conv->out / conv->groups);
+    double fan = (double)(conv->size * conv->size) * (double)conv->out / (double)conv->groups;
     window.before[0] = window.before[1] = square ? half : half - 1;
     by_value w =
         by__nn_weight(b, "embed channel pixel pixel",

@@ -3,6 +3,7 @@
  * The rows of a sample are cut into ranges by the shape. Each range sums its channels, and the sums
  * of the ranges are added in order, then those of the channels of a group. The squares are those of
  * what is left without the mean, so that a mean far from zero costs no digits. */
+#include <assert.h>
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -68,6 +69,7 @@ static bool supports(const by__device_call *call)
 /* Rows [*first, *end) of x are those of range `range`. Returns its sample. */
 static int64_t rows_of(const group_plan *p, int64_t range, int64_t *first, int64_t *end)
 {
+    assert(p->ranges > 0);
     int64_t sample = range / p->ranges;
     int64_t row = range % p->ranges * p->step;
     *first = sample * p->rows + row;

@@ -1,5 +1,6 @@
 /* SOFTMAX, CROSS_ENTROPY, DICE and their gradients. Rows of [R, C], activations, each processed by
  * one thread, in f32. */
+#include <assert.h>
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -377,6 +378,7 @@ static void dice_slopes(const by__device_call *call, int64_t begin, int64_t end)
 BY__INLINE void dice_grad(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     dice_plan p = dice_plan_of(call);
+    assert(p.rows > 0);
     const void *x = call->in[0].data;
     const int32_t *targets = call->in[1].data;
     void *dx = call->out[0].data;

@@ -1,5 +1,7 @@
 /* UPSAMPLE and its gradient: x [B, H, W, C], vectors of channels. Each entry of a result is made by
  * one thread, from the entries that it mixes, or from those that it is mixed into, in order. */
+#include <assert.h>
+
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
@@ -27,6 +29,7 @@ static tap tap_of(const by_shape *x, const by_shape *y, int axis, bool linear, i
 static int64_t grain_of(const by_shape *shape)
 {
     int64_t entries = shape->dim[2] * shape->dim[3];
+    assert(entries > 0);
     return entries >= 4096 ? 1 : 4096 / entries;
 }
 
