@@ -49,7 +49,8 @@ data/loader: data/transform
 data/corpus: data/loader
 data/table: data/corpus
 data/image: data/loader
-export: optim data/table data/image checkpoint
+data/series: data/table
+export: optim data/table data/image data/series checkpoint
 launch: checkpoint process
 tasks: export drift
 schema: tasks

@@ -1,0 +1,21 @@
+/* Times of rows as text: 2026-11-29, 2026/11/29, 2026-11-29 07:45, 2026-11-29T07:45:30.5Z,
+ * 2026-11-29 07:45:30+01:00. */
+#ifndef BY_DATA_SERIES_STAMP_H
+#define BY_DATA_SERIES_STAMP_H
+
+#include <stdbool.h>
+
+/* How a time is written. */
+typedef struct by__series_stamp {
+    char date;    /* between the parts of the date: '-' or '/' */
+    char between; /* between date and time of day: ' ' or 'T'; 0: there is a date alone */
+    bool seconds; /* the time of day has seconds */
+    char zone[8]; /* what follows it: "Z", "+01:00", or "" */
+} by__series_stamp;
+
+/* Reads a time as seconds since 1970 (in UTC if it has a zone, else as if it were). */
+bool by__series_stamp_parse(double *seconds, by__series_stamp *style, const char *text);
+/* Writes a time in that style, without fractions of a second. */
+void by__series_stamp_print(char out[40], double seconds, const by__series_stamp *style);
+
+#endif
