@@ -19,7 +19,9 @@
     ROW(mobilenet_v2)                                                                              \
     ROW(efficientnet)                                                                              \
     ROW(unet)                                                                                      \
-    ROW(mlp)
+    ROW(mlp)                                                                                       \
+    ROW(dlinear)                                                                                   \
+    ROW(patchtst)
 
 #define DECLARE(name) extern const by__nn_family by__nn_family_##name;
 #define ADDRESS(name) &by__nn_family_##name,

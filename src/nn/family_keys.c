@@ -48,6 +48,16 @@ static const by__config_key table[] = {
 };
 const by__config_key_list by__nn_table_keys = BY__KEY_LIST(table);
 
+static const by__config_key series[] = {
+    {"model", "context", BY__KEY_INT, BY__FIELD(model.context), "64", 1, BY__MI20,
+     .help = "rows of a series that the model reads"},
+    {"model", "horizon", BY__KEY_INT, BY__FIELD(model.outputs), "-1", 1, BY__MI20,
+     .derived = "a quarter of context", .help = "rows behind these that it forecasts"},
+    {"model", "channels", BY__KEY_INT, BY__FIELD(model.channels), "-1", 1, 65536,
+     .derived = "what the data has", .help = "numbers in a row"},
+};
+const by__config_key_list by__nn_series_keys = BY__KEY_LIST(series);
+
 /* Limits: the tokens of a micro-batch are rows of every activation, those of a step a batch of the
  * loader. */
 #define MICRO_BATCH_TOKENS ((int64_t)1 << 31)

@@ -69,7 +69,7 @@ typedef struct by__nn_family {
     /* prefix of parameter names that checkpoints of the model without its head lack, may be NULL */
     const char *base;
     const char *embedding; /* name of the parameter that may also be the head, may be NULL */
-    const char *reads;     /* what an example is: "tokens", "images" or "table" */
+    const char *reads;     /* what an example is: "tokens", "images", "table" or "series" */
     /* Reads the inputs (by__nn_input; for tokens, b->model.tokens) and sets hidden and head, or
      * output, of b->model. */
     void (*body)(by__nn_build *b);
@@ -122,7 +122,7 @@ by__nn_grid by__nn_model_grid(const by_model_config *config);
 by_status by__nn_model_reduce(by_config *config, const by__nn_reduction *to, by_error *error);
 /* The kinds of the section `model`: the table of families, for by__config_kind_table. */
 const by__config_kind *by__nn_family_kind(size_t index);
-/* Lists the families that read "tokens", "images" or "table" (NULL: all) as "gpt2, llama". */
+/* Lists the families that read one of these (NULL: all) as "gpt2, llama". */
 const char *by__nn_families_reading(char buffer[256], const char *what);
 
 /* ---- keys that families share (family_keys.c) ---- */
@@ -137,6 +137,8 @@ extern const by__config_key_list by__nn_output_keys;
 extern const by__config_key_list by__nn_image_keys;
 /* numbers and categories, for every model of tables. */
 extern const by__config_key_list by__nn_table_keys;
+/* context, horizon and channels, for every model of series. */
+extern const by__config_key_list by__nn_series_keys;
 /* Checks that the number of tokens in a batch does not overflow. */
 by_status by__nn_token_resolve(const by_config *config, by_error *error);
 /* Derives init_std and head_dim; head_dim -1: width / heads, which must be an integer. */
@@ -361,6 +363,23 @@ int64_t by__nn_json_labels(const json_t *in);
 void by__nn_json_write_image_size(json_t *out, const by_model_config *config);
 by_status by__nn_json_image_size(by_model_config *config, const char *name, const json_t *in,
                                  by_error *error);
+
+/* ---- layers of models of series (series_layers.c) ---- */
+
+/* Derives the horizon of a model of series. */
+void by__nn_series_resolve(by_model_config *config);
+/* The input "series": [B, context, channels]. */
+by_value by__nn_series(by__nn_build *b);
+/* Mean and deviation of each channel of a window, [B, 1, channels]. */
+typedef struct by__nn_window_scales {
+    by_value mean;
+    by_value deviation;
+} by__nn_window_scales;
+/* Standardizes each channel of x [B, T, C] over the window (Kim et al. 2022, without learned
+ * scales): the square root is of the variance plus 1e-5. */
+by_value by__nn_series_standardize(by__nn_build *b, by_value x, by__nn_window_scales *scales);
+/* The inverse for a forecast [B, horizon, C]. */
+by_value by__nn_series_restore(by__nn_build *b, by_value x, const by__nn_window_scales *scales);
 
 /* ---- lists of sizes (size_lists.c) ---- */
 

@@ -50,7 +50,7 @@ import torch.nn.functional as F
 
 STEPS = 20
 BATCH = 3
-INPUTS = ("tokens", "images", "numbers", "categories", "targets", "labels")
+INPUTS = ("tokens", "images", "numbers", "categories", "series", "targets", "labels")
 CASES = {
     "gpt2": dict(kind="gpt2", layers=2, heads=4, kv_heads=4, width=32, mlp_width=128, context=16,
                  vocab=67, tied=1, norm_eps=1e-5, rope_theta=0.0, seed=101),
@@ -87,6 +87,9 @@ CASES = {
                         activation="gelu", norm=1, classes=3, norm_eps=1e-5, seed=105),
     "mlp_value": dict(kind="mlp", numbers=5, categories=[], embedding=1, hidden=[24, 16],
                       activation="relu", norm=0, classes=0, norm_eps=1e-5, seed=106),
+    "dlinear": dict(kind="dlinear", context=24, horizon=6, channels=3, kernel=5, classes=0, seed=301),
+    "patchtst": dict(kind="patchtst", layers=2, heads=2, width=16, mlp_width=24, context=26, horizon=6, channels=3,
+                     patch=8, stride=5, classes=0, norm_eps=1e-5, optimizer="sgd", seed=302),
 }
 CASES["gpt2_sgd"] = dict(CASES["gpt2"], optimizer="sgd")
 
@@ -646,6 +649,73 @@ def mlp_forward(c, w, numbers, categories=None):
     return F.linear(x, w["output.weight"], w["output.bias"])
 
 
+def dlinear_shapes(c):
+    shapes = {}
+    for name in ("Linear_Seasonal", "Linear_Trend"):
+        shapes[name + ".weight"], shapes[name + ".bias"] = (c["horizon"], c["context"]), (c["horizon"],)
+    return shapes
+
+
+def dlinear_forward(c, w, series):
+    x = series.to(w["Linear_Trend.weight"].dtype).transpose(1, 2)
+    trend = F.avg_pool1d(F.pad(x, (c["kernel"] // 2,) * 2, mode="replicate"), c["kernel"], 1)
+    return sum(F.linear(part, w[name + ".weight"], w[name + ".bias"])
+               for part, name in ((x - trend, "Linear_Seasonal"), (trend, "Linear_Trend"))).transpose(1, 2)
+
+
+def patch_count(c):
+    return (c["context"] - c["patch"]) // c["stride"] + 1
+
+
+def patchtst_shapes(c):
+    width, mlp = c["width"], c["mlp_width"]
+    shapes = {"model.encoder.positional_encoder.position_enc": (patch_count(c), width)}
+
+    def linear(name, *shape):
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+
+    linear("model.encoder.embedder.input_embedding", width, c["patch"])
+    for i in range(c["layers"]):
+        layer = f"model.encoder.layers.{i}."
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            linear(f"{layer}self_attn.{name}", width, width)
+        batch_norm_shapes(shapes, layer + "norm_sublayer1.batchnorm", width)
+        batch_norm_shapes(shapes, layer + "norm_sublayer3.batchnorm", width)
+        linear(layer + "ff.0", mlp, width)
+        linear(layer + "ff.3", width, mlp)
+    linear("head.projection", c["horizon"], patch_count(c) * width)
+    return shapes
+
+
+def patchtst_forward(c, w, series):
+    width, heads, count = c["width"], c["heads"], patch_count(c)
+    x = series.to(w["head.projection.weight"].dtype)
+
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    def norm(x, name):
+        return F.batch_norm(x.transpose(1, 2), *(w[f"{name}.batchnorm.{part}"] for part in
+                                                 ("running_mean", "running_var", "weight", "bias")),
+                            c["training"], 0.1, c["norm_eps"]).transpose(1, 2)
+
+    mean = x.mean(1, keepdim=True)
+    deviation = torch.sqrt(((x - mean) ** 2).mean(1, keepdim=True) + 1e-5)
+    x = ((x - mean) / deviation)[:, c["context"] - c["patch"] - c["stride"] * (count - 1):]
+    x = x.unfold(1, c["patch"], c["stride"]).transpose(1, 2).flatten(0, 1)
+    x = linear(x, "model.encoder.embedder.input_embedding") + w["model.encoder.positional_encoder.position_enc"]
+    for i in range(c["layers"]):
+        layer = f"model.encoder.layers.{i}."
+        y = norm(x, layer + "norm_sublayer1")
+        q, k, v = (linear(y, f"{layer}self_attn.{n}_proj").unflatten(-1, (heads, width // heads)).transpose(1, 2)
+                   for n in "qkv")
+        y = ((q @ k.transpose(-2, -1) / math.sqrt(width // heads)).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        x = x + linear(y, layer + "self_attn.out_proj")
+        x = x + linear(F.gelu(linear(norm(x, layer + "norm_sublayer3"), layer + "ff.0")), layer + "ff.3")
+    x = linear(x.unflatten(0, (BATCH, c["channels"])).flatten(2), "head.projection").transpose(1, 2)
+    return x * deviation + mean
+
+
 def causal_attention(q, k, v, window=None):
     """Of `window` keys at most, its own among them."""
     length = q.shape[-2]
@@ -666,7 +736,7 @@ def labels_loss(logits, labels):
 
 
 def targets_loss(values, targets):
-    return F.mse_loss(values[:, 0], targets.to(values.dtype))
+    return F.mse_loss(values.view(targets.shape), targets.to(values.dtype))
 
 
 MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_forward),
@@ -675,7 +745,8 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "resnet": (resnet_shapes, resnet_forward), "convnext": (convnext_shapes, convnext_forward),
           "mobilenet_v2": (mobilenet_shapes, mobilenet_forward),
           "efficientnet": (efficientnet_shapes, efficientnet_forward), "unet": (unet_shapes, unet_forward),
-          "mlp": (mlp_shapes, mlp_forward)}
+          "mlp": (mlp_shapes, mlp_forward),
+          "dlinear": (dlinear_shapes, dlinear_forward), "patchtst": (patchtst_shapes, patchtst_forward)}
 
 
 def loss_of(c, logits, wanted):
@@ -736,7 +807,11 @@ def make_inputs(c):
             batch["targets"] = uniform((BATCH,), -2, 2)
         return batch
 
-    batches = [(language_batch if "vocab" in c else example_batch)() for _ in range(STEPS + 1)]
+    def series_batch():
+        forecast = (BATCH, c["horizon"], c["channels"])
+        return {"series": uniform((BATCH, c["context"], c["channels"]), -2, 2), "targets": uniform(forecast, -2, 2)}
+
+    batches = [(series_batch if "horizon" in c else language_batch if "vocab" in c else example_batch)() for _ in range(STEPS + 1)]
     return weights, batches[0], batches[1:]
 
 
@@ -795,7 +870,7 @@ def relative(a, b):
 
 def comparable(c, name, tensor):
     """What of a tensor is determined: final.*.c_attn.bias without its key part, nothing of *.key.bias."""
-    if name.endswith(("attention.key.bias", "attention.self.key.bias")) and not name.startswith("weights."):
+    if name.endswith(("attention.key.bias", "attention.self.key.bias", "self_attn.k_proj.bias")) and not name.startswith("weights."):
         return tensor[:0]
     if name.startswith("final.") and name.endswith("attn.c_attn.bias"):
         return torch.cat((tensor[:c["width"]], tensor[2 * c["width"]:]))

@@ -222,11 +222,11 @@ static bool is_statistic(const char *name)
     return strstr(name, ".running_") != NULL;
 }
 
-/* A constant added to all keys changes no attention: the gradient of the key bias of vit and bert
- * is zero, and what rounding leaves is noise. */
+/* A constant added to all keys changes no attention: the gradient of the key bias of vit, bert
+ * and patchtst is zero, and what rounding leaves is noise. */
 static bool is_noise(const char *name)
 {
-    return strstr(name, ".key.bias") != NULL;
+    return strstr(name, ".key.bias") != NULL || strstr(name, ".self_attn.k_proj.bias") != NULL;
 }
 
 static void compare_gradients(const golden *g, double bound)
@@ -492,7 +492,20 @@ static by_status targets_loss(const by_config *config, const by_model_request *r
 
 static const by_task classes = {.name = "classes", .examples = "images", .loss = labels_loss};
 static const by_task maps = {.name = "maps", .examples = "images", .loss = pixels_loss};
+
+static by_status forecast_loss(const by_config *config, const by_model_request *request,
+                               by_graph *graph, by_model *model, by_error *error)
+{
+    by_shape shape = BY_SHAPE(request->batch, config->model.outputs, config->model.channels);
+    by_value targets = by_graph_input(graph, "targets", BY_F32, shape);
+    BY_UNUSED(error);
+    model->loss = by_squared_error(graph, model->output, targets, BY_NONE);
+    return BY_OK;
+}
+
 static const by_task values = {.name = "values", .examples = "rows", .loss = targets_loss};
+static const by_task forecasts = {
+    .name = "forecasts", .examples = "windows", .loss = forecast_loss};
 
 static void test_bert(void **state)
 {
@@ -633,6 +646,26 @@ static void test_mlp_value(void **state)
     compare_all(CASE("mlp_value", &values, settings, "numbers", "targets"));
 }
 
+static void test_dlinear(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=dlinear", "model.context=24",
+                                           "model.horizon=6", "model.channels=3", "model.kernel=5"};
+    compare_all(CASE("dlinear", &forecasts, settings, "series", "targets"));
+}
+
+static void test_patchtst(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {
+        "model.kind=patchtst",    "model.width=16",         "model.heads=2",
+        "model.mlp_width=24",     "model.context=26",       "model.horizon=6",
+        "model.channels=3",       "model.patch=8",          "model.stride=5",
+        "norm.kind=batch",        "optimizer.kind=sgd",     "optimizer.lr=0.05",
+        "optimizer.momentum=0.9", "optimizer.nesterov=true"};
+    compare_all(CASE("patchtst", &forecasts, settings, "series", "targets"));
+}
+
 /* In bf16 the gradients keep two digits, those of weights that are put together of several too. */
 static void test_bf16(void **state)
 {
@@ -693,6 +726,8 @@ int main(void)
         cmocka_unit_test(test_unet_group),
         cmocka_unit_test(test_mlp_classes),
         cmocka_unit_test(test_mlp_value),
+        cmocka_unit_test(test_dlinear),
+        cmocka_unit_test(test_patchtst),
         cmocka_unit_test(test_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

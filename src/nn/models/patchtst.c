@@ -1,0 +1,233 @@
+/* PatchTST (Nie et al. 2023): each channel of a window is a sequence of patches that overlap, read
+ * by a transformer encoder that all channels share; a linear layer forecasts from all patches.
+ * Channels are standardized over the window. Parameters and config.json are those of transformers'
+ * PatchTSTForPrediction. */
+#include <string.h>
+
+#include "nn/nn.h"
+
+typedef struct patchtst_keys {
+    int64_t patch;
+    int64_t stride;
+} patchtst_keys;
+
+static const by__config_key keys[] = {
+    {"model", "patch", BY__KEY_INT, BY__OWN(patchtst_keys, patch), "16", 1, BY__MI20,
+     .help = "rows of a patch"},
+    {"model", "stride", BY__KEY_INT, BY__OWN(patchtst_keys, stride), "8", 1, BY__MI20,
+     .help = "rows between the beginnings of patches; the first rows that fill no patch are left "
+             "out"},
+    {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
+     .derived = "4 x width", .help = "hidden width of the MLP"},
+};
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
+
+extern const by__nn_family by__nn_family_patchtst;
+
+static patchtst_keys *own_keys(const by_model_config *c)
+{
+    return by__config_kind_own(c->own, &by__nn_family_patchtst.kind);
+}
+
+static by_status resolve(by_config *config, void *own, by_error *error)
+{
+    const patchtst_keys *p = own;
+    by_model_config *c = &config->model;
+    by__nn_series_resolve(c);
+    c->kv_heads = c->heads;
+    c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
+    if (p->patch > c->context) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: model.patch %lld is more than model.context %lld",
+                            by__config_where(config, "model.patch", "model.context"),
+                            (long long)p->patch, (long long)c->context);
+    }
+    return by__nn_transformer_resolve(config, -1, error);
+}
+
+static int64_t patch_count(const by_model_config *c)
+{
+    const patchtst_keys *p = own_keys(c);
+    return (c->context - p->patch) / p->stride + 1;
+}
+
+/* The patches of all channels of x [B, T, C] with their positions: [B C, patches, width]. */
+static by_value embed(by__nn_build *b, by_value x)
+{
+    const by_model_config *c = b->config;
+    const patchtst_keys *p = own_keys(c);
+    by_graph *g = b->graph;
+    int64_t rows = b->request->batch * c->channels;
+    int64_t count = patch_count(c);
+    int64_t used = p->patch + p->stride * (count - 1);
+    by_window window = {.size = {1, p->patch}, .stride = {1, p->stride}, .dilation = {1, 1}};
+    by_value w =
+        by__nn_weight(b, "embed pixel", BY_SHAPE(c->width, p->patch), by__nn_init_normal(b),
+                      "model.encoder.embedder.input_embedding.weight");
+    by_value bias = by__nn_weight(b, "embed", BY_SHAPE(c->width), (by_init){0},
+                                  "model.encoder.embedder.input_embedding.bias");
+    by_value positions =
+        by__nn_weight(b, "position embed", BY_SHAPE(count, c->width), by__nn_init_normal(b),
+                      "model.encoder.positional_encoder.position_enc");
+    x = by_transpose(g, by_slice(g, x, 1, c->context - used, used), 1, 2);
+    x = by_reshape(g, x, BY_SHAPE(rows, 1, used, 1));
+    w = by_reshape(g, w, BY_SHAPE(c->width, 1, 1, p->patch));
+    x = by_reshape(g, by_conv(g, x, w, bias, &window, 1), BY_SHAPE(rows, count, c->width));
+    return by__nn_drop(b, by_position(g, x, positions));
+}
+
+static by_value norm(by__nn_build *b, by_value x, int layer, int which)
+{
+    char prefix[96];
+    const by_model_config *c = b->config;
+    int64_t rows = b->request->batch * c->channels;
+    int64_t count = patch_count(c);
+    (void)snprintf(prefix, sizeof prefix, "model.encoder.layers.%d.norm_sublayer%d%s", layer, which,
+                   strcmp(c->norm.kind, "batch") == 0 ? ".batchnorm" : "");
+    x = by_reshape(b->graph, x, BY_SHAPE(rows * count, c->width));
+    x = by__nn_norm(b, x, c->width, prefix, "embed");
+    return by_reshape(b->graph, x, BY_SHAPE(rows, count, c->width));
+}
+
+/* Attention of each patch to all of its channel; the three weights make one product. */
+static by_value attend(by__nn_build *b, by_value x, int layer)
+{
+    static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
+    const by_model_config *c = b->config;
+    by_value weights[3];
+    by_value biases[3];
+    char prefix[96];
+    (void)snprintf(prefix, sizeof prefix, "model.encoder.layers.%d.self_attn", layer);
+    for (int i = 0; i < 3; i++) {
+        weights[i] = by__nn_weight(b, "heads embed", BY_SHAPE(c->width, c->width),
+                                   by__nn_init_normal(b), "%s.%s.weight", prefix, names[i]);
+        biases[i] = by__nn_weight(b, "heads", BY_SHAPE(c->width), (by_init){0}, "%s.%s.bias",
+                                  prefix, names[i]);
+    }
+    by_value qkv = by_linear(b->graph, x, by_concat(b->graph, weights, 3, 0),
+                             by_concat(b->graph, biases, 3, 0), true);
+    by_attention_mask mask = BY_ATTENTION_CAUSAL;
+    mask.bidirectional = true;
+    x = by_attention_masked(b->graph, qkv, BY_NONE, BY_NONE, c->heads, c->heads, &mask);
+    (void)snprintf(prefix, sizeof prefix, "model.encoder.layers.%d.self_attn.out_proj", layer);
+    return by__nn_encoder_linear(b, x, c->width, c->width, "embed heads", "embed",
+                                 by__nn_init_residual(b), prefix);
+}
+
+static by_value block(by__nn_build *b, by_value x, int layer)
+{
+    const by_model_config *c = b->config;
+    by_graph *g = b->graph;
+    char name[96];
+    by_graph_set_block(g, layer);
+    x = by_add(g, x, by__nn_drop(b, attend(b, norm(b, x, layer, 1), layer)));
+    by_value y = norm(b, x, layer, 3);
+    (void)snprintf(name, sizeof name, "model.encoder.layers.%d.ff.0", layer);
+    y = by__nn_encoder_linear(b, y, c->width, c->mlp_width, "mlp embed", "mlp",
+                              by__nn_init_normal(b), name);
+    y = by__nn_drop(b, by_unary(g, y, BY_FN_GELU_ERF));
+    (void)snprintf(name, sizeof name, "model.encoder.layers.%d.ff.3", layer);
+    y = by__nn_encoder_linear(b, y, c->mlp_width, c->width, "embed mlp", "embed",
+                              by__nn_init_residual(b), name);
+    x = by_add(g, x, by__nn_drop(b, y));
+    by_graph_set_block(g, -1);
+    return x;
+}
+
+static void body(by__nn_build *b)
+{
+    const by_model_config *c = b->config;
+    by_graph *g = b->graph;
+    int64_t batch = b->request->batch;
+    by__nn_window_scales scales;
+    by_value x = embed(b, by__nn_series_standardize(b, by__nn_series(b), &scales));
+    for (int layer = 0; layer < c->layers; layer++) {
+        x = block(b, x, layer);
+    }
+    int64_t features = patch_count(c) * c->width;
+    x = by__nn_drop(b, by_reshape(g, x, BY_SHAPE(batch * c->channels, features)));
+    x = by__nn_encoder_linear(b, x, features, c->outputs, "class embed", "class",
+                              by__nn_init_normal(b), "head.projection");
+    x = by_transpose(g, by_reshape(g, x, BY_SHAPE(batch, c->channels, c->outputs)), 1, 2);
+    b->model.output = by__nn_series_restore(b, x, &scales);
+}
+
+static void write_config(json_t *out, const by_model_config *c)
+{
+    bool batch = strcmp(c->norm.kind, "batch") == 0;
+    (void)json_object_set_new(out, "context_length", json_integer(c->context));
+    (void)json_object_set_new(out, "prediction_length", json_integer(c->outputs));
+    (void)json_object_set_new(out, "num_input_channels", json_integer(c->channels));
+    (void)json_object_set_new(out, "patch_length", json_integer(own_keys(c)->patch));
+    (void)json_object_set_new(out, "patch_stride", json_integer(own_keys(c)->stride));
+    (void)json_object_set_new(out, "num_hidden_layers", json_integer(c->layers));
+    (void)json_object_set_new(out, "d_model", json_integer(c->width));
+    (void)json_object_set_new(out, "num_attention_heads", json_integer(c->heads));
+    (void)json_object_set_new(out, "ffn_dim", json_integer(c->mlp_width));
+    (void)json_object_set_new(out, "norm_type", json_string(batch ? "batchnorm" : "layernorm"));
+    (void)json_object_set_new(out, "norm_eps", json_real(c->norm_eps));
+    (void)json_object_set_new(out, "activation_function", json_string("gelu"));
+    (void)json_object_set_new(out, "positional_encoding_type", json_string("random"));
+    (void)json_object_set_new(out, "pooling_type", json_null());
+    (void)json_object_set_new(out, "scaling", json_string("std"));
+    (void)json_object_set_new(out, "loss", json_string("mse"));
+    (void)json_object_set_new(out, "do_mask_input", json_false());
+    (void)json_object_set_new(out, "ff_dropout", json_real(c->dropout));
+    (void)json_object_set_new(out, "path_dropout", json_real(c->dropout));
+    (void)json_object_set_new(out, "head_dropout", json_real(c->dropout));
+    (void)json_object_set_new(out, "positional_dropout", json_real(c->dropout));
+}
+
+/* Refuses what the graph does not have. */
+static by_status check_config(const char *name, const json_t *in, by_error *error)
+{
+    const json_t *pooling = json_object_get(in, "pooling_type");
+    BY_TRY(by__nn_json_expect(name, in, "activation_function", "gelu", error));
+    BY_TRY(by__nn_json_expect(name, in, "scaling", "std", error));
+    BY_TRY(by__nn_json_expect_bool(name, in, "share_embedding", true, error));
+    BY_TRY(by__nn_json_expect_bool(name, in, "share_projection", true, error));
+    BY_TRY(by__nn_json_expect_bool(name, in, "channel_attention", false, error));
+    BY_TRY(by__nn_json_expect_bool(name, in, "use_cls_token", false, error));
+    BY_TRY(by__nn_json_expect_bool(name, in, "pre_norm", true, error));
+    return json_is_null(pooling)
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT,
+                              "%s: \"pooling_type\" is not null: heads that read a pool of the "
+                              "patches are not known",
+                              name);
+}
+
+static by_status read_config(by_model_config *c, const char *name, const json_t *in,
+                             by_error *error)
+{
+    patchtst_keys *p = own_keys(c);
+    const json_t *type = json_object_get(in, "norm_type");
+    bool layer = json_is_string(type) && strcmp(json_string_value(type), "layernorm") == 0;
+    BY_TRY(check_config(name, in, error));
+    BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", 32, error));
+    BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", 24, error));
+    BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", 1, error));
+    BY_TRY(by__nn_json_integer(&p->patch, name, in, "patch_length", 1, error));
+    BY_TRY(by__nn_json_integer(&p->stride, name, in, "patch_stride", 1, error));
+    BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", 3, error));
+    BY_TRY(by__nn_json_integer(&c->width, name, in, "d_model", 128, error));
+    BY_TRY(by__nn_json_integer(&c->heads, name, in, "num_attention_heads", 4, error));
+    BY_TRY(by__nn_json_integer(&c->mlp_width, name, in, "ffn_dim", 512, error));
+    BY_TRY(by__nn_json_number(&c->norm_eps, name, in, "norm_eps", 1e-5, error));
+    c->kv_heads = c->heads;
+    return by__nn_norm_set(c, layer ? "layer" : "batch", name, error);
+}
+
+const by__nn_family by__nn_family_patchtst = {
+    .kind = {.name = "patchtst",
+             .help = "PatchTST on windows of series: an encoder of patches, the same for all "
+                     "channels.",
+             .keys = {&by__nn_series_keys, &by__nn_transformer_keys, &key_list, &by__nn_norm_keys},
+             .size = sizeof(patchtst_keys),
+             .resolve = resolve},
+    .reads = "series",
+    .body = body,
+    .write_config = write_config,
+    .read_config = read_config,
+    .published = (const by__nn_published[]){{"patchtst", "PatchTSTForPrediction", false}, {0}},
+};
