@@ -18,14 +18,30 @@ static void read_labels(by__export_onnx_examples *x, const by_weights *weights)
     json_decref(root);
 }
 
-static by_status read_learned(by__export_onnx_examples *x, const char *path, bool images,
-                              by_error *error)
+/* Where what was learned is stored: beside the weights, and in the metadata of the file. */
+typedef struct learned_file {
+    const char *reads; /* what an example of the model is */
+    const char *name;
+    const char *key;
+} learned_file;
+
+static const learned_file learned_files[] = {
+    {"images", "preprocessor_config.json", "banyan.preprocessor_config"},
+    {"table", "encoding.json", "banyan.encoding"},
+    {"series", "series.json", "banyan.series"},
+};
+
+static by_status read_learned(by__export_onnx_examples *x, const learned_file *file,
+                              const char *path, by_error *error)
 {
     size_t length;
-    x->key = images ? "banyan.preprocessor_config" : "banyan.encoding";
+    x->key = file->key;
     BY_TRY(by__file_read(&x->text, &length, path, MAX_TEXT, error));
-    if (images) {
+    if (strcmp(file->reads, "images") == 0) {
         return by__loader_pixel_scales_parse(&x->scales, path, x->text, length, error);
+    }
+    if (strcmp(file->reads, "series") == 0) {
+        return by__series_scales_parse(&x->series, path, x->text, error);
     }
     BY_TRY(by_encoding_parse(&x->encoding, path, x->text, length, error));
     return by_encoding_targets(x->encoding) > 0
@@ -37,20 +53,22 @@ by_status by__export_onnx_examples_open(by__export_onnx_examples *x, const by__e
                                         by_error *error)
 {
     const char *reads = by_model_reads(&e->source->config->model);
-    bool images = strcmp(reads, "images") == 0;
+    const learned_file *file = NULL;
     *x = (by__export_onnx_examples){0};
-    if (strcmp(reads, "tokens") == 0) {
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(learned_files); i++) {
+        file = strcmp(learned_files[i].reads, reads) == 0 ? &learned_files[i] : file;
+    }
+    if (file == NULL) {
         return BY_OK;
     }
-    char *path =
-        by__path_join(e->source->directory, images ? "preprocessor_config.json" : "encoding.json");
+    char *path = by__path_join(e->source->directory, file->name);
     if (path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    by_status status = read_learned(x, path, images, error);
+    by_status status = read_learned(x, file, path, error);
     free(path);
     BY_TRY(status);
-    if (images || by_encoding_classes(x->encoding) > 0) {
+    if (x->series == NULL && (x->encoding == NULL || by_encoding_classes(x->encoding) > 0)) {
         read_labels(x, e->source->weights);
     }
     return BY_OK;
@@ -60,6 +78,7 @@ void by__export_onnx_examples_close(by__export_onnx_examples *x)
 {
     by__loader_pixel_scales_free(&x->scales);
     by_encoding_close(&x->encoding);
+    by__series_scales_close(&x->series);
     free(x->text);
     free(x->labels);
 }
@@ -93,29 +112,51 @@ static by_status read_images(const by__export_onnx_examples *x, by__export_onnx_
 }
 
 /* Adds (number - mean) / deviation in f64, as in training; 0 for NaN, which marks a missing
- * cell. */
-static by_status read_numbers(const by__export_onnx_examples *x, by__export_onnx_writer *w,
-                              int64_t columns, int *out, by_error *error)
+ * number. scales: `count` means, then as many deviations, in the last axis. */
+static int standardize(by__export_onnx_writer *w, const double *scales, size_t count, int rank)
 {
     by__op_onnx *o = &w->rows;
-    size_t n = (size_t)columns;
-    double *scales;
-    if (by_encoding_numbers(x->encoding) != n) {
-        return by_error_set(error, BY_EFORMAT,
-                            "encoding.json has %zu columns of numbers, the model reads %zu",
-                            by_encoding_numbers(x->encoding), n);
-    }
-    BY_TRY(by__alloc((void **)&scales, 2 * n, sizeof *scales, "scales of numbers", error));
-    for (size_t i = 0; i < n; i++) {
-        by_encoding_number_scale(x->encoding, i, &scales[i], &scales[n + i]);
-    }
-    int mean = by__export_onnx_writer_doubles(w, scales, &BY_SHAPE(1, columns));
-    int deviation = by__export_onnx_writer_doubles(w, scales + n, &BY_SHAPE(1, columns));
-    free(scales);
+    by_shape shape = {.rank = rank, .dim = {1, 1, 1}};
+    shape.dim[rank - 1] = (int64_t)count;
+    int mean = by__export_onnx_writer_doubles(w, scales, &shape);
+    int deviation = by__export_onnx_writer_doubles(w, scales + count, &shape);
     int y = by__op_onnx_node2(o, "Div", by__op_onnx_node2(o, "Sub", 0, mean), deviation);
     y = cast(o, y, BY__ONNX_FLOAT);
     int missing = by__op_onnx_node1(o, "IsNaN", y);
-    *out = by__op_onnx_node3(o, "Where", missing, by__op_onnx_float(o, 0.0f), y);
+    return by__op_onnx_node3(o, "Where", missing, by__op_onnx_float(o, 0.0f), y);
+}
+
+/* The scales of numbers that a model reads. */
+static by_status input_scales(const by__export_onnx_examples *x, int64_t columns, double **out,
+                              by_error *error)
+{
+    size_t n = (size_t)columns;
+    size_t known = x->series != NULL ? x->series->channels.count : by_encoding_numbers(x->encoding);
+    if (known != n) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: %zu columns of numbers, but the model reads %zu", x->key, known,
+                            n);
+    }
+    BY_TRY(by__alloc((void **)out, 2 * n, sizeof **out, "scales of numbers", error));
+    for (size_t i = 0; i < n; i++) {
+        if (x->series != NULL) {
+            (*out)[i] = x->series->mean[i];
+            (*out)[n + i] = x->series->deviation[i];
+        } else {
+            by_encoding_number_scale(x->encoding, i, &(*out)[i], &(*out)[n + i]);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status read_numbers(const by__export_onnx_examples *x, by__export_onnx_writer *w,
+                              const by_shape *shape, int *out, by_error *error)
+{
+    double *scales;
+    int64_t columns = shape->dim[shape->rank - 1];
+    BY_TRY(input_scales(x, columns, &scales, error));
+    *out = standardize(w, scales, (size_t)columns, shape->rank);
+    free(scales);
     return BY_OK;
 }
 
@@ -124,7 +165,7 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
                                          const char **name, by_error *error)
 {
     by__export_onnx_axis axes[BY_MAX_RANK] = {{0, "batch"}};
-    bool images = x->encoding == NULL;
+    bool images = x->encoding == NULL && x->series == NULL;
     bool numbers = v->dtype == BY_F32;
     const char *in = v->name;
     int value = 0;
@@ -138,7 +179,7 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
                                 axes, v->shape.rank);
     by__export_onnx_writer_node(w, &in, 1, NULL);
     by_status status = images    ? read_images(x, w, v->shape.dim[1], &value, error)
-                       : numbers ? read_numbers(x, w, v->shape.dim[1], &value, error)
+                       : numbers ? read_numbers(x, w, &v->shape, &value, error)
                                  : BY_OK;
     by__export_onnx_writer_end(w);
     *name = value == 0 ? v->name : by__export_onnx_writer_name(w, value);
@@ -152,11 +193,15 @@ static by_status scale_targets(const by__export_onnx_examples *x, by__export_onn
                                int *out, by_error *error)
 {
     by__op_onnx *o = &w->rows;
-    size_t n = by_encoding_targets(x->encoding);
+    size_t n = x->series != NULL ? x->series->channels.count : by_encoding_targets(x->encoding);
     const by_shape shape = n == 1 ? (by_shape){0} : BY_SHAPE((int64_t)n);
     double *scales;
-    BY_TRY(by__alloc((void **)&scales, 2 * n, sizeof *scales, "scales of targets", error));
-    for (size_t i = 0; i < n; i++) {
+    if (x->series != NULL) {
+        BY_TRY(input_scales(x, (int64_t)n, &scales, error));
+    } else {
+        BY_TRY(by__alloc((void **)&scales, 2 * n, sizeof *scales, "scales of targets", error));
+    }
+    for (size_t i = 0; x->series == NULL && i < n; i++) {
         by_encoding_target_scale(x->encoding, i, &scales[i], &scales[n + i]);
     }
     int y = cast(o, 0, BY__ONNX_DOUBLE);
@@ -181,11 +226,11 @@ by_status by__export_onnx_examples_output(const by__export_onnx_examples *x,
         by__export_onnx_writer_output(w, name, named, BY__ONNX_FLOAT, axes, rank);
         return BY_OK;
     }
-    if (x->encoding == NULL || by_encoding_classes(x->encoding) > 0) {
+    if (x->series == NULL && (x->encoding == NULL || by_encoding_classes(x->encoding) > 0)) {
         by__export_onnx_writer_output(w, name, "logits", BY__ONNX_FLOAT, axes, rank);
         return BY_OK;
     }
-    if (result->shape.dim[1] != (int64_t)by_encoding_targets(x->encoding)) {
+    if (x->series == NULL && result->shape.dim[1] != (int64_t)by_encoding_targets(x->encoding)) {
         return by_error_set(error, BY_EFORMAT,
                             "encoding.json has %zu targets, the model predicts %lld numbers",
                             by_encoding_targets(x->encoding), (long long)result->shape.dim[1]);
@@ -195,6 +240,6 @@ by_status by__export_onnx_examples_output(const by__export_onnx_examples *x,
     by__export_onnx_writer_end(w);
     BY_TRY(status);
     by__export_onnx_writer_output(w, by__export_onnx_writer_name(w, y), "values", BY__ONNX_DOUBLE,
-                                  axes, 2);
+                                  axes, rank);
     return BY_OK;
 }

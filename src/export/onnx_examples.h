@@ -1,11 +1,12 @@
-/* Inputs and outputs of ONNX models for images and tables: raw pixels, numbers and category ids as
- * in the user's data, and logits or values. What was learned from the training data
- * (preprocessor_config.json, encoding.json) becomes nodes. */
+/* Inputs and outputs of ONNX models for images, tables and series: raw pixels, numbers and category
+ * ids as in the user's data, and logits or values. What was learned from the training data
+ * (preprocessor_config.json, encoding.json, series.json) becomes nodes. */
 #ifndef BY_EXPORT_ONNX_EXAMPLES_H
 #define BY_EXPORT_ONNX_EXAMPLES_H
 
 #include "banyan/table.h"
 #include "data/loader/pixel_scales.h"
+#include "data/series/series_set.h"
 #include "export/export.h"
 #include "export/onnx_writer.h"
 
@@ -14,6 +15,7 @@ typedef struct by__export_onnx_examples {
     const char *key;                /* metadata key that the text is stored under */
     by__loader_pixel_scales scales; /* of images */
     by_encoding *encoding;          /* of tables, else NULL */
+    by__series_scales *series;      /* of series, else NULL */
     char *labels;                   /* names of classes, "id2label" of config.json; NULL: none */
 } by__export_onnx_examples;
 

@@ -278,12 +278,16 @@ static void cost_slice(const by__op_signature *s, const by__graph_type *out, by_
 }
 
 /* ONNX value x of shape `from`, repeated to a shape. An example repeated along axis 0 is repeated
- * for the actual batch, whatever its extent. */
+ * for the actual batch, whatever its extent; a batch that x has stays: an extent of 1 repeats
+ * nothing. */
 static int onnx_repeat(by__op_onnx *onnx, int x, const by_shape *from, const by_shape *to)
 {
     bool batched = to->rank > 1 && to->dim[0] == onnx->batch_extent &&
                    (from->rank < to->rank || from->dim[0] == 1);
-    int shape = by__op_onnx_list(onnx, to->dim + batched, to->rank - batched);
+    bool kept = to->rank > 1 && from->rank == to->rank && from->dim[0] == to->dim[0];
+    by_shape extents = *to;
+    extents.dim[0] = kept ? 1 : to->dim[0];
+    int shape = by__op_onnx_list(onnx, extents.dim + batched, to->rank - batched);
     if (batched) {
         shape = by__op_onnx_node2(onnx, "Concat", onnx->batch, shape);
         onnx->set_int(onnx, "axis", 0);
@@ -311,7 +315,8 @@ const by__op_row by__op_fill = {.attrs =
                                 .onnx = onnx_fill,
                                 .shard = shard_fill,
                                 .cost = cost_move};
-/* Leading axes that stay the same are copied from x, so that they may have any extent. */
+/* Leading axes that stay the same are copied from x, and a first one that does not follows from the
+ * others, so that a batch may have any extent. */
 static by_status onnx_reshape(const by__op_signature *s, const by__graph_type *out,
                               by__op_onnx *onnx, by_error *error)
 {
@@ -321,7 +326,7 @@ static by_status onnx_reshape(const by__op_signature *s, const by__graph_type *o
     BY_UNUSED(error);
     for (int i = 0; i < out->shape.rank; i++) {
         same = same && i < from->rank && from->dim[i] == out->shape.dim[i];
-        shape[i] = same ? 0 : out->shape.dim[i];
+        shape[i] = same ? 0 : i == 0 ? -1 : out->shape.dim[i];
     }
     onnx->result(onnx, 0, by__op_onnx_reshape(onnx, 0, shape, out->shape.rank));
     return BY_OK;
