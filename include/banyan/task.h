@@ -98,6 +98,7 @@ typedef struct by_task_request {
     by_task_purpose purpose;
     const by_config *config; /* sizes need not be known yet */
     const char *path;        /* data to evaluate or predict, instead of the config's; or NULL */
+    bool test;               /* evaluate the part that is kept for a test (by_task.keeps_test) */
     const char *const *more; /* [more_count]: further files or folders of images to predict */
     size_t more_count;
     /* Directory of weights from which the task reads what it learned from training data and saved
@@ -207,6 +208,7 @@ struct by_task {
     size_t metric_count;
     const by_task_sum *sums; /* [sum_count], what the metrics are made from */
     size_t sum_count;
+    bool keeps_test;     /* data may have a part that neither training nor validation sees */
     bool best_by_metric; /* the first metric, not the loss, determines the best checkpoint */
     /* Returns what the loss is, for the axis of a chart: "cross-entropy (nats per token)". NULL: a
      * chart says "loss". */

@@ -18,7 +18,8 @@
     ROW(regress)                                                                                   \
     ROW(tag)                                                                                       \
     ROW(contrast)                                                                                  \
-    ROW(segment)
+    ROW(segment)                                                                                   \
+    ROW(forecast)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;
 #define ADDRESS(name) &by__task_##name,
@@ -139,6 +140,11 @@ by_status by_task_open(by_task_data **out, const by_task *task, const by_task_re
     }
     if (request->purpose == BY_TASK_PREDICT && task->predict == NULL) {
         return by_error_set(error, BY_EARG, "task %s has no predictions to print", task->name);
+    }
+    if (request->test && !task->keeps_test) {
+        return by_error_set(error, BY_EARG,
+                            "task %s keeps no part of its data for a test: name other data",
+                            task->name);
     }
     if (request->more_count > 0 && strcmp(by_model_reads(&request->config->model), "images") != 0) {
         return by_error_set(error, BY_EARG, "%s: several files at once are images; give one file%s",

@@ -10,6 +10,7 @@
 typedef struct eval_request {
     const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *data;
+    bool test; /* the part that the run keeps for a test */
     const char *logits_out;
     const char *tokens;
     const char *adapter;
@@ -30,7 +31,7 @@ typedef struct eval_request {
 static by_status open_data(by_task_data **out, const eval_request *r, const by_pretrained *model,
                            by_config *config, cli_spool *spool, by_error *error)
 {
-    const by_task_request what = {.purpose = BY_TASK_EVALUATE, .path = r->data};
+    const by_task_request what = {.purpose = BY_TASK_EVALUATE, .path = r->data, .test = r->test};
     *spool = (cli_spool){.path = NULL};
     if (r->data == NULL && r->run == NULL) {
         return by_error_set(error, BY_EARG,
@@ -227,6 +228,8 @@ static int run(int argc, char **argv)
         {"data", CLI_STRING, &r.data, "WHAT",
          "packed directory, text file, JSON lines, a directory of them, or - for standard input; "
          "table; IMAGES,LABELS (default: the held-out data of the run)"},
+        {"test", CLI_SWITCH, &r.test, NULL,
+         "the part of its data that the run keeps for a test, of tasks that have one"},
         {"batches", CLI_INTEGER_FROM(1), &r.batches, "N",
          "micro-batches to evaluate, at most (default: all)"},
         {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
@@ -266,6 +269,9 @@ static int run(int argc, char **argv)
     if ((code = cli_check_precision(&cli_eval, r.precision)) >= 0) {
         return code;
     }
+    if (r.test && r.data != NULL) {
+        return cli_misuse(&cli_eval, "choose one of --test and --data");
+    }
     if ((code = cli_check_data(&cli_eval, r.data)) >= 0) {
         return code;
     }
@@ -276,7 +282,7 @@ static int run(int argc, char **argv)
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "compute loss and metrics of a model on held-out or other data",
-    .usage = "banyan eval RUN [--data WHAT] [--best] [--ema] [--json] | banyan eval RUN "
+    .usage = "banyan eval RUN [--data WHAT | --test] [--best] [--ema] [--json] | banyan eval RUN "
              "--logits-out FILE",
     .text =
         "Computes the loss and metrics of a model on the data that its run held out, or on\n"

@@ -159,6 +159,9 @@ static void print_sizes(const by_config *config)
     } else if (strcmp(by_model_reads(m), "images") == 0) {
         printf("images of %lld x %lld x %lld, %lld outputs\n", (long long)m->channels,
                (long long)m->image_height, (long long)m->image_width, (long long)m->outputs);
+    } else if (strcmp(by_model_reads(m), "series") == 0) {
+        printf("%lld rows of %lld channels, %lld rows ahead\n", (long long)m->context,
+               (long long)m->channels, (long long)m->outputs);
     } else {
         printf("rows of %lld numbers and %zu categories, %lld outputs\n", (long long)m->numbers,
                m->categories.count, (long long)m->outputs);

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Forecasts: training on the series of a table, the part that is kept for a test, ranks, a resume, and what is refused.
+. "$(dirname "$0")/../support/shell.sh"
+
+python3 - <<'END' || fail "no data"
+import datetime, math
+start = datetime.datetime(2026, 2, 27)
+with open("shops.csv", "w") as f:
+    f.write("when,shop,sold,price\n")
+    for i in range(200):
+        for k, shop in enumerate(("north", "south")):
+            price = "" if i % 23 == 5 else f"{10 + k + math.cos(i / 5):.3f}"
+            f.write(f"{start + datetime.timedelta(hours=i)},{shop},{math.sin(i * math.pi / 12) + k:.4f},{price}\n")
+END
+cat >shops.yaml <<'END'
+name: shops
+task: {kind: forecast, season: 24}
+model: {kind: dlinear, context: 48, horizon: 6, kernel: 5}
+data: {table: shops.csv, series: shop, valid_fraction: 0.1, test_fraction: 0.2}
+train: {steps: 40, batch: 8, micro_batch: 2, eval_every: 20, threads: 1}
+precision: {compute: f32}
+optimizer: {lr: 3e-3, weight_decay: 0}
+checkpoint: {every: 20, keep: 9}
+END
+
+say "train on two series"
+run 0 "$banyan" train shops.yaml
+holds out "2 series of 2 channels, 400 rows"
+holds out "174 windows for training, 30 held out" # 140 rows - 53, and 20 rows - 5, of each
+holds out season_mse
+last=runs/shops/checkpoints/step-00000040
+holds "$last/series.json" '"time": "when"'
+holds "$last/config.json" '"prediction_length": 6'
+
+say "the same bits on two ranks, and after a resume"
+run 0 "$banyan" launch -n 2 train shops.yaml --set name=two
+same "$last/model.safetensors" runs/two/checkpoints/step-00000040/model.safetensors
+cp "$last/model.safetensors" whole.safetensors
+rm -r "$last"
+run 0 "$banyan" train --resume runs/shops
+same "$last/model.safetensors" whole.safetensors
+
+say "the part that is kept for a test; other data"
+run 0 "$banyan" eval runs/shops --test --json
+python3 -c 'import json
+e = json.load(open("out"))
+assert e["windows"] == 70 and e["mse"] < e["last_mse"], e' || fail "the evaluation of the test"
+run 0 "$banyan" eval runs/shops --data shops.csv
+holds out "windows        294"
+run 2 "$banyan" eval runs/shops --test --data shops.csv
+holds err "choose one of --test and --data"
+
+say "forecasts continue each series"
+run 0 "$banyan" predict runs/shops shops.csv --csv --out ahead.csv
+python3 -c 'import csv
+rows = list(csv.DictReader(open("ahead.csv")))
+assert len(rows) == 12 and list(rows[0]) == ["shop", "step", "when", "sold", "price"], rows[0]
+assert rows[0]["when"] == "2026-03-07 08:00:00" and rows[11]["shop"] == "south" and rows[11]["step"] == "6", rows
+assert all(9 < float(r["price"]) < 12.5 for r in rows), rows' || fail "the forecasts"
+
+say "PatchTST, with the names of transformers"
+run 0 "$banyan" train shops.yaml --set name=patches --set model.kind=patchtst --set model.width=8 --set model.heads=2 \
+    --set model.layers=1 --set norm.kind=batch --set train.steps=4
+holds runs/patches/checkpoints/step-00000004/config.json '"PatchTSTForPrediction"'
+run 0 "$banyan" predict runs/patches shops.csv
+
+say "what is refused"
+head -n 90 shops.csv >short.csv
+run 1 "$banyan" predict runs/shops short.csv
+holds err "series north has 45 rows, and the model reads 48"
+run 1 "$banyan" train shops.yaml --set data.series=
+holds err "row 2: the time in column 'when' is not after that of the row before it"
+run 2 "$banyan" train shops.yaml --set model.context=190
+holds err "no series has 190 + 6 rows to train on"
+run 2 "$banyan" train shops.yaml --set model.kind=mlp
+run 2 "$banyan" eval runs/none --test
