@@ -75,7 +75,7 @@ static void test_pillow(void **state)
         const char *hex = json_string_value(json_object_get(o, "pixels"));
         int channels = (int)json_integer_value(json_object_get(o, "channels"));
         double amount = json_real_value(json_object_get(o, "amount"));
-        const by__transform_size size = {(size_t)channels, HEIGHT, WIDTH};
+        const by__transform_size size = {(size_t)channels, HEIGHT, WIDTH, false};
         draw_picture(pixels, channels);
         by__transform_operate(operation_of(name), amount, &size, pixels, spare);
         assert_int_equal(strlen(hex), 2 * channels * PLANE);
@@ -110,7 +110,7 @@ static void test_magnitudes(void **state)
         {BY__OPERATION_SOLARIZE, 178.5, 170.0, false},
         {BY__OPERATION_EQUALIZE, 0.0, 0.0, false},
     };
-    const by__transform_size size = {3, 200, 331};
+    const by__transform_size size = {3, 200, 331, false};
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by__transform_magnitude many = by__transform_magnitude_of(cases[i].operation, 9, 31, &size);
@@ -170,7 +170,7 @@ static const uint8_t *apply(const char *text, uint64_t index, const by__transfor
 /* The part that `crop` draws, cut out and resized as Pillow does. */
 static void test_resized_crop(void **state)
 {
-    const by__transform_size size = {3, HEIGHT, WIDTH};
+    const by__transform_size size = {3, HEIGHT, WIDTH, false};
     const by_image_fit fit = {.resize = BY_RESIZE_STRETCH, .height = HEIGHT, .width = WIDTH};
     uint8_t in[3 * PLANE];
     size_t changed = 0;
@@ -203,7 +203,7 @@ static void test_resized_crop(void **state)
 /* What cannot be cut in ten attempts is the middle, of the nearest ratio. */
 static void test_middle(void **state)
 {
-    const by__transform_size size = {3, HEIGHT, WIDTH};
+    const by__transform_size size = {3, HEIGHT, WIDTH, false};
     uint8_t in[3 * PLANE] = {0};
     by__transform_chain chain;
     by__transform_box box;
@@ -222,7 +222,7 @@ static void test_middle(void **state)
 static void test_erase(void **state)
 {
     enum { SIDE = 20 };
-    const by__transform_size size = {2, SIDE, SIDE};
+    const by__transform_size size = {2, SIDE, SIDE, false};
     uint8_t in[2 * SIDE * SIDE];
     size_t erased = 0;
     BY_UNUSED(state);
@@ -255,7 +255,7 @@ static void test_policies(void **state)
 {
     static const char *const texts[] = {"randaugment",       "randaugment=3:30", "autoaugment",
                                         "autoaugment_cifar", "jitter",           "rotate=45"};
-    const by__transform_size size = {3, HEIGHT, WIDTH};
+    const by__transform_size size = {3, HEIGHT, WIDTH, false};
     uint8_t in[3 * PLANE];
     BY_UNUSED(state);
     draw_picture(in, 3);
@@ -284,7 +284,7 @@ static void test_policies(void **state)
 /* Images of one channel have no colours to change. */
 static void test_grey(void **state)
 {
-    const by__transform_size size = {1, HEIGHT, WIDTH};
+    const by__transform_size size = {1, HEIGHT, WIDTH, false};
     uint8_t in[PLANE];
     by__transform_chain chain;
     BY_UNUSED(state);
