@@ -12,9 +12,9 @@ import shlex
 import subprocess
 import sys
 
-PARTS = "MPI SERVER CURL PLOTS JPEG PNG ZLIB SNAPPY ZSTD NETTLE ONEDNN".split()
+PARTS = "MPI SERVER CURL PLOTS JPEG PNG WEBP ZLIB SNAPPY ZSTD NETTLE ONEDNN".split()
 HEADERS = re.compile(
-    r"/(cairo|curl|uv|nettle|hiredis|oneapi|openmpi)/|"
+    r"/(cairo|curl|uv|nettle|hiredis|oneapi|openmpi|webp)/|"
     r"/(cairo\S*|uv|seccomp|jpeglib|png|zlib|snappy-c|zstd|mpi)\.h$"
 )
 
