@@ -277,8 +277,8 @@ static by_status read_picture(const void *context, uint64_t row, const by__trans
     const used_pictures *u = context;
     const used_picture *p = &u->items[row];
     const used_file *f = &u->files[p->file];
-    uint8_t *data;
-    size_t size;
+    uint8_t *data = NULL;
+    size_t size = 0;
     by_error why = {0};
     BY_TRY(check_same(f, error));
     BY_TRY(by__image_picture_bytes(&data, &size, u->remote, f->path, &p->range, error));

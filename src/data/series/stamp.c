@@ -117,8 +117,9 @@ bool by__series_stamp_parse(double *seconds, by__series_stamp *style, const char
     }
     double fraction = 0.0;
     if (style->seconds && *text == '.') {
-        double unit = 0.1;
-        for (text++; *text >= '0' && *text <= '9'; text++, unit /= 10.0) {
+        double unit = 1.0;
+        for (text++; *text >= '0' && *text <= '9'; text++) {
+            unit /= 10.0;
             fraction += unit * (*text - '0');
         }
     }

@@ -378,7 +378,7 @@ static void close_columns(text_columns *c)
 static by_status open_columns(text_columns *out, const by__task_examples *d, const by_table *table,
                               by_error *error)
 {
-    const char *names[3];
+    const char *names[3] = {0};
     *out = (text_columns){.count = by__task_examples_text_columns(names, d)};
     for (int i = 0; i < out->count; i++) {
         out->columns[i] = by_table_find(table, names[i]);
