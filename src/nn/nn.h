@@ -137,7 +137,7 @@ extern const by__config_key_list by__nn_output_keys;
 extern const by__config_key_list by__nn_image_keys;
 /* numbers and categories, for every model of tables. */
 extern const by__config_key_list by__nn_table_keys;
-/* context, horizon and channels, for every model of series. */
+/* context, outputs and channels, for every model of series. */
 extern const by__config_key_list by__nn_series_keys;
 /* Checks that the number of tokens in a batch does not overflow. */
 by_status by__nn_token_resolve(const by_config *config, by_error *error);
@@ -366,7 +366,7 @@ by_status by__nn_json_image_size(by_model_config *config, const char *name, cons
 
 /* ---- layers of models of series (series_layers.c) ---- */
 
-/* Derives the horizon of a model of series. */
+/* Derives the rows that a model of series forecasts. */
 void by__nn_series_resolve(by_model_config *config);
 /* The input "series": [B, context, channels]. */
 by_value by__nn_series(by__nn_build *b);
@@ -378,7 +378,7 @@ typedef struct by__nn_window_scales {
 /* Standardizes each channel of x [B, T, C] over the window (Kim et al. 2022, without learned
  * scales): the square root is of the variance plus 1e-5. */
 by_value by__nn_series_standardize(by__nn_build *b, by_value x, by__nn_window_scales *scales);
-/* The inverse for a forecast [B, horizon, C]. */
+/* The inverse for a forecast [B, outputs, C]. */
 by_value by__nn_series_restore(by__nn_build *b, by_value x, const by__nn_window_scales *scales);
 
 /* ---- lists of sizes (size_lists.c) ---- */

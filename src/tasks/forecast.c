@@ -227,7 +227,7 @@ static by_status check_windows(const forecast_data *d, const by_task_request *r,
     }
     return by_error_set(error, BY_ECONFIG,
                         "%s: no series has %lld + %lld rows %s: lower model.context or "
-                        "model.horizon",
+                        "model.outputs",
                         d->set->name, (long long)r->config->model.context,
                         (long long)r->config->model.outputs,
                         trains ? "to train on (the last ones are held out by data.valid_fraction "

@@ -15,7 +15,7 @@ END
 cat >shops.yaml <<'END'
 name: shops
 task: {kind: forecast, season: 24}
-model: {kind: dlinear, context: 48, horizon: 6, kernel: 5}
+model: {kind: dlinear, context: 48, outputs: 6, kernel: 5}
 data: {table: shops.csv, series: shop, valid_fraction: 0.1, test_fraction: 0.2}
 train: {steps: 40, batch: 8, micro_batch: 2, eval_every: 20, threads: 1}
 precision: {compute: f32}

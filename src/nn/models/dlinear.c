@@ -58,7 +58,7 @@ static by_value trend_of(by__nn_build *b, by_value x)
                       BY_SHAPE(batch, c->context, c->channels));
 }
 
-/* [B, C, T] to [B, C, horizon]. */
+/* [B, C, T] to [B, C, outputs]. */
 static by_value linear(by__nn_build *b, by_value x, const char *prefix)
 {
     const by_model_config *c = b->config;

@@ -44,7 +44,7 @@ static void test_keys(void **state)
     check_error(parse(&config, "model: {kind: mlp}\nnorm: {kind: group}", &error), BY_ECONFIG,
                 &error, "layer, batch");
     check_error(parse(&config, "norm: {kind: batch}", &error), BY_ECONFIG, &error,
-                "a.yaml:1: norm.kind belongs to model mlp; the model here is gpt2");
+                "a.yaml:1: norm.kind belongs to model mlp, patchtst; the model here is gpt2");
     check_error(parse(&config, "model: {kind: mlp}\nnorm: {momentum: 0.5}", &error), BY_ECONFIG,
                 &error, "a.yaml:2: norm.momentum belongs to batch; the kind here is layer");
 }
