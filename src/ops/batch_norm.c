@@ -19,8 +19,8 @@ static by_status check_operands(const by__op_signature *s, by_error *error)
     }
     if (s->op != BY_OP_AFFINE && by__op_rows(&x->shape) < 2) {
         return by__op_refuse(s, error,
-                             "one pixel of one image has no variance: raise train.micro_batch to 2 "
-                             "or more, or the size of the images");
+                             "a single row, or pixel of an image, has no variance: raise "
+                             "train.micro_batch to 2 or more, or the size of the images");
     }
     int64_t channels = by__op_last_dim(&x->shape);
     if (!is_vector(&s->in[WEIGHT], channels) || !is_vector(&s->in[BIAS], channels)) {

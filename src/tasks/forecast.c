@@ -53,7 +53,7 @@ static const by__config_key keys[] = {
      .help = "squared error or smooth L1 (Huber 1964, beta 1) of the standardized values"},
     {"task", "season", BY__KEY_INT, BY__OWN(forecast_keys, season), "0", 0, BY__MI24,
      .help = "rows of a period, such as 24 for a day of hours: evaluations tell the error of "
-             "repeating the last one; 0: none"},
+             "repeating the last one, if the context has it; 0: none"},
 };
 /* clang-format on */
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
@@ -65,8 +65,11 @@ typedef struct forecast_data {
     by__series_scales *scales;
     by__series_windows *train; /* [series] */
     by__series_windows *valid; /* [series] held out, or to predict */
-    bool ahead;                /* what is predicted is not known */
-    char *learned;             /* the scales, as JSON */
+    by_task_purpose purpose;
+    bool own;        /* the config's data, not another table */
+    bool test;       /* the part that is kept for a test is evaluated */
+    int64_t context; /* rows that the model reads */
+    char *learned;   /* the scales, as JSON */
     char learned_hash[33];
     char *summary;
 } forecast_data;
@@ -95,39 +98,85 @@ static void split_rows(const by_config *config, uint64_t rows, uint64_t *train, 
     *train = held_out < *valid ? *valid - held_out : 0;
 }
 
-/* Windows of all rows, or of their parts; ahead: the last one of each series. */
-static by_status find_windows(forecast_data *d, const by_task_request *r, by_error *error)
+/* Windows of all rows of a series, or of its parts; to predict: its last one. */
+static by_status find_windows_of(forecast_data *d, const by_config *config, size_t s,
+                                 by_error *error)
 {
-    uint64_t context = (uint64_t)r->config->model.context;
-    uint64_t horizon = (uint64_t)r->config->model.outputs;
-    size_t count = d->set->series_count;
-    BY_TRY(by__alloc((void **)&d->train, count, sizeof *d->train, "windows", error));
-    BY_TRY(by__alloc((void **)&d->valid, count, sizeof *d->valid, "windows", error));
-    for (size_t s = 0; s < count; s++) {
-        uint64_t rows = d->set->series[s].count;
-        uint64_t train;
-        uint64_t valid;
-        split_rows(r->config, rows, &train, &valid);
-        if (d->ahead && rows < context) {
-            const char *name = d->set->series[s].name;
-            return by_error_set(error, BY_EFORMAT,
-                                "%s: %s%s has %llu rows, and the model reads %llu", d->set->name,
-                                name == NULL ? "the series" : "series ", name == NULL ? "" : name,
-                                (unsigned long long)rows, (unsigned long long)context);
-        }
-        if (d->ahead) {
-            d->valid[s] = (by__series_windows){.first = rows - context, .count = 1};
-        } else if (r->path == NULL) {
-            d->train[s] = by__series_windows_in(0, train, context, horizon);
-            d->valid[s] = by__series_windows_in(r->test ? valid : train, r->test ? rows : valid,
-                                                context, horizon);
-        } else {
-            d->valid[s] = by__series_windows_in(0, rows, context, horizon);
-        }
-        d->base.train_examples += d->train[s].count;
-        d->base.valid_examples += d->valid[s].count;
+    uint64_t context = (uint64_t)config->model.context;
+    uint64_t horizon = (uint64_t)config->model.outputs;
+    uint64_t rows = d->set->series[s].count;
+    uint64_t train;
+    uint64_t valid;
+    split_rows(config, rows, &train, &valid);
+    if (d->purpose == BY_TASK_PREDICT && rows < context) {
+        const char *name = d->set->series[s].name;
+        return by_error_set(error, BY_EFORMAT, "%s: %s%s has %llu rows, and the model reads %llu",
+                            d->set->name, name == NULL ? "the series" : "series ",
+                            name == NULL ? "" : name, (unsigned long long)rows,
+                            (unsigned long long)context);
+    }
+    if (d->purpose == BY_TASK_PREDICT) {
+        d->valid[s] = (by__series_windows){.first = rows - context, .count = 1};
+    } else if (d->own) {
+        d->train[s] = by__series_windows_in(0, train, context, horizon);
+        d->valid[s] = by__series_windows_in(d->test ? valid : train, d->test ? rows : valid,
+                                            context, horizon);
+    } else {
+        d->valid[s] = by__series_windows_in(0, rows, context, horizon);
     }
     return BY_OK;
+}
+
+static by_status refuse_windows(const forecast_data *d, const by_config *config, const char *what,
+                                by_error *error)
+{
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: no series has %lld + %lld rows %s: lower model.context or "
+                        "model.outputs",
+                        d->set->name, (long long)config->model.context,
+                        (long long)config->model.outputs, what);
+}
+
+static by_status check_windows(const forecast_data *d, const by_config *config, by_error *error)
+{
+    bool trains = d->purpose == BY_TASK_TRAIN;
+    if (trains && d->base.train_examples == 0) {
+        return refuse_windows(d, config,
+                              "to train on (the last ones are held out by data.valid_fraction and "
+                              "data.test_fraction)",
+                              error);
+    }
+    if (d->base.valid_examples > 0 || (trains && !(config->data.valid_fraction > 0.0))) {
+        return BY_OK;
+    }
+    if (d->test) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: the run keeps no part for a test of %lld rows or more: set "
+                            "data.test_fraction when it is trained",
+                            d->set->name, (long long)config->model.outputs);
+    }
+    if (trains) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.valid_fraction %g holds out less than the %lld rows of a "
+                            "forecast: raise it, or set it to 0 to validate on nothing",
+                            d->set->name, config->data.valid_fraction,
+                            (long long)config->model.outputs);
+    }
+    return refuse_windows(d, config, "to evaluate on", error);
+}
+
+/* Finds the windows of all series, once context and horizon are known. */
+static by_status find_windows(forecast_data *d, const by_config *config, by_error *error)
+{
+    d->base.train_examples = 0;
+    d->base.valid_examples = 0;
+    d->context = config->model.context;
+    for (size_t s = 0; s < d->set->series_count; s++) {
+        BY_TRY(find_windows_of(d, config, s, error));
+        d->base.train_examples += d->purpose == BY_TASK_TRAIN ? d->train[s].count : 0;
+        d->base.valid_examples += d->valid[s].count;
+    }
+    return check_windows(d, config, error);
 }
 
 /* ---- scales ---- */
@@ -136,10 +185,20 @@ static by_status learn(forecast_data *d, const by_task_request *r,
                        const by__series_columns *columns, by_error *error)
 {
     uint64_t *train;
+    uint64_t all = 0;
     BY_TRY(by__alloc((void **)&train, d->set->series_count, sizeof *train, "rows", error));
     for (size_t s = 0; s < d->set->series_count; s++) {
         uint64_t valid;
         split_rows(r->config, d->set->series[s].count, &train[s], &valid);
+        all += train[s];
+    }
+    if (all == 0) {
+        free(train);
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.valid_fraction %g and data.test_fraction %g leave none of "
+                            "%llu rows to train on: lower them",
+                            d->set->name, r->config->data.valid_fraction, d->keys->test_fraction,
+                            (unsigned long long)d->set->rows);
     }
     by_status status = by__series_learn(&d->scales, d->set, columns, train, error);
     free(train);
@@ -175,12 +234,24 @@ static void close_data(by_task_data *data)
     free(d);
 }
 
+/* Adds names: "a, b". */
+static void add_names(by_string *text, const char *what, const by__series_names *names)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        by_string_format(text, "%s%s", i == 0 ? what : ", ", names->items[i]);
+    }
+}
+
 static by_status describe(forecast_data *d, by_error *error)
 {
     by_string text = {0};
-    by_string_format(&text, "%zu series of %zu channel%s, %llu rows", d->set->series_count,
-                     d->set->channels.count, d->set->channels.count == 1 ? "" : "s",
-                     (unsigned long long)d->set->rows);
+    by_string_format(&text, "%zu series of %llu rows altogether; times: %s", d->set->series_count,
+                     (unsigned long long)d->set->rows,
+                     d->set->time[0] != '\0' ? d->set->time : "none");
+    by_string_format(&text, "; %zu channel%s", d->set->channels.count,
+                     d->set->channels.count == 1 ? "" : "s");
+    add_names(&text, ": ", &d->set->channels);
+    add_names(&text, "; left out: ", &d->set->left_out);
     BY_TRY(by__string_release(&text, &d->summary, error));
     d->base.summary = d->summary;
     return BY_OK;
@@ -218,42 +289,22 @@ static by_status open_set(forecast_data *d, const by_task_request *r, by_error *
     return BY_OK;
 }
 
-static by_status check_windows(const forecast_data *d, const by_task_request *r, by_error *error)
-{
-    bool trains = r->purpose == BY_TASK_TRAIN;
-    uint64_t windows = trains ? d->base.train_examples : d->base.valid_examples;
-    if (windows > 0) {
-        return BY_OK;
-    }
-    return by_error_set(error, BY_ECONFIG,
-                        "%s: no series has %lld + %lld rows %s: lower model.context or "
-                        "model.outputs",
-                        d->set->name, (long long)r->config->model.context,
-                        (long long)r->config->model.outputs,
-                        trains ? "to train on (the last ones are held out by data.valid_fraction "
-                                 "and data.test_fraction)"
-                               : "to evaluate on");
-}
-
 static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
 {
     forecast_data *d;
-    if (strcmp(by_model_reads(&request->config->model), "series") != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "task.kind forecast needs a model of series, such as model.kind "
-                            "dlinear or patchtst; model.kind %s reads %s",
-                            request->config->model.kind, by_model_reads(&request->config->model));
-    }
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
     d->base.task = &by__task_forecast.task;
     d->keys = own_keys(request->config);
-    d->ahead = request->purpose == BY_TASK_PREDICT;
+    d->purpose = request->purpose;
+    d->own = request->path == NULL;
+    d->test = request->test;
     by_status status = open_set(d, request, error);
+    size_t count = status == BY_OK ? d->set->series_count : 0;
     if (status == BY_OK) {
-        status = find_windows(d, request, error);
+        status = by__alloc((void **)&d->train, count, sizeof *d->train, "windows", error);
     }
     if (status == BY_OK) {
-        status = check_windows(d, request, error);
+        status = by__alloc((void **)&d->valid, count, sizeof *d->valid, "windows", error);
     }
     if (status == BY_OK) {
         status = describe(d, error);
@@ -261,9 +312,6 @@ static by_status open_data(by_task_data **out, const by_task_request *request, b
     if (status != BY_OK) {
         close_data(&d->base);
         return status;
-    }
-    if (request->purpose != BY_TASK_TRAIN) {
-        d->base.train_examples = 0;
     }
     d->base.held_out = "the last rows of each series";
     d->base.bytes = d->set->rows * d->set->channels.count * (sizeof(float) + 1);
@@ -287,15 +335,23 @@ static void assume(by_config *config)
 
 static by_status complete(by_task_data *data, by_config *config, by_error *error)
 {
-    const forecast_data *d = (const forecast_data *)data;
+    forecast_data *d = (forecast_data *)data;
     int64_t channels = (int64_t)d->set->channels.count;
+    const char *reads = by_model_reads(&config->model);
+    if (strcmp(reads, "series") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "task.kind forecast needs a model of series, such as model.kind "
+                            "dlinear or patchtst; model.kind %s reads %s",
+                            config->model.kind, reads);
+    }
     if (config->model.channels > 0 && config->model.channels != channels) {
         return by_error_set(error, BY_ECONFIG,
                             "model.channels is %lld, but %s has %lld; leave it out",
                             (long long)config->model.channels, d->set->name, (long long)channels);
     }
     config->model.channels = channels;
-    return by_config_resolve(config, error);
+    BY_TRY(by_config_resolve(config, error));
+    return find_windows(d, config, error);
 }
 
 static by_status source(by_source **out, by_task_data *data, const by_config *config, bool training,
@@ -305,7 +361,7 @@ static by_status source(by_source **out, by_task_data *data, const by_config *co
     const by__series_window_options options = {.context = (uint64_t)config->model.context,
                                                .horizon = (uint64_t)config->model.outputs,
                                                .shuffle = training,
-                                               .ahead = d->ahead,
+                                               .ahead = d->purpose == BY_TASK_PREDICT,
                                                .windows = training ? d->train : d->valid};
     return by__series_source_open(out, d->set, &options, error);
 }
@@ -453,7 +509,8 @@ static double season_mse(const by_task_data *data, const double *const *sums,
 {
     const forecast_data *d = (const forecast_data *)data;
     BY_UNUSED(e);
-    return d->keys->season > 0 ? *sums[SUM_SEASON] / *sums[SUM_COUNT] : (double)NAN;
+    bool known = d->keys->season > 0 && d->keys->season <= d->context;
+    return known ? *sums[SUM_SEASON] / *sums[SUM_COUNT] : (double)NAN;
 }
 
 static const by_metric metrics[] = {{"mse", false, 4, mse},
@@ -468,7 +525,7 @@ static by_field time_field(const forecast_data *d, const by__series_rows *rows, 
                            char text[40])
 {
     double time = rows->last + (double)(step + 1) * rows->step;
-    by_field field = {.name = d->set->time, .number = time};
+    by_field field = {.name = d->set->time, .number = time, .is_whole = time == floor(time)};
     if (d->set->stamped) {
         by__series_stamp_print(text, time, &d->set->style);
         field.text = text;

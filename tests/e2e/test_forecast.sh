@@ -25,7 +25,7 @@ END
 
 say "train on two series"
 run 0 "$banyan" train shops.yaml
-holds out "2 series of 2 channels, 400 rows"
+holds out "2 series of 400 rows altogether; times: when; 2 channels: sold, price"
 holds out "174 windows for training, 30 held out" # 140 rows - 53, and 20 rows - 5, of each
 holds out season_mse
 last=runs/shops/checkpoints/step-00000040
@@ -64,7 +64,18 @@ run 0 "$banyan" train shops.yaml --set name=patches --set model.kind=patchtst --
 holds runs/patches/checkpoints/step-00000004/config.json '"PatchTSTForPrediction"'
 run 0 "$banyan" predict runs/patches shops.csv
 
+say "weights to start from tell how long windows are"
+sed 's/{kind: dlinear, .*/{from: runs\/shops}/; s/name: shops/name: from/' shops.yaml >from.yaml
+run 0 "$banyan" train from.yaml --set train.steps=2
+holds out "174 windows for training, 30 held out"
+
 say "what is refused"
+run 2 "$banyan" train shops.yaml --set data.channels='[sold, sold]'
+holds err "two fields of a forecast would be named 'sold'"
+run 2 "$banyan" train shops.yaml --set data.valid_fraction=0.01
+holds err "data.valid_fraction 0.01 holds out less than the 6 rows of a forecast"
+run 2 "$banyan" train shops.yaml --set data.test_fraction=0.99
+holds err "leave none of 400 rows to train on"
 head -n 90 shops.csv >short.csv
 run 1 "$banyan" predict runs/shops short.csv
 holds err "series north has 45 rows, and the model reads 48"

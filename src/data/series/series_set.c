@@ -230,21 +230,66 @@ static by_status copy_rows(by__series_set *set, const found_columns *f, const by
 
 /* ---- sets ---- */
 
-static by_status copy_names(by__series_set *set, const found_columns *f, by_error *error)
+static by_status add_name(by__series_names *names, const char *name, by_error *error)
 {
+    char *copy = by__strdup(name);
+    if (copy == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: columns");
+    }
+    names->items[names->count++] = copy;
+    return BY_OK;
+}
+
+static bool is_channel(const found_columns *f, const by_column *column)
+{
+    bool found = false;
+    for (size_t c = 0; c < f->count; c++) {
+        found = found || f->channels[c] == column;
+    }
+    return found;
+}
+
+/* A channel is a field of a forecast, beside the number of the step. */
+static by_status check_names(const by__series_set *set, by_error *error)
+{
+    const by__series_names *names = &set->channels;
+    for (size_t i = 0; i < names->count; i++) {
+        bool twice = strcmp(names->items[i], "step") == 0;
+        for (size_t k = 0; k < i; k++) {
+            twice = twice || strcmp(names->items[i], names->items[k]) == 0;
+        }
+        if (twice) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s: two fields of a forecast would be named '%s': name each "
+                                "channel once, and none 'step' (data.channels, data.ignore)",
+                                set->name, names->items[i]);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status copy_names(by__series_set *set, const found_columns *f, const by_table *table,
+                            by_error *error)
+{
+    size_t all = by_table_column_count(table);
     BY_TRY(by__alloc((void **)&set->channels.items, f->count, sizeof *set->channels.items,
                      "columns", error));
-    for (; set->channels.count < f->count; set->channels.count++) {
-        char *name = by__strdup(f->channels[set->channels.count]->name);
-        if (name == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: columns");
+    BY_TRY(by__alloc((void **)&set->left_out.items, all + 1, sizeof *set->left_out.items, "columns",
+                     error));
+    for (size_t c = 0; c < f->count; c++) {
+        BY_TRY(add_name(&set->channels, f->channels[c]->name, error));
+    }
+    for (size_t i = 0; i < all; i++) {
+        const by_column *column = by_table_column(table, i);
+        if (column != f->time && column != f->id && !is_channel(f, column)) {
+            BY_TRY(add_name(&set->left_out, column->name, error));
         }
-        set->channels.items[set->channels.count] = name;
     }
     set->time = by__strdup(f->time == NULL ? "" : f->time->name);
     set->stamped = f->stamps != NULL;
     set->style = f->style;
-    return set->time != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: columns");
+    return set->time != NULL ? check_names(set, error)
+                             : by_error_set(error, BY_EMEMORY, "out of memory: columns");
 }
 
 static by_status hash_set(by__series_set *set, by_error *error)
@@ -273,7 +318,7 @@ static by_status fill_set(by__series_set *set, const by_table *table,
         status = list_series(set, &found, table, limit, error);
     }
     if (status == BY_OK) {
-        status = copy_names(set, &found, error);
+        status = copy_names(set, &found, table, error);
     }
     if (status == BY_OK) {
         status = copy_rows(set, &found, table, error);
@@ -289,7 +334,10 @@ by_status by__series_set_open(by__series_set **out, const char *path,
     by_table *table;
     by__series_set *set;
     const by_column_type id = {.name = columns->id, .kind = BY_COLUMN_CATEGORY};
-    const by_table_options options = {.types = &id, .type_count = columns->id[0] != '\0'};
+    const by_table_options options = {.types = &id,
+                                      .type_count = columns->id[0] != '\0',
+                                      .ignore = (const char *const *)columns->ignore.items,
+                                      .ignore_count = columns->ignore.count};
     BY_TRY(by_table_open(&table, path, &options, error));
     by_status status = by__alloc((void **)&set, 1, sizeof *set, "series", error);
     if (status == BY_OK) {
@@ -325,6 +373,7 @@ void by__series_set_close(by__series_set **set)
         free(s->names[i]);
     }
     by__series_names_free(&s->channels);
+    by__series_names_free(&s->left_out);
     free(s->names);
     free(s->series);
     free(s->values);

@@ -45,9 +45,10 @@ typedef struct by__series_rows {
 typedef struct by__series_set {
     char *name; /* the table's */
     by__series_names channels;
-    char *time;             /* the column of times; "": none */
-    bool stamped;           /* which is text, */
-    by__series_stamp style; /* in this style; false: numbers */
+    by__series_names left_out; /* columns that are neither channels nor times nor tell the series */
+    char *time;                /* the column of times; "": none */
+    bool stamped;              /* which is text, */
+    by__series_stamp style;    /* in this style; false: numbers */
     by__series_rows *series;
     char **names; /* [series_count], of these; NULL: there is one */
     size_t series_count;

@@ -29,12 +29,13 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const dlinear_keys *d = own;
     by__nn_series_resolve(&config->model);
-    return d->kernel % 2 == 1 ? BY_OK
-                              : by_error_set(error, BY_ECONFIG,
-                                             "%s: model.kernel %lld must be odd, so that the "
-                                             "average is centered",
-                                             by__config_where(config, "model.kernel", "model.kind"),
-                                             (long long)d->kernel);
+    return d->kernel % 2 == 1 && d->kernel <= 2 * config->model.context
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: model.kernel %lld must be odd, so that the average is centered, "
+                              "and at most twice model.context",
+                              by__config_where(config, "model.kernel", "model.kind"),
+                              (long long)d->kernel);
 }
 
 /* The moving average over the rows of x [B, T, C]; the first and last row repeat beyond the

@@ -369,7 +369,7 @@ static void test_refused(void **state)
         const char *const *settings;
         const char *message;
     } rows[] = {{rare, "is a statistic of the micro-batches of each step"},
-                {one, "the operand must be two or more rows"}};
+                {one, "a single row, or pixel of an image, has no variance"}};
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         by_error error = {0};
