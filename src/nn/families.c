@@ -330,9 +330,10 @@ const char *by_model_usual_task(const by_model_config *config)
     if (find_family(&family, config, NULL) == BY_OK && family->usual_task != NULL) {
         return family->usual_task(config);
     }
-    return strcmp(by_model_reads(config), "tokens") == 0 ? "language"
-           : config->outputs > 1                         ? "classify"
-                                                         : "regress";
+    return strcmp(by_model_reads(config), "tokens") == 0   ? "language"
+           : strcmp(by_model_reads(config), "series") == 0 ? "forecast"
+           : config->outputs > 1                           ? "classify"
+                                                           : "regress";
 }
 
 by__nn_grid by__nn_model_grid(const by_model_config *config)

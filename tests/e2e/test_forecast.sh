@@ -69,6 +69,11 @@ sed 's/{kind: dlinear, .*/{from: runs\/shops}/; s/name: shops/name: from/' shops
 run 0 "$banyan" train from.yaml --set train.steps=2
 holds out "174 windows for training, 30 held out"
 
+say "a compressed model forecasts, too"
+run 0 "$banyan" compress runs/shops --method int8 --out small
+run 0 "$banyan" predict small shops.csv
+[ "$(wc -l <out)" -eq 12 ] || fail "$(wc -l <out) lines"
+
 say "what is refused"
 run 2 "$banyan" train shops.yaml --set data.channels='[sold, sold]'
 holds err "two fields of a forecast would be named 'sold'"

@@ -77,6 +77,11 @@ read -r want_iou want_accuracy <measured
 near "$iou" "$want_iou" 1e-6
 near "$accuracy" "$want_accuracy" 1e-6
 
+say "an exported model finds the same, without its run"
+run 0 "$banyan" export runs/shapes --format safetensors --out exported
+run 0 "$banyan" predict exported held/images --masks again
+same found/0000.png again/0000.png
+
 say "a server answers with the mask that predict has written"
 serve_models runs/shapes
 await_ready

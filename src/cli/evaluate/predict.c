@@ -109,6 +109,9 @@ static void name_mask(char *out, size_t size, const predict_request *r, const by
     }
     const char *slash = strrchr(file, '/');
     const char *within = slash == NULL ? file : slash + 1;
+    if (r->more_count > 0) { /* several files may have one name, in folders of theirs */
+        within = file + strspn(file, "./");
+    }
     for (size_t i = 0; i <= r->more_count; i++) {
         const char *named = i == 0 ? r->file : r->more[i - 1];
         size_t n = strlen(named);

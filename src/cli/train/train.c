@@ -335,16 +335,20 @@ static int fail_rank(by_comm *comm, const by_error *error)
 /* What can be done with a run that is done. */
 static void show_next(const by_config *config, const char *run)
 {
+    const by_task *task = NULL;
     bool text = strcmp(config->task.kind, "language") == 0;
+    bool tokens = strcmp(by_model_reads(&config->model), "tokens") == 0;
+    bool known = by_task_find(&task, config, NULL) == BY_OK;
     printf("next       banyan eval %s\n", run);
     if (text) {
         printf("           banyan generate %s --prompt TEXT\n", run);
-    } else {
+    } else if (known && task->predict != NULL) {
         printf("           banyan predict %s FILE\n", run);
     }
-    printf("           banyan serve %s\n"
-           "           banyan plot %s --out loss.png\n",
-           run, run);
+    if (tokens || (known && task->open_examples != NULL)) {
+        printf("           banyan serve %s\n", run);
+    }
+    printf("           banyan plot %s --out loss.png\n", run);
 }
 
 /* Where the run computes, unless that is the CPU. */

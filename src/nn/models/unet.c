@@ -225,12 +225,19 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return BY_OK;
 }
 
+static const char *usual_task(const by_model_config *c)
+{
+    BY_UNUSED(c);
+    return "segment";
+}
+
 const by__nn_family by__nn_family_unet = {
     .kind = {.name = "unet",
              .help = "U-Net: an output at each pixel of an image, for task.kind segment.",
              .keys = {&by__nn_output_keys, &by__nn_image_keys, &key_list},
              .size = sizeof(unet_keys),
              .resolve = resolve},
+    .usual_task = usual_task,
     .reads = "images",
     .body = body,
     .write_config = write_config,
