@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/wire/url_hide.h"
 
 const char *by_status_name(by_status status)
 {
@@ -70,6 +71,7 @@ by_status(by_error_set)(by_error *error, by_status status, const char *format, .
         error->status = status;
         (void)vsnprintf(error->message, sizeof error->message, format, args);
         va_end(args);
+        by__url_hide(error->message);
         escape(error->message, sizeof error->message);
     }
     return status;
@@ -85,6 +87,7 @@ by_status(by_error_prefix)(by_error *error, by_status status, const char *format
         va_start(args, format);
         (void)vsnprintf(prefix, sizeof prefix, format, args);
         va_end(args);
+        by__url_hide(prefix);
         error->status = status;
         /* Truncate a long prefix to half the buffer, so that part of the old message remains. */
         size_t used = strlen(prefix);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/utf8.h"
+#include "base/wire/url_hide.h"
 #include "config/schema.h"
 
 #define FILE_LIMIT  ((size_t)1 << 20)
@@ -63,8 +64,13 @@ by_status by_config_set(by_config *config, const char *assignment, by_error *err
     char *where;
     by__config_node node = {0};
     by_string text = {0};
-    by_string_format(&text, "override \"%.100s%s\"", assignment,
-                     strlen(assignment) > 100 ? "..." : "");
+    char *shown = by__strdup(assignment);
+    if (shown == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: an override");
+    }
+    by__url_hide(shown); /* before it is cut, maybe within a password */
+    by_string_format(&text, "override \"%.100s%s\"", shown, strlen(shown) > 100 ? "..." : "");
+    free(shown);
     BY_TRY(by__string_release(&text, &where, error));
     whole->level = 0;
     by_status status = find_assigned(&entry, &value, whole, where, assignment, error);

@@ -139,6 +139,30 @@ run 0 "$banyan" train table.yaml --set data.table=$flaky/table.csv --set name=fa
 equal table far_table
 run 0 "$banyan" eval runs/far_table --data $flaky/table.csv --json
 
+say "a signature in the query of a URL is in nothing but the config"
+python3 - <<'END' || fail "no shard"
+import io, tarfile
+with tarfile.open("files/bucket/train-000.tar") as whole, tarfile.open("files/damaged.tar", "w") as out:
+    for info in whole:
+        data = whole.extractfile(info).read()
+        data = data[:40] + b"damage" + data[46:] if info.name == "0005.png" else data
+        out.addfile(info, io.BytesIO(data))
+END
+signed="$server/damaged.tar?sig=SECRET"
+run 0 "$banyan" train images.yaml --set "data.images=$signed" --set data.corrupt=skip --set data.corrupt_budget=2 --set name=signed --set train.steps=2 --set train.eval_every=2
+cat out err >shown
+holds shown "left out: $server/damaged.tar, sample 0005"
+run 0 "$banyan" predict runs/signed "$signed"
+cat out err >>shown
+holds out "\"file\":\"$server/damaged.tar\""
+run 1 "$banyan" train images.yaml --set "data.images=$signed" --set data.corrupt=fail --set name=refused --set data.decode=ahead --set data.transforms=[]
+cat out err >>shown
+holds err "$server/damaged.tar, sample 0005"
+run 2 "$banyan" train images.yaml --set 'data.draws=https://u:SECRET@h/x?SECRET'
+cat out err >>shown
+rm runs/signed/config.yaml
+if grep -r -F -e SECRET shown runs; then fail "a signature was written"; fi
+
 say "S3: requests are signed, folders listed, and credentials kept out of everything"
 cat >home/.aws/credentials <<END
 [default]

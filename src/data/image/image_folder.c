@@ -225,6 +225,7 @@ void by__image_folder_mix(by__image_folder *folder)
 void by__image_folder_free_file(by__image_picture_file *file)
 {
     free(file->path);
+    free(file->shown);
     free((void *)(uintptr_t)file->range.sample);
     free((void *)(uintptr_t)file->range.problem);
 }

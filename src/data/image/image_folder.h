@@ -8,6 +8,7 @@
 
 typedef struct by__image_picture_file {
     char *path;
+    char *shown;   /* the path as messages have it; NULL: as it is */
     int32_t label; /* index of its class; -1: none */
     uint64_t order;
     uint64_t number;      /* of it among all that were listed, from 0 */

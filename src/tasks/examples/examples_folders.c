@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/wire/url_hide.h"
 #include "data/image/image_remote.h"
 #include "data/image/image_shard.h"
 #include "tasks/examples/examples.h"
@@ -20,8 +21,9 @@ void by__task_examples_name(const by_task_data *data, uint64_t index, by_example
     if (d->is_predicted && index < d->folder.count) {
         const by__image_picture_file *file = &d->folder.files[index];
         const char *sample = file->range.sample == NULL ? "" : file->range.sample;
-        *out = (by_example_name){
-            .index = file->number, .file = file->path, .sample = d->has_samples ? sample : NULL};
+        *out = (by_example_name){.index = file->number,
+                                 .file = file->shown == NULL ? file->path : file->shown,
+                                 .sample = d->has_samples ? sample : NULL};
     }
 }
 
@@ -141,6 +143,27 @@ static void remove_damaged(by__image_folder *f, const by_array_set *set)
     f->count = kept;
 }
 
+/* Keeps how paths are shown that have what must not be. */
+static by_status find_shown(by__image_folder *f, by_error *error)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        by__image_picture_file *file = &f->files[i];
+        char *shown = by_remote_is(file->path) ? by__strdup(file->path) : NULL;
+        if (shown == NULL && by_remote_is(file->path)) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+        }
+        if (shown != NULL) {
+            by__url_hide(shown);
+        }
+        if (shown != NULL && strcmp(shown, file->path) == 0) {
+            free(shown);
+            shown = NULL;
+        }
+        file->shown = shown;
+    }
+    return BY_OK;
+}
+
 by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *d,
                                          const by_string_list *images, bool classes,
                                          by_error *error)
@@ -154,6 +177,9 @@ by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *
     }
     if (status == BY_OK) {
         status = list_images(&f, images, classes, error);
+    }
+    if (status == BY_OK) {
+        status = find_shown(&f, error);
     }
     if (status == BY_OK) {
         status = open_files(out, d, &f, classes, error);

@@ -407,6 +407,31 @@ static void test_errors(void **state)
     assert_null(strchr(error.message, '\x1b'));
 }
 
+/* What lets its reader in, in URLs, is in no message. */
+static void test_errors_hide(void **state)
+{
+    static const char *const cases[][2] = {
+        {"http://h/a.tar?sig=S: damaged", "http://h/a.tar: damaged"},
+        {"HTTPS://u:S@h:80/a#S, sample 1", "HTTPS://h:80/a, sample 1"},
+        {"'https://u:S@h?S' or \"http://h/{0..9}?a=(S)\".", "'https://h' or \"http://h/{0..9})\"."},
+        {"https://u:S/S?S@h/a?S", "https://h/a"},
+        {"http://h/a,http://u:S@h/b?S", "http://h/a,http://h/b"},
+        {"s3://u:S@b/k?ey#@ is there", "s3://b/k?ey#@ is there"},
+        {"http://[::1]:80/a@b c@d", "http://[::1]:80/a@b c@d"},
+        {"why? a@b, http://", "why? a@b, http://"},
+        {"write redis://[USER@]HOST", "write redis://[USER@]HOST"},
+    };
+    BY_UNUSED(state);
+    by_error error = {0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        (void)by_error_set(&error, BY_EARG, "%s", cases[i][0]);
+        assert_string_equal(error.message, cases[i][1]);
+    }
+    (void)by_error_set(&error, BY_EARG, "why");
+    (void)by_error_prefix(&error, BY_EARG, "%s", "http://u:S@h/a?S");
+    assert_string_equal(error.message, "http://h/a: why");
+}
+
 /* ---- files ---- */
 
 static void test_atomic_write(void **state)
@@ -619,27 +644,17 @@ static void test_path_hint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_executable),
-        cmocka_unit_test(test_authorities),
-        cmocka_unit_test(test_every_half),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_nearest_names),
-        cmocka_unit_test(test_json_text),
-        cmocka_unit_test(test_public_string),
-        cmocka_unit_test(test_trim),
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_base64),
-        cmocka_unit_test(test_exit_codes),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_atomic_write),
-        cmocka_unit_test(test_available_memory),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_endings),
-        cmocka_unit_test(test_nameless_file),
-        cmocka_unit_test(test_temporary_dir),
+        cmocka_unit_test(test_executable),    cmocka_unit_test(test_authorities),
+        cmocka_unit_test(test_every_half),    cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_philox),        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_public_string), cmocka_unit_test(test_trim),
+        cmocka_unit_test(test_table),         cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_base64),        cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_errors),        cmocka_unit_test(test_errors_hide),
+        cmocka_unit_test(test_atomic_write),  cmocka_unit_test(test_available_memory),
+        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_endings),
+        cmocka_unit_test(test_nameless_file), cmocka_unit_test(test_temporary_dir),
         cmocka_unit_test(test_path_hint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
