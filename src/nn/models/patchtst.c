@@ -2,6 +2,7 @@
  * by a transformer encoder that all channels share; a linear layer forecasts from all patches.
  * Channels are standardized over the window. Parameters and config.json are those of transformers'
  * PatchTSTForPrediction. */
+#include <math.h>
 #include <string.h>
 
 #include "nn/nn.h"
@@ -146,8 +147,9 @@ static void body(by__nn_build *b)
     }
     int64_t features = patch_count(c) * c->width;
     x = by__nn_drop(b, by_reshape(g, x, BY_SHAPE(batch * c->channels, features)));
-    x = by__nn_encoder_linear(b, x, features, c->outputs, "class embed", "class",
-                              by__nn_init_normal(b), "head.projection");
+    by_init init = {BY_INIT_NORMAL, 1.0f / sqrtf(3.0f * (float)features)};
+    x = by__nn_encoder_linear(b, x, features, c->outputs, "class embed", "class", init,
+                              "head.projection");
     x = by_transpose(g, by_reshape(g, x, BY_SHAPE(batch, c->channels, c->outputs)), 1, 2);
     b->model.output = by__nn_series_restore(b, x, &scales);
 }
