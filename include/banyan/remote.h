@@ -21,8 +21,9 @@ extern "C" {
 typedef struct by_remote_options {
     const char *cache; /* directory; NULL or "": banyan/remote in the user's cache */
     uint64_t bytes;    /* the most that it holds; 0: 20 GiB */
-    /* May be NULL. Told how much of the files that are fetched is there, by one thread at a time;
-     * returning false stops with BY_ESTOPPED. */
+    /* May be NULL. Told how much of the files that are fetched is there, by one thread at a time,
+     * also while a server lets wait; returning false stops with BY_ESTOPPED within a second or
+     * so. */
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } by_remote_options;

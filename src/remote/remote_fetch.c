@@ -193,14 +193,32 @@ by_status by__remote_read(by__remote_file *f, uint64_t offset, void *out, size_t
 
 /* ---- whole files ---- */
 
+/* Tells how much is there, under the lock. */
+static bool tell_locked(by__remote *r)
+{
+    r->told = by__now();
+    r->stopped = r->stopped || (r->options.progress != NULL &&
+                                !r->options.progress(r->options.user, r->fetched, r->wanted));
+    return r->stopped;
+}
+
+bool by__remote_poll(void *user)
+{
+    by__remote *r = user;
+    if (pthread_mutex_trylock(&r->telling) != 0) {
+        return false; /* somebody tells */
+    }
+    bool stopped = by__now() - r->told < 0.5 ? r->stopped : tell_locked(r);
+    (void)pthread_mutex_unlock(&r->telling);
+    return stopped;
+}
+
 /* Tells how much has come. */
 static by_status tell(by__remote *r, uint64_t bytes, by_error *error)
 {
     (void)pthread_mutex_lock(&r->telling);
     r->fetched += bytes;
-    r->stopped = r->stopped || (r->options.progress != NULL &&
-                                !r->options.progress(r->options.user, r->fetched, r->wanted));
-    bool stopped = r->stopped;
+    bool stopped = tell_locked(r);
     (void)pthread_mutex_unlock(&r->telling);
     return stopped ? by_error_set(error, BY_ESTOPPED, "stopped while files were fetched") : BY_OK;
 }

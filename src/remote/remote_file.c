@@ -43,6 +43,8 @@ by_status by__remote_open(by__remote **out, const by_remote_options *options, by
         free(r);
         return status;
     }
+    r->client.stop.poll = by__remote_poll;
+    r->client.stop.user = r;
     status = by__remote_cache_open(&r->cache, options, error);
     if (status == BY_OK &&
         (pthread_mutex_init(&r->lock, NULL) != 0 || pthread_mutex_init(&r->telling, NULL) != 0)) {
@@ -77,7 +79,7 @@ void by__remote_close(by__remote **remote)
     if (r == NULL) {
         return;
     }
-    atomic_store(&r->client.stop, true);
+    atomic_store(&r->client.stop.set, true);
     by__base_worker_close(&r->ahead);
     for (size_t i = 0; i < r->count; i++) {
         free_file(r->files[i]);

@@ -40,6 +40,7 @@ struct by__remote {
     pthread_mutex_t telling; /* progress */
     uint64_t fetched;        /* bytes of the files that are fetched whole, */
     uint64_t wanted;         /* and how many there will be */
+    double told;             /* when that was last said */
     bool stopped;            /* as `progress` asked for */
     by__base_worker ahead;   /* fetches what was asked for ahead: */
     by__remote_file **queue;
@@ -55,6 +56,9 @@ static inline size_t by__remote_blocks(const by__remote_file *f)
 /* Opens the entry of a file and keeps it open until it is released. */
 by_status by__remote_acquire(by__remote_file *f, by_error *error);
 void by__remote_release(by__remote_file *f);
+/* Tells of progress while nothing comes, at most twice a second; returns whether it asked to stop.
+ * `user`: the by__remote. */
+bool by__remote_poll(void *user);
 /* Sets what is known of a file, as a list says it. */
 void by__remote_know(by__remote_file *f, uint64_t size, const char *tag);
 /* The file of a URL, of which the server is not asked. */

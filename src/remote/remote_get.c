@@ -27,7 +27,7 @@ by_status by__remote_client_open(by__remote_client *client, by_error *error)
         by__remote_access_free(&client->access);
         return by_error_set(error, BY_EMEMORY, "out of memory: a lock");
     }
-    atomic_init(&client->stop, false);
+    atomic_init(&client->stop.set, false);
     atomic_init(&client->reached, false);
     atomic_init(&client->draws, 0);
     return BY_OK;
@@ -340,7 +340,7 @@ static void wait_before(by__remote_client *c, int attempt, double asked)
     double delay = draw(c) * (bound < LARGEST_DELAY ? bound : LARGEST_DELAY);
     asked = asked < LONGEST_WAIT ? asked : LONGEST_WAIT;
     delay = asked > delay ? asked : delay;
-    while (delay > 0 && !atomic_load(&c->stop)) {
+    while (delay > 0 && !by__remote_stops(&c->stop)) {
         double slice = delay < 0.05 ? delay : 0.05;
         const struct timespec time = {0, (long)(slice * 1e9)};
         (void)nanosleep(&time, NULL);
@@ -399,8 +399,8 @@ by_status by__remote_get(by__remote_client *c, const by__remote_ask *ask, by__re
         by__remote_answer a = {.out = ask->size == 0 ? NULL : ask->out + got->size,
                                .capacity = ask->size - got->size};
         by_status status = try_once(c, ask, got, &a, error);
-        if (status == BY_OK && atomic_load(&c->stop)) {
-            status = by_error_set(error, BY_ESTOPPED, "stopped");
+        if (status == BY_OK && atomic_load(&c->stop.set)) {
+            status = by_error_set(error, BY_ESTOPPED, "stopped while files were fetched");
         }
         if (status == BY_OK) {
             status = take_answer(c, ask, got, &a, &done, error);

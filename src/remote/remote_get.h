@@ -14,7 +14,7 @@ typedef struct by__remote_client {
     size_t idle_count;
     size_t idle_capacity;
     by__remote_access access;
-    atomic_bool stop;    /* requests are to end */
+    by__remote_stop stop;
     atomic_bool reached; /* a server has answered */
     atomic_uint draws;   /* of random delays */
 } by__remote_client;

@@ -19,7 +19,7 @@
 
 struct by__remote_transfer {
     CURL *curl;
-    const atomic_bool *stop;
+    by__remote_stop *stop;
     by__remote_answer *answer;
     char why[CURL_ERROR_SIZE];
 };
@@ -121,7 +121,7 @@ static int look_up(void *user, curl_off_t total, curl_off_t now, curl_off_t up, 
     BY_UNUSED(now);
     BY_UNUSED(up);
     BY_UNUSED(sent);
-    return atomic_load(t->stop) ? 1 : 0;
+    return by__remote_stops(t->stop) ? 1 : 0;
 }
 
 /* ---- transfers ---- */
@@ -148,7 +148,7 @@ static bool set_up(by__remote_transfer *t)
            (authorities == NULL || curl_easy_setopt(c, CURLOPT_CAINFO, authorities) == CURLE_OK);
 }
 
-by_status by__remote_transfer_open(by__remote_transfer **out, const atomic_bool *stop,
+by_status by__remote_transfer_open(by__remote_transfer **out, by__remote_stop *stop,
                                    by_error *error)
 {
     by__remote_transfer *t;

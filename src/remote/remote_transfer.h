@@ -36,16 +36,32 @@ typedef struct by__remote_answer {
     double wait;     /* seconds that the server asks for before the next try */
 } by__remote_answer;
 
+/* Whether requests are to end. `poll` is asked by many threads, up to many times a second; NULL:
+ * nobody is. */
+typedef struct by__remote_stop {
+    atomic_bool set;
+    bool (*poll)(void *user);
+    void *user;
+} by__remote_stop;
+
+static inline bool by__remote_stops(by__remote_stop *stop)
+{
+    if (!atomic_load(&stop->set) && stop->poll != NULL && stop->poll(stop->user)) {
+        atomic_store(&stop->set, true);
+    }
+    return atomic_load(&stop->set);
+}
+
 /* A connection, which is kept for the next request. */
 typedef struct by__remote_transfer by__remote_transfer;
 
 /* To be called once before threads open transfers. BY_ECONFIG: built without libcurl. */
 by_status by__remote_transfers_begin(by_error *error);
-by_status by__remote_transfer_open(by__remote_transfer **out, const atomic_bool *stop,
+by_status by__remote_transfer_open(by__remote_transfer **out, by__remote_stop *stop,
                                    by_error *error);
 void by__remote_transfer_close(by__remote_transfer **transfer);
 /* Sends GET with headers "NAME: VALUE", ended by NULL. `follow`: where a redirection leads. It ends
- * soon after *stop is set. */
+ * soon after *stop is set, or its poll says so. */
 void by__remote_transfer_get(by__remote_transfer *transfer, const char *url,
                              const char *const *headers, bool follow, by__remote_answer *answer);
 

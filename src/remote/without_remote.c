@@ -7,7 +7,7 @@ by_status by__remote_transfers_begin(by_error *error)
     return by__build_lacks(BY_BUILD_CURL, "a path that is a URL", error);
 }
 
-by_status by__remote_transfer_open(by__remote_transfer **out, const atomic_bool *stop,
+by_status by__remote_transfer_open(by__remote_transfer **out, by__remote_stop *stop,
                                    by_error *error)
 {
     BY_UNUSED(out);

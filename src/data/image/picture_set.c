@@ -101,7 +101,7 @@ static by_status derive_size(picture_reader *r, by_error *error)
         if (status == BY_OK) {
             r->sized_by = i;
             free(pixels);
-        } else if (!r->files->skip || status == BY_EMEMORY) {
+        } else if (!r->files->skip || status == BY_EMEMORY || status == BY_ESTOPPED) {
             return refuse_one(r, &why, false, error);
         } else if (i + 1 == r->files->image_count) {
             return refuse_all(r, why.message, error);
@@ -151,7 +151,7 @@ static by_status remove_skipped(size_t *kept, picture_reader *r, int32_t *labels
             bool whole = false;
             by_error why = {0};
             by_status status = explain(r, i, &whole, &why);
-            if (!r->files->skip || whole || status == BY_EMEMORY) {
+            if (!r->files->skip || whole || status == BY_EMEMORY || status == BY_ESTOPPED) {
                 return refuse_one(r, &why, whole, error);
             }
             const by_image_range *range = range_of(r, i);

@@ -11,7 +11,7 @@ static bool relay_fetching(void *user, uint64_t done, uint64_t total)
     const by_train_options *options = user;
     if (options->event != NULL) {
         by_train_event event = {.kind = BY_TRAIN_PREPARING, .phase = "downloading"};
-        event.fraction = total > 0 ? (double)done / (double)total : 1.0;
+        event.fraction = total > 0 ? (double)done / (double)total : 0.0;
         options->event(options->user, &event);
     }
     return options->stop == NULL || !options->stop(options->user);

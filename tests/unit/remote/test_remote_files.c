@@ -20,7 +20,7 @@
 /* Not a multiple of a block. */
 enum { SIZE = 3 * 1024 * 1024 + 12345 };
 
-typedef enum fault { NONE, FLAKY, CHANGED, DENIED, MISSING, WHOLE, UNTAGGED } fault;
+typedef enum fault { NONE, FLAKY, CHANGED, DENIED, MISSING, WHOLE, UNTAGGED, BUSY, HANGS } fault;
 
 static struct {
     int listener;
@@ -76,6 +76,8 @@ static void answer(int to, const char *request)
     bool fails = server.fault == FLAKY && (number == 1 || number == 4 || number == 7);
     if (server.fault == DENIED || server.fault == MISSING) {
         send_status(to, server.fault == DENIED ? "403 Forbidden" : "404 Not Found");
+    } else if (server.fault == BUSY) {
+        send_status(to, "503 Service Unavailable\r\nRetry-After: 100000");
     } else if (fails && number == 1) {
         send_status(to, "503 Service Unavailable");
     } else if (fails && number == 4) {
@@ -132,9 +134,14 @@ static void *serve(void *user)
             request[n] = '\0';
         }
         (void)pthread_mutex_lock(&server.lock);
-        answer(to, request);
+        bool hangs = server.fault == HANGS;
+        if (!hangs) {
+            answer(to, request);
+        }
         (void)pthread_mutex_unlock(&server.lock);
-        (void)shutdown(to, SHUT_WR);
+        if (!hangs) {
+            (void)shutdown(to, SHUT_WR);
+        }
         while (recv(to, request, sizeof request, 0) > 0) {
         }
         (void)close(to);
@@ -523,6 +530,33 @@ static void test_progress(void **state)
     by__remote_close(&r);
 }
 
+static bool end_later(void *user, uint64_t done, uint64_t total)
+{
+    int *left = user;
+    assert_true(done <= total);
+    return --*left > 0;
+}
+
+/* A server that says nothing, or to come again much later, does not keep from stopping. */
+static void test_stops(void **state)
+{
+    BY_UNUSED(state);
+    for (int hangs = 0; hangs < 2; hangs++) {
+        by__remote *r = NULL;
+        by__remote_file *f;
+        by_error error = {0};
+        int left = 1 + hangs;
+        const by_remote_options options = {.cache = folder, .progress = end_later, .user = &left};
+        clear_cache();
+        set_fault(hangs ? HANGS : BUSY);
+        assert_int_equal(by__remote_open(&r, &options, NULL), BY_OK);
+        assert_int_equal(by__remote_find(&f, r, url_of(1), &error), BY_ESTOPPED);
+        assert_string_equal(error.message, "stopped while files were fetched");
+        by__remote_close(&r);
+    }
+    set_fault(NONE);
+}
+
 /* Files are fetched ahead if they fit together; closing does not wait for them. */
 static void test_ahead(void **state)
 {
@@ -555,7 +589,7 @@ int main(void)
         cmocka_unit_test(test_errors),   cmocka_unit_test(test_damage),
         cmocka_unit_test(test_untagged), cmocka_unit_test(test_small_cache),
         cmocka_unit_test(test_shared),   cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_stops),    cmocka_unit_test(test_ahead),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
