@@ -313,14 +313,14 @@ holds err "(--skip leaves such pictures out)"
 python3 - <<'END' || fail "no archive"
 import io, tarfile
 with tarfile.open("none.tar", "w") as t:
-    for name in "a.webp", "b.png":
+    for name in "a.gif", "b.png":
         data = open("small.png", "rb").read()
         info = tarfile.TarInfo(name)
         info.size = len(data)
         t.addfile(info, io.BytesIO(data))
 END
 run 1 "$banyan" predict runs/lines none.tar
-holds err "none.tar, sample a: the sample has no picture (.jpg, .jpeg, .png)"
+holds err "none.tar, sample a: the sample has no picture (.jpg, .jpeg, .png, .webp)"
 holds err "(--skip leaves such pictures out)"
 run 0 "$banyan" predict runs/lines damaged.tfrecord small.png "$one" --skip --csv
 [ "$(head -n 1 out)" = index,class,label,probability,file,sample ] || fail "$(head -n 1 out)"

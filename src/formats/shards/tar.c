@@ -172,8 +172,9 @@ static by_status finish(tar_reader *t, by_error *error)
     s->key_size = strlen(t->key);
     if (s->problem == NULL) {
         s->problem = by__format_shard_lacks_image(
-            s, "the sample has no picture (.jpg, .jpeg, .png); its files follow each other in the "
-               "archive");
+            s,
+            "the sample has no picture (.jpg, .jpeg, .png, .webp); its files follow each other in "
+            "the archive");
     }
     by_status status = t->shard->take(t->shard->user, s, error);
     json_decref(t->json);
