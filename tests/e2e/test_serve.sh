@@ -52,7 +52,9 @@ kill -TERM "$server"
 wait "$server"
 # The port must stay the same when the gateway comes back.
 port=${url##*:}
-serve --workers 2 --listen "127.0.0.1:$port"
+listen=127.0.0.1:$port
+serve --workers 2
+listen=127.0.0.1:0
 check ready "$url"
 check tasks_lost "$url" "$server"
 run 2 "$banyan" broker --dir "$work/sock"
