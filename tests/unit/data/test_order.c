@@ -181,7 +181,7 @@ static void check_windows(uint64_t count, uint64_t block, uint64_t window)
     by__loader_windows_init(&again, count, block, window, 11, 2);
     uint64_t begin = 0;
     while (begin < count) {
-        uint64_t in_use[64] = {0};
+        uint64_t in_use[128] = {0};
         uint64_t used = 0;
         uint64_t end = begin + block * window < count ? begin + block * window : count;
         end = begin / (block * window) + 1 >= (blocks + window - 1) / window ? count : end;
