@@ -334,28 +334,42 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
     return status;
 }
 
+/* A batch of a pass, and what the model makes of it. */
+typedef struct evaluated_batch {
+    by_batch batch; /* batch.batch 0: the pass is over */
+    double loss;
+    const float *values; /* NULL: the task evaluates the loss alone */
+    size_t width;
+} evaluated_batch;
+
+/* what: is interrupted if `stop` says so. */
+static by_status evaluate_next(evaluated_batch *out, const evaluation_pass *p, const char *what,
+                               bool (*stop)(void *user), void *user, by_error *error)
+{
+    if (stop != NULL && stop(user)) {
+        return by_error_set(error, BY_ESTOPPED, "%s was interrupted", what);
+    }
+    BY_TRY(by_loader_next(p->loader, &out->batch, error));
+    return out->batch.batch == 0 ? BY_OK
+                                 : by_trainer_evaluate(p->trainer, &out->batch, &out->loss,
+                                                       &out->values, &out->width, error);
+}
+
 static by_status report_each(const evaluation_pass *p, const by_task_data *data,
                              by_evaluated *report, bool (*stop)(void *user), void *user,
                              by_error *error)
 {
     for (;;) {
-        by_batch batch;
-        double loss;
-        const float *values;
-        size_t width;
-        if (stop != NULL && stop(user)) {
-            return by_error_set(error, BY_ESTOPPED, "evaluation was interrupted");
-        }
-        BY_TRY(by_loader_next(p->loader, &batch, error));
-        if (batch.batch == 0) {
+        evaluated_batch e;
+        BY_TRY(evaluate_next(&e, p, "evaluation", stop, user, error));
+        if (e.batch.batch == 0) {
             return BY_OK;
         }
-        BY_TRY(by_trainer_evaluate(p->trainer, &batch, &loss, &values, &width, error));
-        if (values == NULL) {
+        if (e.values == NULL) {
             return by_error_set(error, BY_EARG, "task %s evaluates the loss alone",
                                 data->task->name);
         }
-        BY_TRY(report(user, &batch, values, width, error));
+        BY_TRY(report(user, &e.batch, e.values, e.width, error));
     }
 }
 
@@ -387,21 +401,15 @@ static by_status predict_all(const evaluation_pass *p, by_task_data *data, const
                              by_error *error)
 {
     for (;;) {
-        by_batch batch;
-        double loss;
-        const float *values;
-        size_t width;
-        if (stop != NULL && stop(user)) {
-            return by_error_set(error, BY_ESTOPPED, "prediction was interrupted");
-        }
-        BY_TRY(by_loader_next(p->loader, &batch, error));
-        if (batch.batch == 0) {
+        evaluated_batch e;
+        BY_TRY(evaluate_next(&e, p, "prediction", stop, user, error));
+        if (e.batch.batch == 0) {
             return BY_OK;
         }
-        BY_TRY(by_trainer_evaluate(p->trainer, &batch, &loss, &values, &width, error));
         BY_TRY(output != NULL
-                   ? report_output(p, data, output, &batch, values, width, report, user)
-                   : data->task->predict(data, &batch, loss, values, width, report, user, error));
+                   ? report_output(p, data, output, &e.batch, e.values, e.width, report, user)
+                   : data->task->predict(data, &e.batch, e.loss, e.values, e.width, report, user,
+                                         error));
     }
 }
 
