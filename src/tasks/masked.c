@@ -9,7 +9,7 @@
 #include "config/kind.h"
 #include "graph/graph.h"
 #include "tasks/tasks.h"
-#include "tasks/text_data.h"
+#include "tasks/text/text_data.h"
 
 /* Columns that the bias of the head takes in its product, of which the first is used: products are
  * fastest at multiples of this. */

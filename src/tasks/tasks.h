@@ -4,7 +4,7 @@
  *
  * Types: by__task_row, a task's row in the table of tasks.c; by_task (banyan/task.h), its
  * functions; by_task_data, open data, which the task defines. Data sets in memory (images, tables)
- * share examples.h; packed text is in language.h.
+ * share examples.h; packed text is in text/.
  *
  * Who owns what: by_task_data owns data sets, sources' inputs and learned state, and outlives the
  * loaders; the config that it was opened with must outlive it.

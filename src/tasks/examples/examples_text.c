@@ -5,7 +5,7 @@
 #include "checkpoint/storage.h"
 #include "data/table/encoding.h"
 #include "tasks/examples/examples_open.h"
-#include "tasks/task_tokenizer.h"
+#include "tasks/text/task_tokenizer.h"
 
 /* Tokens of all texts are a multiple of this, where the context allows it: kernels are fastest at
  * such sizes. */

@@ -1,4 +1,4 @@
-#include "tasks/documents.h"
+#include "tasks/text/documents.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,11 +4,11 @@
 #include "banyan/ops.h"
 #include "config/kind.h"
 #include "graph/graph.h"
-#include "tasks/documents.h"
-#include "tasks/language.h"
 #include "tasks/tasks.h"
 #include "tasks/teacher.h"
-#include "tasks/text_data.h"
+#include "tasks/text/documents.h"
+#include "tasks/text/language.h"
+#include "tasks/text/text_data.h"
 
 /* ---- loss and metrics ---- */
 

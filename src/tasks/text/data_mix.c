@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "config/kind.h"
-#include "tasks/language.h"
 #include "tasks/tasks.h"
+#include "tasks/text/language.h"
 
 /* Parses a weight of `length` bytes; returns false if it is malformed. */
 static bool parse_weight(const char *text, size_t length, double *out)

@@ -1,4 +1,4 @@
-#include "tasks/task_tokenizer.h"
+#include "tasks/text/task_tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

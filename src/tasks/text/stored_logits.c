@@ -1,8 +1,8 @@
 /* Stored predictions of a teacher for the training data (distill.logits). */
 #include <string.h>
 
-#include "tasks/language.h"
 #include "tasks/tasks.h"
+#include "tasks/text/language.h"
 
 by_status by__task_open_logits(by_logit_store **out, const by_config *config, size_t train_count,
                                by_error *error)

@@ -7,14 +7,14 @@
 #include "base/paths.h"
 #include "config/kind.h"
 #include "data/loader/damage.h"
-#include "tasks/documents.h"
-#include "tasks/language.h"
 #include "tasks/origin_files.h"
 #include "tasks/references.h"
-#include "tasks/task_tokenizer.h"
 #include "tasks/tasks.h"
 #include "tasks/teacher.h"
-#include "tasks/text_data.h"
+#include "tasks/text/documents.h"
+#include "tasks/text/language.h"
+#include "tasks/text/task_tokenizer.h"
+#include "tasks/text/text_data.h"
 
 /* clang-format off: one row a key */
 static const by__config_key keys[] = {

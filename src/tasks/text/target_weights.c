@@ -1,7 +1,7 @@
 /* Weights of tokens in the loss (data.token_weights, data.valid_token_weights). */
-#include "tasks/language.h"
 #include "tasks/tasks.h"
 #include "tasks/teacher.h"
+#include "tasks/text/language.h"
 
 /* clang-format off: one row a key */
 static const by__config_key keys[] = {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/paths.h"
-#include "tasks/language.h"
+#include "tasks/text/language.h"
 
 #define COPY_BYTES ((size_t)1 << 16)
 

@@ -6,7 +6,7 @@
 #include "checkpoint/storage.h"
 #include "config/kind.h"
 #include "data/corpus/token_manifest.h"
-#include "tasks/language.h"
+#include "tasks/text/language.h"
 #include "text/tokenizer/vocabulary.h"
 
 static bool relay_progress(void *user, const by_pack_progress *progress)

@@ -5,7 +5,7 @@
 
 #include "banyan/task.h"
 #include "config/kind.h"
-#include "tasks/documents.h"
+#include "tasks/text/documents.h"
 
 /* The keys of the section `data` for text. */
 extern const by__config_key_list by__task_text_keys;
