@@ -53,6 +53,14 @@ typedef struct by_image_fit {
                                    and width; 0: their maximum */
 } by_image_fit;
 
+/* How a picture is kept in a page of a Parquet file, whose bytes are compressed together. */
+typedef struct by_image_page {
+    uint64_t size;   /* bytes of the page when it is decompressed; 0: the picture is in no page */
+    uint64_t begin;  /* of the picture in these */
+    uint64_t length; /* of the picture */
+    int codec;       /* Parquet's number of it */
+} by_image_page;
+
 #ifdef __cplusplus
 }
 #endif

@@ -400,6 +400,31 @@ static by_status read_groups(by__format_parquet *p, by__format_thrift *t,
     return BY_OK;
 }
 
+/* Finds what Hugging Face's datasets say of the columns among the pairs of names and values. */
+static void read_pairs(by__format_parquet *p, by__format_thrift *t, by__format_thrift_type type)
+{
+    static const char wanted[] = "huggingface";
+    size_t count = by__format_thrift_list(t, type, BY__THRIFT_STRUCT);
+    for (size_t i = 0; i < count && !t->failed; i++) {
+        by__format_thrift_field field = {0};
+        const char *texts[2] = {NULL, NULL};
+        size_t sizes[2] = {0, 0};
+        while (by__format_thrift_next(t, &field)) {
+            if (field.id == 1 || field.id == 2) {
+                int at = field.id - 1;
+                texts[at] = by__format_thrift_binary(t, field.type, &sizes[at]);
+            } else {
+                by__format_thrift_skip(t, field.type);
+            }
+        }
+        if (texts[0] != NULL && texts[1] != NULL && sizes[0] == sizeof wanted - 1 &&
+            memcmp(texts[0], wanted, sizes[0]) == 0) {
+            p->features = texts[1];
+            p->features_size = sizes[1];
+        }
+    }
+}
+
 static by_status read_metadata(by__format_parquet *p, uint64_t most, by_error *error)
 {
     const size_t tail = MAGIC_BYTES + 4;
@@ -432,6 +457,8 @@ static by_status read_metadata(by__format_parquet *p, uint64_t most, by_error *e
             BY_TRY(read_schema(p, &t, field.type, error));
         } else if (field.id == 4) {
             BY_TRY(read_groups(p, &t, field.type, most, error));
+        } else if (field.id == 5) {
+            read_pairs(p, &t, field.type);
         } else {
             by__format_thrift_skip(&t, field.type);
         }

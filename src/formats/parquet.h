@@ -53,6 +53,9 @@ typedef struct by__format_parquet {
     size_t column_capacity;
     by__format_parquet_chunk *chunks; /* [groups][column_count] */
     size_t groups;
+    const char *features; /* JSON in which Hugging Face's datasets describe the columns, in `data`;
+                             NULL: there is none */
+    size_t features_size;
 } by__format_parquet;
 
 typedef struct by__format_parquet_value {
@@ -73,6 +76,25 @@ typedef struct by__format_parquet_values {
     size_t byte_capacity;
 } by__format_parquet_values;
 
+/* A page of the file, or of one with levels in front what follows these. */
+typedef struct by__format_parquet_page_place {
+    uint64_t begin; /* byte offset in the file */
+    uint64_t stored;
+    uint64_t size; /* when it is decompressed */
+    int codec;     /* 0: it is as it is stored */
+} by__format_parquet_page_place;
+
+/* Where the bytes of a column lie. {0} is empty. */
+typedef struct by__format_parquet_places {
+    by__format_parquet_page_place *pages;
+    size_t count;
+    size_t capacity;
+    /* Their lengths; as.offset is the number of the page and, in the lower BY__PARQUET_PLACE_BITS
+     * bits, the byte in it when it is decompressed. */
+    by__format_parquet_values values;
+} by__format_parquet_places;
+#define BY__PARQUET_PLACE_BITS 32
+
 /* Whether data begins as a Parquet file does, encrypted ones included. */
 bool by__format_parquet_is(const uint8_t *data, size_t size);
 /* Reads the metadata of a file in memory. BY_EFORMAT: it is damaged, or has more than `most` rows;
@@ -90,6 +112,11 @@ by_status by__format_parquet_read(const by__format_parquet *file, size_t column,
 by_status by__format_parquet_read_group(const by__format_parquet *file, size_t column, size_t group,
                                         by__format_parquet_values *out, by_error *error);
 void by__format_parquet_values_free(by__format_parquet_values *values);
+/* Reads where the values of a column of BYTE_ARRAY lie, of one row group; appends to `out`. */
+by_status by__format_parquet_read_places(const by__format_parquet *file, size_t column,
+                                         size_t group, by__format_parquet_places *out,
+                                         by_error *error);
+void by__format_parquet_places_free(by__format_parquet_places *places);
 
 /* ---- parquet_codec.c ---- */
 
@@ -119,6 +146,11 @@ by_status by__format_parquet_plain(const by__format_parquet *file,
                                    const by__format_parquet_column *column, const uint8_t *data,
                                    size_t size, size_t count, by__format_parquet_values *out,
                                    by_error *error);
+/* Appends the places of `count` PLAIN values of BYTE_ARRAY; `offset` is that of data[0]. */
+by_status by__format_parquet_plain_places(const by__format_parquet *file,
+                                          const by__format_parquet_column *column, uint64_t offset,
+                                          const uint8_t *data, size_t size, size_t count,
+                                          by__format_parquet_values *out, by_error *error);
 /* Refuses a column of kind OTHER, naming what it is. */
 by_status by__format_parquet_refuse(const by__format_parquet *file,
                                     const by__format_parquet_column *column, by_error *error);

@@ -1,4 +1,5 @@
 /* Reads a column's pages. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,9 @@ typedef struct chunk_reader {
     bool has_dictionary;
     by__format_parquet_values *out;
     by__format_parquet_value *words;
-    uint8_t *buffer; /* of a page */
+    uint8_t *buffer;                   /* of a page */
+    by__format_parquet_places *places; /* that are read in place of values; NULL: values */
+    const uint8_t *page;               /* of the newest of them, decompressed */
     by_error *error;
 } chunk_reader;
 
@@ -104,6 +107,36 @@ static by_status read_header(chunk_reader *r, parquet_page *out)
 
 /* ---- bodies ---- */
 
+/* Keeps where a page lies, if that is asked for. */
+static by_status keep_page(chunk_reader *r, const parquet_page *p, const uint8_t *from, size_t in,
+                           const uint8_t *data, size_t size)
+{
+    by__format_parquet_places *places = r->places;
+    if (places == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__reserve((void **)&places->pages, &places->capacity, places->count + 1,
+                       sizeof *places->pages, r->error));
+    places->pages[places->count++] =
+        (by__format_parquet_page_place){.begin = (uint64_t)(from - r->file->data),
+                                        .stored = in,
+                                        .size = size,
+                                        .codec = p->is_packed ? r->chunk->codec : 0};
+    r->page = data;
+    return BY_OK;
+}
+
+/* Reads `count` PLAIN values of a page, or where they are. */
+static by_status read_plain(chunk_reader *r, const uint8_t *data, size_t size, size_t count)
+{
+    if (r->places == NULL) {
+        return by__format_parquet_plain(r->file, r->column, data, size, count, r->out, r->error);
+    }
+    uint64_t offset = ((uint64_t)r->places->count - 1) << BY__PARQUET_PLACE_BITS;
+    return by__format_parquet_plain_places(r->file, r->column, offset + (uint64_t)(data - r->page),
+                                           data, size, count, r->out, r->error);
+}
+
 /* Decompresses the page after its first `plain` bytes, which are never compressed. */
 static by_status unpack(chunk_reader *r, const parquet_page *p, int64_t plain, const uint8_t **data,
                         size_t *size)
@@ -116,10 +149,11 @@ static by_status unpack(chunk_reader *r, const parquet_page *p, int64_t plain, c
     *size = (size_t)(p->size - plain);
     *data = from;
     if (r->chunk->codec == 0 || !p->is_packed) {
-        return *size == in ? BY_OK : bad(r, "a page has another size than its header says");
+        return *size == in ? keep_page(r, p, from, in, from, in)
+                           : bad(r, "a page has another size than its header says");
     }
     if (*size == 0) {
-        return BY_OK;
+        return keep_page(r, p, from, in, from, 0);
     }
     uint8_t *grown = realloc(r->buffer, *size);
     if (grown == NULL) {
@@ -127,6 +161,7 @@ static by_status unpack(chunk_reader *r, const parquet_page *p, int64_t plain, c
     }
     r->buffer = grown;
     *data = grown;
+    BY_TRY(keep_page(r, p, from, in, grown, *size));
     return by__format_parquet_decompress(r->chunk->codec, grown, *size, from, in, r->file->name,
                                          r->error);
 }
@@ -142,8 +177,7 @@ static by_status read_dictionary(chunk_reader *r, const parquet_page *p)
         return bad(r, "its dictionary");
     }
     BY_TRY(unpack(r, p, 0, &data, &size));
-    BY_TRY(
-        by__format_parquet_plain(r->file, r->column, data, size, (size_t)p->values, out, r->error));
+    BY_TRY(read_plain(r, data, size, (size_t)p->values));
     r->words_count = out->count - before;
     BY_TRY(by__alloc((void **)&r->words, r->words_count + 1, sizeof *r->words, "dictionary",
                      r->error));
@@ -163,7 +197,7 @@ static by_status read_values(chunk_reader *r, const parquet_page *p, const uint8
     by__format_parquet_hybrid h = {.at = data, .end = data + size};
     bool words = p->encoding == PLAIN_DICTIONARY || p->encoding == RLE_DICTIONARY;
     if (p->encoding == PLAIN) {
-        return by__format_parquet_plain(r->file, r->column, data, size, count, out, r->error);
+        return read_plain(r, data, size, count);
     }
     if (!words && !(p->encoding == RLE && r->column->physical == BOOLEAN)) {
         return by_error_set(r->error, BY_EFORMAT,
@@ -301,8 +335,10 @@ by_status by__format_parquet_refuse(const by__format_parquet *file,
                         length, c->name, c->problem);
 }
 
-by_status by__format_parquet_read_group(const by__format_parquet *file, size_t column, size_t group,
-                                        by__format_parquet_values *out, by_error *error)
+/* places: NULL: values are read. */
+static by_status read_part(const by__format_parquet *file, size_t column, size_t group,
+                           by__format_parquet_values *out, by__format_parquet_places *places,
+                           by_error *error)
 {
     const by__format_parquet_column *c = &file->columns[column];
     const by__format_parquet_chunk *chunk = &file->chunks[group * file->column_count + column];
@@ -315,11 +351,33 @@ by_status by__format_parquet_read_group(const by__format_parquet *file, size_t c
         .chunk = chunk,
         .at = {.at = file->data + chunk->begin, .end = file->data + chunk->begin + chunk->size},
         .out = out,
+        .places = places,
         .error = error};
     by_status status = read_chunk(&r);
     free(r.words);
     free(r.buffer);
     return status;
+}
+
+by_status by__format_parquet_read_group(const by__format_parquet *file, size_t column, size_t group,
+                                        by__format_parquet_values *out, by_error *error)
+{
+    return read_part(file, column, group, out, NULL, error);
+}
+
+by_status by__format_parquet_read_places(const by__format_parquet *file, size_t column,
+                                         size_t group, by__format_parquet_places *out,
+                                         by_error *error)
+{
+    assert(file->columns[column].kind == BY__PARQUET_TEXT);
+    return read_part(file, column, group, &out->values, out, error);
+}
+
+void by__format_parquet_places_free(by__format_parquet_places *places)
+{
+    by__format_parquet_values_free(&places->values);
+    free(places->pages);
+    *places = (by__format_parquet_places){0};
 }
 
 by_status by__format_parquet_read(const by__format_parquet *file, size_t column,

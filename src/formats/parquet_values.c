@@ -185,3 +185,23 @@ by_status by__format_parquet_plain(const by__format_parquet *p, const by__format
     }
     return BY_OK;
 }
+
+by_status by__format_parquet_plain_places(const by__format_parquet *p,
+                                          const by__format_parquet_column *c, uint64_t offset,
+                                          const uint8_t *data, size_t size, size_t count,
+                                          by__format_parquet_values *out, by_error *error)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t width = size - at >= 4 ? (size_t)load(data + at, 4) : SIZE_MAX;
+        if (width == SIZE_MAX || width > size - at - 4) {
+            return by__format_parquet_damaged(p, c, "a page is too short for its values", error);
+        }
+        BY_TRY(by__reserve((void **)&out->items, &out->capacity, out->count + 1, sizeof *out->items,
+                           error));
+        out->items[out->count++] =
+            (by__format_parquet_value){.as.offset = offset + at + 4, .length = (int64_t)width};
+        at += 4 + width;
+    }
+    return BY_OK;
+}

@@ -5,6 +5,7 @@
 #ifndef BY_FORMATS_SHARDS_SHARD_FILE_H
 #define BY_FORMATS_SHARDS_SHARD_FILE_H
 
+#include "banyan/formats.h"
 #include "base/base.h"
 
 /* Bytes of a field's name, for messages. */
@@ -14,9 +15,10 @@
 typedef struct by__format_shard_sample {
     const char *key; /* names it in messages; not terminated */
     size_t key_size;
-    uint64_t begin;    /* of the picture in the file */
-    uint64_t size;     /* 0: there is none */
-    const char *label; /* its text, not terminated; NULL: none, or a number */
+    uint64_t begin;     /* of the picture in the file */
+    uint64_t size;      /* 0: there is none */
+    by_image_page page; /* in which it is compressed with others; {0}: it lies there as it is */
+    const char *label;  /* its text, not terminated; NULL: none, or a number */
     size_t label_size;
     int64_t number;
     bool has_number;
@@ -37,6 +39,9 @@ typedef struct by__format_shard {
     const char *image_field;
     const char *label_field;
     by_status (*take)(void *user, const by__format_shard_sample *sample, by_error *error);
+    /* Called at most once, before the samples, with the names of the classes, each ended by NUL, if
+     * the file has them; NULL: they are not asked for. */
+    by_status (*classes)(void *user, const char *names, size_t size, by_error *error);
     void *user;
 } by__format_shard;
 

@@ -7,7 +7,8 @@
 #define SHARDS(ROW)                                                                                \
     ROW(tar)                                                                                       \
     ROW(tfrecord)                                                                                  \
-    ROW(mds)
+    ROW(mds)                                                                                       \
+    ROW(parquet_images)
 
 #define DECLARE(name) extern const by__format_shard_row by__format_shard_##name;
 #define ADDRESS(name) &by__format_shard_##name,

@@ -14,7 +14,8 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
 {
     BY_UNUSED(user);
     BY_UNUSED(error);
-    if (s->begin > shard_size || s->size > shard_size - s->begin) {
+    if (s->begin > shard_size || s->size > shard_size - s->begin || s->page.begin > s->page.size ||
+        s->page.length > s->page.size - s->page.begin) {
         abort();
     }
     for (size_t i = 0; i < s->key_size; i++) {
@@ -22,6 +23,16 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
     }
     for (size_t i = 0; s->label != NULL && i < s->label_size; i++) {
         *(volatile char *)&(char){0} = s->label[i];
+    }
+    return BY_OK;
+}
+
+static by_status take_classes(void *user, const char *names, size_t size, by_error *error)
+{
+    BY_UNUSED(user);
+    BY_UNUSED(error);
+    if (names[size - 1] != '\0') {
+        abort();
     }
     return BY_OK;
 }
@@ -41,7 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(copy + size - TAIL, &hash, sizeof hash);
     }
     if (by__format_shard_index_is(copy, size, "key", shard_size)) {
-        const by__format_shard shard = {.path = "f", .data = copy, .size = size, .take = take};
+        const by__format_shard shard = {
+            .path = "f", .data = copy, .size = size, .take = take, .classes = take_classes};
         (void)by__format_shard_index_read(&shard, NULL);
     }
     free(copy);
