@@ -38,13 +38,15 @@ BY_API uint64_t by_array_set_examples(const by_array_set *set);
  * compares it to detect changed data. */
 BY_API const char *by_array_set_hash(const by_array_set *set);
 /* Returns the records that were skipped on reading (by_image_files.skip) and sets *count to their
- * number. `place` and `begin` are both the index of the record in its file. */
+ * number. `place` and `begin` are both the index of the record in its file; of pictures, the byte
+ * where it lies in its file, and its index in by_image_files.images. */
 BY_API const by_damage *by_array_set_damage(const by_array_set *set, size_t *count);
 
 /* Where a picture lies in its file. */
 typedef struct by_image_range {
     uint64_t begin;      /* bytes before it */
     uint64_t size;       /* 0: all of the file is the picture */
+    by_image_page page;  /* what these bytes are decompressed to */
     const char *problem; /* why it cannot be read, known before; NULL: it may be read */
     const char *sample;  /* its name within the file, for messages; NULL: none */
 } by_image_range;

@@ -96,7 +96,7 @@ by_status by__image_folder_add(by__image_folder *out, const char *path, by_error
 
 /* ---- classes ---- */
 
-static by_status add_class(by__image_folder *f, const char *name, by_error *error)
+by_status by__image_folder_add_class(by__image_folder *f, const char *name, by_error *error)
 {
     BY_TRY(by__reserve((void **)&f->classes, &f->class_capacity, f->class_count + 1,
                        sizeof *f->classes, error));
@@ -112,7 +112,7 @@ by_status by__image_folder_fix(by__image_folder *out, char *const *names, size_t
                                by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
-        BY_TRY(add_class(out, names[i], error));
+        BY_TRY(by__image_folder_add_class(out, names[i], error));
     }
     out->fixed = true;
     return BY_OK;
@@ -131,7 +131,7 @@ by_status by__image_folder_class(int32_t *out, by__image_folder *f, const char *
         return BY_OK;
     }
     if (!f->fixed) {
-        return add_class(f, name, error);
+        return by__image_folder_add_class(f, name, error);
     }
     size_t count =
         f->class_count < BY_ARRAY_LENGTH(names) ? f->class_count : BY_ARRAY_LENGTH(names);
@@ -212,7 +212,7 @@ static int compare_files(const void *a, const void *b)
     int names = x->order != y->order ? 0 : strcmp(x->path, y->path);
     return x->order != y->order ? (x->order > y->order) - (x->order < y->order)
            : names != 0         ? names
-                        : (x->range.begin > y->range.begin) - (x->range.begin < y->range.begin);
+                                : (x->number > y->number) - (x->number < y->number);
 }
 
 void by__image_folder_mix(by__image_folder *folder)

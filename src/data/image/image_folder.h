@@ -37,6 +37,8 @@ by_status by__image_folder_add(by__image_folder *out, const char *path, by_error
  * path that decides the order. Takes the path, also on failure. */
 by_status by__image_folder_add_file(by__image_folder *out, char *path, const char *within,
                                     int32_t label, by_error *error);
+/* Adds a class. */
+by_status by__image_folder_add_class(by__image_folder *folder, const char *name, by_error *error);
 /* The index of a class by its name, which is added unless they are fixed; `root` is for
  * messages. */
 by_status by__image_folder_class(int32_t *out, by__image_folder *folder, const char *root,

@@ -92,7 +92,8 @@ static by_status add_pictures(by__image_folder *out, const char *url, const by__
     return out->count > before || !classes
                ? BY_OK
                : by_error_set(error, BY_EFORMAT,
-                              "%s has no shards (.tar, .tfrecord, .mds) and no folders of pictures "
+                              "%s has no shards (.tar, .parquet, .tfrecord, .mds) and no folders "
+                              "of pictures "
                               "(.png, .jpg, .jpeg), one for each class",
                               url);
 }

@@ -25,7 +25,7 @@ typedef struct shard_listing {
 
 static bool is_shard_name(const char *name)
 {
-    static const char *const ends[] = {".tar", ".mds", ".tfrecord", ".tfrecords"};
+    static const char *const ends[] = {".tar", ".mds", ".tfrecord", ".tfrecords", ".parquet"};
     size_t n = strlen(name);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
         size_t k = strlen(ends[i]);
@@ -164,6 +164,7 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
         .number = f->count,
         .range = {.begin = s->begin,
                   .size = s->size,
+                  .page = s->page,
                   .problem = s->problem == NULL ? NULL : by__strdup(s->problem),
                   .sample = by__strndup(s->key, s->key_size)}};
     f->count++;
@@ -171,6 +172,16 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
                    (s->problem != NULL && file->range.problem == NULL)
                ? by_error_set(error, BY_EMEMORY, "out of memory: a sample")
                : BY_OK;
+}
+
+/* Takes the names of the classes, which the file has. */
+static by_status take_classes(void *user, const char *names, size_t size, by_error *error)
+{
+    const shard_listing *l = user;
+    for (size_t at = 0; at < size; at += strlen(names + at) + 1) {
+        BY_TRY(by__image_folder_add_class(l->out, names + at, error));
+    }
+    return BY_OK;
 }
 
 /* Refuses a file that is no shard. */
@@ -184,8 +195,8 @@ static by_status refuse_file(const char *path, const by__map *map, by_error *err
     return by_error_set(error, BY_EFORMAT,
                         compressed ? "%s is compressed: pictures are read where they lie in a "
                                      "shard, so decompress it (gunzip, unzstd, ...)"
-                                   : "%s is no shard of pictures: a tar archive, a TFRecord or an "
-                                     "MDS shard",
+                                   : "%s is no shard of pictures: a tar archive, a TFRecord, an "
+                                     "MDS shard or a Parquet file",
                         path);
 }
 
@@ -230,6 +241,13 @@ static by_status take_indexed(void *user, const by__format_shard_sample *s, by_e
     return BY_OK;
 }
 
+static by_status take_indexed_classes(void *user, const char *names, size_t size, by_error *error)
+{
+    const indexed_take *t = user;
+    by__format_shard_index_classes(t->index, names, size);
+    return take_classes(t->listing, names, size, error);
+}
+
 /* Reads what is in a shard, and keeps that as its index if it has a key. */
 static by_status read_content(const listed_shard *s, shard_listing *l, const char *directory,
                               const char *key, by_error *error)
@@ -243,7 +261,8 @@ static by_status read_content(const listed_shard *s, shard_listing *l, const cha
                               .size = map.size,
                               .image_field = "",
                               .label_field = "",
-                              .take = key == NULL ? take : take_indexed};
+                              .take = key == NULL ? take : take_indexed,
+                              .classes = key == NULL ? take_classes : take_indexed_classes};
     shard.user = key == NULL ? (void *)l : (void *)&both;
     const by__format_shard_row *row = by__format_shard_find(s->path, map.data, map.size);
     by_status status = row == NULL ? refuse_file(s->path, &map, error) : row->read(&shard, error);
@@ -284,8 +303,12 @@ static by_status read_shard(listed_shard *s, const shard_list *list, by_error *e
     }
     by_status status = BY_OK;
     if (key != NULL && by__image_index_open(&map, directory, key, size_of(s))) {
-        const by__format_shard shard = {
-            .path = s->path, .data = map.data, .size = map.size, .take = take, .user = &l};
+        const by__format_shard shard = {.path = s->path,
+                                        .data = map.data,
+                                        .size = map.size,
+                                        .take = take,
+                                        .classes = take_classes,
+                                        .user = &l};
         status = by__format_shard_index_read(&shard, error);
         by__map_close(&map);
     } else {
@@ -346,6 +369,34 @@ static size_t threads_of(const shard_list *list)
     return threads < list->count ? threads : list->count;
 }
 
+/* Takes the names of the classes that a shard has, unless they are fixed: the first says which there
+ * are. */
+static by_status take_names(by__image_folder *out, listed_shard *s, by_error *error)
+{
+    by__image_folder *f = &s->found;
+    bool same = f->class_count == out->class_count;
+    if (out->fixed || f->class_count == 0) {
+        return BY_OK;
+    }
+    for (size_t i = 0; i < f->class_count && same; i++) {
+        same = strcmp(out->classes[i], f->classes[i]) == 0;
+    }
+    if (out->class_count > 0) {
+        return same ? BY_OK
+                    : by_error_set(error, BY_EFORMAT,
+                                   "%s names other classes than the shards before it: set "
+                                   "data.label_names, if the numbers mean the same",
+                                   s->path);
+    }
+    out->classes = f->classes;
+    out->class_count = f->class_count;
+    out->class_capacity = f->class_capacity;
+    f->classes = NULL;
+    f->class_count = 0;
+    f->class_capacity = 0;
+    return BY_OK;
+}
+
 /* Appends what was found, in the order of the shards. */
 static by_status take_found(shard_list *list, by_error *error)
 {
@@ -356,6 +407,7 @@ static by_status take_found(shard_list *list, by_error *error)
         if (s->status != BY_OK) {
             return by_error_set(error, s->status, "%s", s->error.message);
         }
+        BY_TRY(take_names(out, s, error));
         BY_TRY(by__reserve((void **)&out->files, &out->capacity, out->count + f->count,
                            sizeof *out->files, error));
         for (size_t k = 0; k < f->count; k++) {

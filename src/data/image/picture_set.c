@@ -16,7 +16,8 @@ typedef struct picture_reader {
     size_t bytes;    /* of a picture */
     uint8_t *pixels; /* [count, bytes] */
     uint8_t *bad;    /* [count]: it could not be read */
-    size_t *kept;    /* [count] of pictures that are decoded later; NULL: now */
+    by__image_pages *pages;
+    size_t *kept; /* [count] of pictures that are decoded later; NULL: now */
     atomic_size_t next;
     atomic_size_t
         first; /* the first bad one, behind which nothing matters unless they are skipped */
@@ -38,7 +39,7 @@ static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
     by_error why = {0};
     const char *path = r->files->images[i];
     const by_image_range *range = range_of(r, i);
-    BY_TRY(by__image_picture_bytes(&data, &size, r->files->remote, path, range, error));
+    BY_TRY(by__image_picture_bytes(&data, &size, r->files->remote, r->pages, path, range, error));
     by_status status =
         by__format_image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
     free(data);
@@ -118,7 +119,8 @@ static by_status explain(const picture_reader *r, size_t i, bool *whole, by_erro
     int64_t height;
     int64_t width;
     const by_image_fit any = {.resize = BY_RESIZE_NONE};
-    picture_reader own = {.files = r->files, .fit = any, .channels = r->channels};
+    picture_reader own = {
+        .files = r->files, .fit = any, .channels = r->channels, .pages = r->pages};
     if (r->files->fit == NULL && read_file(&pixels, &height, &width, &own, i, error) == BY_OK) {
         free(pixels);
         char name[BY__IMAGE_NAME];
@@ -157,6 +159,7 @@ static by_status remove_skipped(size_t *kept, picture_reader *r, int32_t *labels
             const by_image_range *range = range_of(r, i);
             const by_damage item = {.path = r->files->images[i],
                                     .place = range == NULL ? 0 : range->begin,
+                                    .begin = i,
                                     .count = 1,
                                     .reason = why.message};
             BY_TRY(by__loader_damage_add(damage, &item, error));
@@ -217,7 +220,11 @@ by_status by__image_pictures_read(by__image_pictures *out, const by_image_files 
     }
     atomic_init(&r.next, 0);
     atomic_init(&r.first, SIZE_MAX);
-    by_status status = read_all(out, &r, damage, error);
+    by_status status = by__image_pages_open(&r.pages, error);
+    if (status == BY_OK) {
+        status = read_all(out, &r, damage, error);
+    }
+    by__image_pages_close(&r.pages);
     free(r.bad);
     if (status != BY_OK) {
         free(out->pixels);
@@ -237,8 +244,10 @@ by_status by__image_pictures_later(by_array_set **out, const by_image_files *fil
     size_t threads = (size_t)by__thread_count(0);
     atomic_init(&r.next, 0);
     atomic_init(&r.first, SIZE_MAX);
-    by_status status =
-        by__alloc((void **)&r.kept, files->image_count, sizeof *r.kept, "pictures", error);
+    by_status status = by__image_pages_open(&r.pages, error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&r.kept, files->image_count, sizeof *r.kept, "pictures", error);
+    }
     if (status == BY_OK) {
         status = by__alloc((void **)&r.bad, files->image_count, 1, "pictures", error);
     }
@@ -261,6 +270,7 @@ by_status by__image_pictures_later(by_array_set **out, const by_image_files *fil
         status = by__image_pictures_use(out, files, files->fit, r.kept, kept, labels, error);
         labels = NULL;
     }
+    by__image_pages_close(&r.pages);
     free(labels);
     free(r.kept);
     free(r.bad);

@@ -39,7 +39,8 @@ typedef struct used_pictures {
     size_t file_count;
     size_t file_capacity;
     by__remote *remote; /* reads paths that are URLs */
-    size_t threads;     /* that look at the files */
+    by__image_pages *pages;
+    size_t threads; /* that look at the files */
     by_image_fit fit;
     int64_t channels;
     bool may_skip; /* damaged pictures could be left out, and are not */
@@ -65,10 +66,56 @@ static by_status remote_bytes(uint8_t **data, size_t *size, by__remote *remote, 
     return BY_OK;
 }
 
-by_status by__image_picture_bytes(uint8_t **data, size_t *size, by__remote *remote,
-                                  const char *path, const by_image_range *range, by_error *error)
+/* Reads a range of a file. */
+static by_status read_range(uint8_t **data, by__remote *remote, const char *path,
+                            const by_image_range *range, by_error *error)
 {
     int file;
+    size_t size;
+    if (remote != NULL && by_remote_is(path)) {
+        return remote_bytes(data, &size, remote, path, range->begin, range->size, error);
+    }
+    BY_TRY(by__alloc((void **)data, (size_t)range->size, 1, "a picture", error));
+    by_status status = by__open_regular(&file, NULL, path, error);
+    if (status == BY_OK) {
+        status = by__read_at(file, path, range->begin, *data, (size_t)range->size, error);
+        (void)close(file);
+    }
+    if (status != BY_OK) {
+        free(*data);
+    }
+    return status;
+}
+
+/* Reads a picture of a page that is compressed as a whole. */
+static by_status read_of_page(uint8_t **data, size_t *size, by__remote *remote,
+                              by__image_pages *pages, const char *path, const by_image_range *range,
+                              by_error *error)
+{
+    uint8_t *stored = NULL;
+    uint8_t *out;
+    *size = (size_t)range->page.length;
+    BY_TRY(by__alloc((void **)&out, *size, 1, "a picture", error));
+    by_status status = BY_OK;
+    if (!by__image_pages_take(pages, out, path, range)) {
+        status = read_range(&stored, remote, path, range, error);
+        if (status == BY_OK) {
+            status = by__image_pages_add(pages, out, path, range, stored, error);
+            free(stored);
+        }
+    }
+    if (status != BY_OK) {
+        free(out);
+        return status;
+    }
+    *data = out;
+    return BY_OK;
+}
+
+by_status by__image_picture_bytes(uint8_t **data, size_t *size, by__remote *remote,
+                                  by__image_pages *pages, const char *path,
+                                  const by_image_range *range, by_error *error)
+{
     if (range == NULL || (range->size == 0 && range->problem == NULL)) {
         return remote != NULL && by_remote_is(path)
                    ? remote_bytes(data, size, remote, path, 0, 0, error)
@@ -80,19 +127,10 @@ by_status by__image_picture_bytes(uint8_t **data, size_t *size, by__remote *remo
                        range->problem != NULL ? range->problem : "the picture is too large");
         return by__image_picture_refuse(path, range, &told, "", error);
     }
-    if (remote != NULL && by_remote_is(path)) {
-        return remote_bytes(data, size, remote, path, range->begin, range->size, error);
+    if (range->page.size > 0) {
+        return read_of_page(data, size, remote, pages, path, range, error);
     }
-    BY_TRY(by__alloc((void **)data, (size_t)range->size, 1, "a picture", error));
-    by_status status = by__open_regular(&file, NULL, path, error);
-    if (status == BY_OK) {
-        status = by__read_at(file, path, range->begin, *data, (size_t)range->size, error);
-        (void)close(file);
-    }
-    if (status != BY_OK) {
-        free(*data);
-        return status;
-    }
+    BY_TRY(read_range(data, remote, path, range, error));
     *size = (size_t)range->size;
     return BY_OK;
 }
@@ -281,7 +319,7 @@ static by_status read_picture(const void *context, uint64_t row, const by__trans
     size_t size = 0;
     by_error why = {0};
     BY_TRY(check_same(f, error));
-    BY_TRY(by__image_picture_bytes(&data, &size, u->remote, f->path, &p->range, error));
+    BY_TRY(by__image_picture_bytes(&data, &size, u->remote, u->pages, f->path, &p->range, error));
     by_status status;
     if (step != NULL) {
         status = decode_part(out, u, step, draw, data, size, &why);
@@ -322,6 +360,7 @@ static void close_pictures(void *context)
         free((void *)(uintptr_t)u->items[i].range.problem);
         free((void *)(uintptr_t)u->items[i].range.sample);
     }
+    by__image_pages_close(&u->pages);
     free(u->files);
     free(u->items);
     free(u);
@@ -363,6 +402,10 @@ static by_status hash_files(char hash[33], const used_pictures *u, size_t count,
         by__hasher_add_u64(hasher, f->head);
         by__hasher_add_u64(hasher, p->range.begin);
         by__hasher_add_u64(hasher, p->range.size);
+        if (p->range.page.size > 0) {
+            by__hasher_add_u64(hasher, p->range.page.begin);
+            by__hasher_add_u64(hasher, p->range.page.length);
+        }
     }
     by__hasher_hex(hasher, hash);
     by__hasher_close(&hasher);
@@ -431,6 +474,9 @@ by_status by__image_pictures_use(by_array_set **out, const by_image_files *files
         u->channels = channels;
         u->may_skip = !files->skip;
         status = by__alloc((void **)&u->items, count, sizeof *u->items, "pictures", error);
+    }
+    if (status == BY_OK) {
+        status = by__image_pages_open(&u->pages, error);
     }
     if (status == BY_OK) {
         status = add_all(u, files, kept, count, hash, error);

@@ -132,8 +132,7 @@ static void remove_damaged(by__image_folder *f, const by_array_set *set)
     size_t kept = 0;
     const by_damage *damage = by_array_set_damage(set, &count);
     for (size_t i = 0; i < f->count; i++) {
-        if (next < count && strcmp(damage[next].path, f->files[i].path) == 0 &&
-            damage[next].place == f->files[i].range.begin) {
+        if (next < count && damage[next].begin == i) {
             by__image_folder_free_file(&f->files[i]);
             next++;
         } else {

@@ -523,7 +523,7 @@ static void test_index(void **state)
     char *text;
     size_t size;
     assert_int_equal(by__file_read(&text, &size, index, 1 << 20, NULL), BY_OK);
-    char *seven = memchr(text + 24 + 49, 7, size - 24 - 49);
+    char *seven = memchr(text + 32 + 81, 7, size - 32 - 81);
     assert_non_null(seven);
     *seven = 8;
     uint64_t hash = by__hash64(text, size - 8);
