@@ -19,6 +19,7 @@
     ROW(tag)                                                                                       \
     ROW(contrast)                                                                                  \
     ROW(segment)                                                                                   \
+    ROW(diffuse)                                                                                   \
     ROW(forecast)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;

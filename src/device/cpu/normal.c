@@ -26,7 +26,7 @@ void by__cpu_fill_normal(float *out, int64_t first, int64_t count, float std, co
 {
     by__cpu_fill_normal_fn *fill = fill_at(isa);
     int64_t blocks = by__ceil_div(count, BLOCK);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (blocks > 1)
     for (int64_t block = 0; block < blocks; block++) {
         int64_t at = block * BLOCK;
         fill(out + at, by__min_i64(count - at, BLOCK), std, key, first / BLOCK + block);

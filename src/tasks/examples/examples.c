@@ -72,11 +72,12 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
         BY_TRY(open_path(d, r, classes, error));
     } else if (images) {
         BY_TRY(by__task_examples_config_images(d, r, error));
-    } else if (by__task_row_of(d->base.task)->maps) {
+    } else if (d->keys->table == NULL) { /* a task on images alone */
         return by_error_set(error, BY_ECONFIG,
                             "task.kind %s: set data.images to pictures, and data.labels to the "
-                            "classes of their pixels",
-                            r->config->task.kind);
+                            "classes of %s",
+                            r->config->task.kind,
+                            by__task_row_of(d->base.task)->maps ? "their pixels" : "these");
     } else {
         BY_TRY(by__task_examples_config_table(d, r, error));
     }
