@@ -19,6 +19,7 @@
     ROW(mobilenet_v2)                                                                              \
     ROW(efficientnet)                                                                              \
     ROW(unet)                                                                                      \
+    ROW(dit)                                                                                       \
     ROW(mlp)                                                                                       \
     ROW(dlinear)                                                                                   \
     ROW(patchtst)

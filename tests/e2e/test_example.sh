@@ -30,7 +30,7 @@ holds out denoise
 say "every example config is valid"
 for config in "$root"/examples/*.yaml; do
     case $config in
-    *vit* | *resnet*) sizes="model.channels=1 model.image_height=28 model.image_width=28 model.outputs=10" ;;
+    *vit* | *resnet* | *dit*) sizes="model.channels=1 model.image_height=28 model.image_width=28 model.outputs=10" ;;
     *unet*) sizes="model.channels=3 model.image_height=64 model.image_width=64 model.outputs=4" ;;
     *etth1*) sizes=model.channels=7 ;;
     *mlp*) sizes="model.numbers=8 model.outputs=1" ;;

@@ -12,7 +12,9 @@ Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 with
                             of the others [out, in] (Linear); a tied head has no tensor
     inputs of the model     tokens i32 [B, T]; or images [B, C, H, W]; or numbers [B, F] and
                             categories i32 [B, K]
-    and what it is to say   targets i32 [B, T], -1 is ignored; or labels i32 [B]; or targets [B]
+                            and, for dit, timesteps i32 [B] and classes i32 [B]
+    and what it is to say   targets i32 [B, T], -1 is ignored; or labels i32 [B]; or targets [B];
+                            or, for dit, targets like the images with a weight [B] of each
     logits                  of these inputs with the initial weights: [B, T, V], [B, classes] or [B, 1];
                             batch norm uses its running statistics here, those of the batch elsewhere
     loss                    [] mean cross-entropy over the valid targets, or mean squared error
@@ -32,7 +34,7 @@ Metadata (all strings): the sizes of the case, batch, steps, torch; and error.NA
 |f32 - f64| / |f64| (Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst
 final weight (final).
 
-The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], and vit's and bert's key.bias have a
+The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], and of dit's, and vit's and bert's key.bias have a
 gradient of exactly zero (softmax does not change when a constant is added to a row), so what rounding leaves
 there is noise that AdamW then scales to full steps: compare gpt2's gradient within the whole bias, theirs with
 zero, and the final values not at all. `error.final` leaves them out, as --check does.
@@ -50,7 +52,7 @@ import torch.nn.functional as F
 
 STEPS = 20
 BATCH = 3
-INPUTS = ("tokens", "images", "numbers", "categories", "series", "targets", "labels")
+INPUTS = ("tokens", "images", "numbers", "categories", "series", "timesteps", "classes", "targets", "labels", "weight")
 CASES = {
     "gpt2": dict(kind="gpt2", layers=2, heads=4, kv_heads=4, width=32, mlp_width=128, context=16,
                  vocab=67, tied=1, norm_eps=1e-5, rope_theta=0.0, seed=101),
@@ -83,6 +85,8 @@ CASES = {
                  convolutional=1, seed=117),
     "unet_group": dict(kind="unet", depth=1, width=4, up="bilinear", norm="group", groups=2, channels=1, image_size=16,
                        classes=3, convolutional=1, seed=121),
+    "dit": dict(kind="dit", layers=2, heads=4, width=32, mlp_width=64, channels=2, image_size=8, image_width=12,
+                patch_size=2, classes=3, norm_eps=1e-6, seed=123),
     "mlp_classes": dict(kind="mlp", numbers=5, categories=[4, 6], embedding=3, hidden=[24, 16],
                         activation="gelu", norm=1, classes=3, norm_eps=1e-5, seed=105),
     "mlp_value": dict(kind="mlp", numbers=5, categories=[], embedding=1, hidden=[24, 16],
@@ -623,6 +627,65 @@ def unet_forward(c, w, images):
     return F.conv2d(x, w["classifier.weight"], w["classifier.bias"]).permute(0, 2, 3, 1)
 
 
+def dit_shapes(c):
+    width, patch, mlp = c["width"], c["patch_size"], c["mlp_width"]
+    layers = {"x_embedder.proj": (width, c["channels"], patch, patch), "t_embedder.mlp.0": (width, 256),
+              "t_embedder.mlp.2": (width, width)}
+    for i in range(c["layers"]):
+        block = f"blocks.{i}."
+        layers.update({block + "attn.qkv": (3 * width, width), block + "attn.proj": (width, width),
+                       block + "mlp.fc1": (mlp, width), block + "mlp.fc2": (width, mlp),
+                       block + "adaLN_modulation.1": (6 * width, width)})
+    layers["final_layer.linear"] = (patch * patch * c["channels"], width)
+    layers["final_layer.adaLN_modulation.1"] = (2 * width, width)
+    shapes = {"y_embedder.embedding_table.weight": (c["classes"] + 1, width)}
+    for name, shape in layers.items():
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+    return shapes
+
+
+def sines(width, positions):
+    """[positions, width]: sines, then cosines."""
+    angles = torch.outer(positions.double(), 1 / 10000 ** (torch.arange(width // 2, dtype=torch.float64) / (width // 2)))
+    return torch.cat((angles.sin(), angles.cos()), 1)
+
+
+def dit_forward(c, w, images, timesteps, classes):
+    """What is predicted, like the images."""
+    dtype, width, patch, heads = w["final_layer.linear.weight"].dtype, c["width"], c["patch_size"], c["heads"]
+
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    def modulated(x, shift, scale):
+        x = F.layer_norm(x, (width,), eps=c["norm_eps"])
+        return x * (1 + scale[:, None]) + shift[:, None]
+
+    x = F.conv2d(images.to(dtype), w["x_embedder.proj.weight"], w["x_embedder.proj.bias"], stride=patch)
+    batch, _, rows, columns = x.shape
+    across = sines(width // 2, torch.arange(columns)).repeat(rows, 1)
+    down = sines(width // 2, torch.arange(rows)).repeat_interleave(columns, 0)
+    x = x.flatten(2).transpose(1, 2) + torch.cat((across, down), 1).to(dtype)
+    # Products of a time and a frequency in float32, where those of large times have few digits left.
+    angles = timesteps.float()[:, None] / 10000 ** (torch.arange(0, 256, 2).float() / 256)
+    t = torch.cat((angles.to(dtype).cos(), angles.to(dtype).sin()), 1)
+    t = linear(F.silu(linear(t, "t_embedder.mlp.0")), "t_embedder.mlp.2")
+    condition = F.silu(t + w["y_embedder.embedding_table.weight"][classes.long()])
+    for i in range(c["layers"]):
+        block = f"blocks.{i}."
+        parts = linear(condition, block + "adaLN_modulation.1").chunk(6, 1)
+        q, k, v = linear(modulated(x, parts[0], parts[1]), block + "attn.qkv").view(
+            batch, rows * columns, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+        a = ((q @ k.transpose(2, 3)) / math.sqrt(width // heads)).softmax(3) @ v
+        x = x + parts[2][:, None] * linear(a.transpose(1, 2).flatten(2), block + "attn.proj")
+        y = F.gelu(linear(modulated(x, parts[3], parts[4]), block + "mlp.fc1"), approximate="tanh")
+        x = x + parts[5][:, None] * linear(y, block + "mlp.fc2")
+    shift, scale = linear(condition, "final_layer.adaLN_modulation.1").chunk(2, 1)
+    x = linear(modulated(x, shift, scale), "final_layer.linear")
+    x = x.view(batch, rows, columns, patch, patch, c["channels"]).permute(0, 5, 1, 3, 2, 4)
+    return x.reshape(images.shape)
+
+
 def mlp_shapes(c):
     shapes = {f"embeddings.{i}.weight": (n, c["embedding"]) for i, n in enumerate(c["categories"])}
     width = c["numbers"] + c["embedding"] * len(c["categories"])
@@ -745,12 +808,15 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "resnet": (resnet_shapes, resnet_forward), "convnext": (convnext_shapes, convnext_forward),
           "mobilenet_v2": (mobilenet_shapes, mobilenet_forward),
           "efficientnet": (efficientnet_shapes, efficientnet_forward), "unet": (unet_shapes, unet_forward),
+          "dit": (dit_shapes, dit_forward),
           "mlp": (mlp_shapes, mlp_forward),
           "dlinear": (dlinear_shapes, dlinear_forward), "patchtst": (patchtst_shapes, patchtst_forward)}
 
 
-def loss_of(c, logits, wanted):
-    """`wanted` is the last array of a batch."""
+def loss_of(c, logits, wanted, weight=None):
+    """`wanted` is the last array of a batch but its weights."""
+    if weight is not None:
+        return (((logits - wanted.to(logits.dtype)) ** 2).flatten(1).mean(1) * weight).sum() / BATCH
     if "vocab" in c:
         return tokens_loss(logits, wanted)
     return labels_loss(logits, wanted) if c["classes"] else targets_loss(logits, wanted)
@@ -771,6 +837,8 @@ def make_inputs(c):
             # Uniform with the variance of He et al., so that what is normalized by given statistics stays small.
             most = round(64 * math.sqrt(6 / math.prod(shape[1:]))) / 64
             weights[name] = uniform(shape, -most, most)
+        elif len(shape) > 1 and c["kind"] == "dit":  # whose modulations multiply each other
+            weights[name] = uniform(shape, -0.1875, 0.1875)
         elif len(shape) > 1:
             # Standard deviation 0.25, about 1.4 / sqrt(width): attention, gates and GELU leave their
             # linear range, and no gradient is tiny.
@@ -793,13 +861,17 @@ def make_inputs(c):
     def example_batch():
         batch = {}
         if "image_size" in c:
-            batch["images"] = uniform((BATCH, c["channels"], c["image_size"], c["image_size"]), -2, 2)
+            shape = (BATCH, c["channels"], c["image_size"], c.get("image_width", c["image_size"]))
+            batch["images"] = uniform(shape, -2, 2)
         else:
             batch["numbers"] = uniform((BATCH, c["numbers"]), -2, 2)
         if c.get("categories"):
             columns = [integers((BATCH, 1), n) for n in c["categories"]]
             batch["categories"] = torch.cat(columns, 1)
-        if c["kind"] == "unet":  # one at each pixel, -1 for none
+        if c["kind"] == "dit":  # the last class is none
+            batch["timesteps"], batch["classes"] = integers((BATCH,), 1000), integers((BATCH,), c["classes"] + 1)
+            batch["targets"], batch["weight"] = uniform(shape, -2, 2), uniform((BATCH,), 0.5, 1.5)
+        elif c["kind"] == "unet":  # one at each pixel, -1 for none
             batch["labels"] = integers((BATCH, c["image_size"], c["image_size"]), c["classes"] + 1) - 1
         elif c["classes"]:
             batch["labels"] = integers((BATCH,), c["classes"])
@@ -825,10 +897,10 @@ def run_case(c, dtype):
     statistics = {n: t.to(dtype) for n, t in initial.items() if ".running_" in n}
 
     def run(batch, statistics, training=True):
-        *inputs, wanted = batch.values()
+        *inputs, wanted = (batch[n] for n in batch if n != "weight")
         logits = forward(dict(c, training=training), {**weights, **statistics}, *inputs)
         logits, auxiliary = logits if isinstance(logits, tuple) else (logits, 0)
-        loss = loss_of(c, logits, wanted)
+        loss = loss_of(c, logits, wanted, batch.get("weight"))
         return logits, loss, loss + auxiliary
 
     logits = run(first, statistics, False)[0]
@@ -872,7 +944,7 @@ def comparable(c, name, tensor):
     """What of a tensor is determined: final.*.c_attn.bias without its key part, nothing of *.key.bias."""
     if name.endswith(("attention.key.bias", "attention.self.key.bias", "self_attn.k_proj.bias")) and not name.startswith("weights."):
         return tensor[:0]
-    if name.startswith("final.") and name.endswith("attn.c_attn.bias"):
+    if name.startswith("final.") and name.endswith(("attn.c_attn.bias", "attn.qkv.bias")):
         return torch.cat((tensor[:c["width"]], tensor[2 * c["width"]:]))
     return tensor
 
