@@ -65,6 +65,7 @@
 #include "banyan/beam.h"
 #include "banyan/compress.h"
 #include "banyan/constraint.h"
+#include "banyan/diffusion.h"
 #include "banyan/draft.h"
 #include "banyan/engine.h"
 #include "banyan/infer.h"

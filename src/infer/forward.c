@@ -149,7 +149,7 @@ by_status by__infer_forward_options_read(by__infer_forward_options *out, const b
                                             : by_infer_precision_of(config, weights),
                           error));
     options.in_codes = in_codes;
-    if (config->model.vocab < 1) {
+    if (strcmp(by_model_reads(&config->model), "tokens") == 0 && config->model.vocab < 1) {
         return by_error_set(error, BY_EARG, "model.vocab is not known yet");
     }
     options.threads = by__thread_count(threads == 0 ? (int)config->train.threads : threads);

@@ -312,11 +312,13 @@ by_status by_pretrained_tokenizer(by_tokenizer **out, const by_pretrained *model
 {
     const char *reads = by_model_reads(&model->config->model);
     if (strcmp(reads, "tokens") != 0) {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "%s: model.kind %s reads %s and writes no text: `banyan predict` is for it",
-            model->directory, model->config->model.kind,
-            strcmp(reads, "table") == 0 ? "rows of a table" : reads);
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: model.kind %s reads %s and writes no text: `banyan %s` is for it",
+                            model->directory, model->config->model.kind,
+                            strcmp(reads, "table") == 0 ? "rows of a table" : reads,
+                            strcmp(by_model_usual_task(&model->config->model), "diffuse") == 0
+                                ? "generate --image"
+                                : "predict");
     }
     return by_tokenizer_open(out, model->directory, error);
 }

@@ -352,6 +352,24 @@ static int check_texts(const cli_generation *r)
     return -1;
 }
 
+/* Checks the flags of images. */
+static int check_images(const cli_generation *r)
+{
+    if ((r->image != NULL || r->images != NULL) &&
+        (r->file != NULL || r->prompt[0] != '\0' || on_engine(r) || r->beams > 0)) {
+        return cli_misuse(&cli_generate, "--image and --images take no text and no options of it");
+    }
+    if (r->class > INT32_MAX) {
+        return cli_misuse(&cli_generate, "--class: there are not so many");
+    }
+    size_t length = r->image == NULL ? 0 : strlen(r->image);
+    if (r->image != NULL && (length < 5 || strcmp(r->image + length - 4, ".png") != 0)) {
+        return cli_misuse(&cli_generate, "--image %s: a grid of images is a file in .png",
+                          r->image);
+    }
+    return -1;
+}
+
 /* Checks combinations of flags. Returns an exit code, or -1 to continue. */
 static int check(const cli_generation *r)
 {
@@ -384,6 +402,7 @@ static int check(const cli_generation *r)
     }
     int code = check_texts(r);
     code = code >= 0 ? code : check_beams(r);
+    code = code >= 0 ? code : check_images(r);
     return code >= 0 ? code : cli_check_precision(&cli_generate, r->precision);
 }
 
@@ -391,6 +410,9 @@ static int check(const cli_generation *r)
 static int start(const cli_generation *r, const char *model)
 {
     cli_catch_signals();
+    if (r->image != NULL || r->images != NULL) {
+        return cli_generate_images(r, model);
+    }
     if (r->beams > 0) {
         return cli_generate_beams(r, model);
     }
@@ -404,6 +426,9 @@ static const cli_generation defaults = {.prompt = "",
                                         .logprobs = -1,
                                         .length_penalty = 1.0,
                                         .sessions = 16,
+                                        .samples = 16,
+                                        .class = -1,
+                                        .guidance = 2.0,
                                         .sampling = {.temperature = 0.8, .top_p = 0.95}};
 
 static int run(int argc, char **argv)
@@ -458,6 +483,18 @@ static int run(int argc, char **argv)
          "end the text where the model writes TEXT, which is not printed; may be repeated"},
         {"seed", CLI_SEED, &r.sampling.seed, "N",
          "random seed; equal seeds give equal texts (default 0)"},
+        {"image", CLI_STRING, &r.image, "FILE",
+         "of a model of task.kind diffuse: write a grid of new images, .png"},
+        {"images", CLI_STRING, &r.images, "DIR",
+         "the same: write each image to a PNG in DIR, by number and class"},
+        {"samples", CLI_INTEGER_IN(1, 100000), &r.samples, "N",
+         "with --image: number of images (default 16)"},
+        {"class", CLI_INTEGER_FROM(0), &r.class, "N",
+         "with --image: the class of all images (default: each class in turn)"},
+        {"steps", CLI_INTEGER_FROM(1), &r.steps, "N",
+         "with --image: runs of the model for an image (default 50)"},
+        {"guidance", CLI_NUMBER, &r.guidance, "S",
+         "with --image: how much the class counts; 1: as the model says (default 2)"},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the context window (default: as prompt and --tokens need, up to the model's)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
@@ -490,15 +527,17 @@ static int run(int argc, char **argv)
 
 const cli_command cli_generate = {
     .name = "generate",
-    .summary = "continue a text with a trained model",
+    .summary = "continue a text, or make images, with a trained model",
     .usage = "banyan generate RUN [--prompt TEXT | --file FILE] [--tokens N] [--temperature T]",
     .text =
-        "Continues a text with a trained model, and prints it as it is generated.\n"
+        "Continues a text with a trained model, and prints it as it is generated. With --image or\n"
+        "--images, makes images with a model of task.kind diffuse.\n"
         "\n"
         "examples:\n"
         "  banyan generate runs/shakespeare-char --prompt 'ROMEO:' --tokens 300 --seed 1\n"
         "  banyan generate runs/shakespeare-char --batch prompts.txt --tokens 100\n"
         "  banyan generate runs/shakespeare-char --prompt 'ROMEO:' -n 3 --logprobs 5 --json\n"
+        "  banyan generate runs/digits-dit --ema --image digits.png --samples 50 --seed 1\n"
         "  banyan generate runs/shakespeare-char --regex '[A-Z]{3,8}: [^\\n]{10,60}'\n"
         "\n"
         "RUN is a run directory (its newest checkpoint is used), a directory that holds runs\n"

@@ -1,5 +1,5 @@
 /* generate: the options of `banyan generate`, for one prompt (generate.c) and for many
- * (generate_batch.c), and constraints on the texts (generate_form.c). */
+ * (generate_batch.c), constraints on the texts (generate_form.c), and images (generate_images.c). */
 #ifndef BY_CLI_GENERATE_GENERATE_H
 #define BY_CLI_GENERATE_GENERATE_H
 
@@ -17,6 +17,12 @@ typedef struct cli_generation {
     const char *speculate; /* NULL: no drafts */
     const char *adapter;   /* directory of adapters; NULL: none */
     const char *device;    /* as for by_device_open; NULL: the best */
+    const char *image;     /* of a model of images: file of a grid of them; NULL: none */
+    const char *images;    /* directory of single ones; NULL: none */
+    int64_t samples;
+    int64_t class; /* -1: each in turn */
+    int64_t steps; /* 0: the usual number */
+    double guidance;
     int64_t tokens;
     int64_t context;
     int64_t best_of;  /* number of texts of a prompt, of which only the likeliest is printed */
@@ -111,6 +117,8 @@ by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer,
 /* Continues every prompt of r->batch, with one JSON line each in order, or the prompt in r->prompt
  * or r->file, on the engine. Returns an exit code. */
 int cli_generate_batch(const cli_generation *r, const char *path);
+/* Makes r->samples images and writes them to r->image and r->images. Returns an exit code. */
+int cli_generate_images(const cli_generation *r, const char *path);
 /* Prints the most probable text found by beam search; with r->json, all texts that it keeps.
  * Returns an exit code. */
 int cli_generate_beams(const cli_generation *r, const char *path);

@@ -344,6 +344,8 @@ static void show_next(const by_config *config, const char *run)
         printf("           banyan generate %s --prompt TEXT\n", run);
     } else if (known && task->predict != NULL) {
         printf("           banyan predict %s FILE\n", run);
+    } else if (known && strcmp(task->name, "diffuse") == 0) {
+        printf("           banyan generate %s --image FILE.png\n", run);
     }
     if (tokens || (known && task->open_examples != NULL)) {
         printf("           banyan serve %s\n", run);
