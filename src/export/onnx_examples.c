@@ -54,7 +54,8 @@ by_status by__export_onnx_examples_open(by__export_onnx_examples *x, const by__e
 {
     const char *reads = by_model_reads(&e->source->config->model);
     const learned_file *file = NULL;
-    *x = (by__export_onnx_examples){0};
+    *x = (by__export_onnx_examples){
+        .noisy = strcmp(by_model_usual_task(&e->source->config->model), "diffuse") == 0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(learned_files); i++) {
         file = strcmp(learned_files[i].reads, reads) == 0 ? &learned_files[i] : file;
     }
@@ -104,9 +105,12 @@ static by_status read_images(const by__export_onnx_examples *x, by__export_onnx_
                             "reads %lld",
                             x->scales.channels, (long long)channels);
     }
-    int y = by__op_onnx_node2(o, "Div", cast(o, 0, BY__ONNX_FLOAT), by__op_onnx_float(o, 255.0f));
-    y = by__op_onnx_node2(o, "Sub", y, o->floats(o, x->scales.mean, &shape));
-    *out = by__op_onnx_node2(o, "Div", y, o->floats(o, x->scales.deviation, &shape));
+    if (!x->noisy) {
+        int y = cast(o, 0, BY__ONNX_FLOAT);
+        y = by__op_onnx_node2(o, "Div", y, by__op_onnx_float(o, 255.0f));
+        y = by__op_onnx_node2(o, "Sub", y, o->floats(o, x->scales.mean, &shape));
+        *out = by__op_onnx_node2(o, "Div", y, o->floats(o, x->scales.deviation, &shape));
+    }
     o->batch = by__op_onnx_reshape(o, by__op_onnx_extent(o, 0, 0), (const int64_t[]){1}, 1);
     return BY_OK;
 }
@@ -165,7 +169,7 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
                                          const char **name, by_error *error)
 {
     by__export_onnx_axis axes[BY_MAX_RANK] = {{0, "batch"}};
-    bool images = x->encoding == NULL && x->series == NULL;
+    bool images = x->encoding == NULL && x->series == NULL && v->dtype == BY_F32;
     bool numbers = v->dtype == BY_F32;
     const char *in = v->name;
     int value = 0;
@@ -173,9 +177,10 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
         axes[i] = (by__export_onnx_axis){v->shape.dim[i], NULL};
     }
     by__export_onnx_writer_port(w, 11, v->name,
-                                images    ? BY__ONNX_UINT8
-                                : numbers ? BY__ONNX_DOUBLE
-                                          : BY__ONNX_INT64,
+                                images && x->noisy ? BY__ONNX_FLOAT
+                                : images           ? BY__ONNX_UINT8
+                                : numbers          ? BY__ONNX_DOUBLE
+                                                   : BY__ONNX_INT64,
                                 axes, v->shape.rank);
     by__export_onnx_writer_node(w, &in, 1, NULL);
     by_status status = images    ? read_images(x, w, v->shape.dim[1], &value, error)
@@ -227,7 +232,8 @@ by_status by__export_onnx_examples_output(const by__export_onnx_examples *x,
         return BY_OK;
     }
     if (x->series == NULL && (x->encoding == NULL || by_encoding_classes(x->encoding) > 0)) {
-        by__export_onnx_writer_output(w, name, "logits", BY__ONNX_FLOAT, axes, rank);
+        by__export_onnx_writer_output(w, name, x->noisy ? "predicted" : "logits", BY__ONNX_FLOAT,
+                                      axes, rank);
         return BY_OK;
     }
     if (x->series == NULL && result->shape.dim[1] != (int64_t)by_encoding_targets(x->encoding)) {

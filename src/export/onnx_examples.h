@@ -16,6 +16,7 @@ typedef struct by__export_onnx_examples {
     by__loader_pixel_scales scales; /* of images */
     by_encoding *encoding;          /* of tables, else NULL */
     by__series_scales *series;      /* of series, else NULL */
+    bool noisy;                     /* images are those that a diffusion denoises, in its scale */
     char *labels;                   /* names of classes, "id2label" of config.json; NULL: none */
 } by__export_onnx_examples;
 

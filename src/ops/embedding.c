@@ -319,6 +319,29 @@ static by_status onnx_position(const by__op_signature *s, const by__graph_type *
     return BY_OK;
 }
 
+/* Positions as floats, to be multiplied by frequencies: of rows that have one each, or counted in
+ * each sample. */
+static int onnx_rope_places(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx)
+{
+    const by_shape *x = &out->shape;
+    bool given = s->input_count > 1 && !by__absent(&s->in[1]);
+    int places;
+    if (given && by_shape_count(&s->in[1].shape) > 1) {
+        places = by__op_onnx_node1(onnx, "Cast", 1);
+        onnx->set_int(onnx, "to", 1);
+        return by__op_onnx_reshape(onnx, places, (const int64_t[]){-1, x->dim[1], 1, 1}, 4);
+    }
+    places = by__op_onnx_node3(onnx, "Range", by__op_onnx_int(onnx, 0),
+                               by__op_onnx_extent(onnx, 0, 1), by__op_onnx_int(onnx, 1));
+    places = by__op_onnx_node2(onnx, "Add", places, by__op_onnx_int(onnx, s->attrs->begin));
+    if (given) {
+        places = by__op_onnx_node2(onnx, "Add", places, 1);
+    }
+    places = by__op_onnx_node1(onnx, "Cast", places);
+    onnx->set_int(onnx, "to", 1);
+    return by__op_onnx_reshape(onnx, places, (const int64_t[]){-1, 1, 1}, 3);
+}
+
 /* On the two halves of each head: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin. */
 static by_status onnx_rope(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
                            by_error *error)
@@ -333,16 +356,7 @@ static by_status onnx_rope(const by__op_signature *s, const by__graph_type *out,
     for (int64_t i = 0; i < width / 2; i++) {
         frequencies[i] = by_rotation_frequency(&rotation, i, width);
     }
-    int count = by__op_onnx_extent(onnx, 0, 1);
-    int places =
-        by__op_onnx_node3(onnx, "Range", by__op_onnx_int(onnx, 0), count, by__op_onnx_int(onnx, 1));
-    places = by__op_onnx_node2(onnx, "Add", places, by__op_onnx_int(onnx, a->begin));
-    if (s->input_count > 1 && !by__absent(&s->in[1])) {
-        places = by__op_onnx_node2(onnx, "Add", places, 1);
-    }
-    places = by__op_onnx_node1(onnx, "Cast", places);
-    onnx->set_int(onnx, "to", 1);
-    places = by__op_onnx_reshape(onnx, places, (const int64_t[]){-1, 1, 1}, 3);
+    int places = onnx_rope_places(s, out, onnx);
     int angle = by__op_onnx_node2(onnx, "Mul", places,
                                   onnx->floats(onnx, frequencies, &BY_SHAPE(1, 1, width / 2)));
     int cosine = by__op_onnx_node1(onnx, "Cos", angle);

@@ -10,10 +10,14 @@
     check_onnx.py predicts FILE.onnx DATA LINES     what `banyan predict` says of DATA (images as npy, a table as CSV) in
                                                     LINES: classes, and probabilities and values within 1e-4 (values: of
                                                     the target's deviation), for batches of all examples, 7 and 1
+    check_onnx.py diffusion GOLDEN DIR              the model of golden/dit.safetensors as a directory in Hugging Face form
+    check_onnx.py denoises FILE.onnx GOLDEN         what the graph predicts is what PyTorch says in the golden file, for all
+                                                    of its images and each alone
     check_onnx.py follows LOGITS                    each token behind the 4th is the most probable one by these logits
 """
 import csv
 import json
+import os
 import struct
 import sys
 
@@ -132,5 +136,37 @@ def predicts(path, data, lines):
         fail(f"{path}: predictions differ by {distance:.2e}")
 
 
+def diffusion(golden, directory):
+    weights = {n[8:]: t for n, t in read_tensors(golden).items() if n.startswith("weights.")}
+    header, blobs, at = {}, [], 0
+    for name, tensor in weights.items():
+        blobs.append(tensor.astype(np.float32).tobytes())
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + len(blobs[-1])]}
+        at += len(blobs[-1])
+    text = json.dumps(header).encode()
+    os.makedirs(directory)
+    with open(directory + "/model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+    config = dict(architectures=["DiT"], model_type="dit", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                  intermediate_size=64, image_size=[8, 12], patch_size=2, num_channels=2, layer_norm_eps=1e-6,
+                  id2label={str(i): f"LABEL_{i}" for i in range(3)})
+    for name, content in (("config", config), ("preprocessor_config", dict(image_mean=[0.5, 0.5], image_std=[0.5, 0.5]))):
+        with open(f"{directory}/{name}.json", "w") as f:
+            json.dump(content, f)
+
+
+def denoises(path, golden):
+    model, ours = Model(path), read_tensors(golden)
+    feeds = {"images": ours["images"], "timesteps": ours["timesteps"].astype(np.int64), "classes": ours["classes"].astype(np.int64)}
+    distance = 0.0
+    for size in (3, 1):
+        pieces = [model.session.run(["predicted"], {n: f[i:i + size] for n, f in feeds.items()})[0] for i in range(0, 3, size)]
+        distance = max(distance, float(np.abs(np.concatenate(pieces) - ours["logits"]).max()))
+    print(f"{path}: largest difference {distance:.2e}, spread {ours['logits'].std():.2e}")
+    if not distance <= 1e-4:
+        fail(f"{path}: predictions differ by {distance:.2e}")
+
+
 if __name__ == "__main__":
-    {"logits": check_logits, "greedy": greedy, "follows": follows, "predicts": predicts}[sys.argv[1]](*sys.argv[2:])
+    {"logits": check_logits, "greedy": greedy, "follows": follows, "predicts": predicts, "diffusion": diffusion,
+     "denoises": denoises}[sys.argv[1]](*sys.argv[2:])

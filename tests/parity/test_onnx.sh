@@ -109,6 +109,12 @@ predicts pair regress "kind: mlp, hidden: [16], activation: relu" "table: table.
 predicts classes classify "kind: mlp, hidden: [16], activation: gelu, norm: true}
 norm: {kind: batch" "table: table.csv, target: kind" table.csv
 
+say "dit: what it predicts"
+golden=$root/tests/parity/golden/dit.safetensors
+run 0 "$python" "$checker" diffusion "$golden" dit
+run 0 "$banyan" export dit --format onnx --output dit.onnx
+run 0 "$python" "$checker" denoises dit.onnx "$golden"
+
 say "what has no form in ONNX is an error"
 cat >mixtral.yaml <<END
 name: mixtral
