@@ -87,8 +87,12 @@
  *     Causal, or over all keys with attrs.bidirectional. Only the first lengths[b] rows (in 0 .. T)
  *     of sample b exist: later keys are not read, and y, lse and all gradients are zero there.
  *     Causal attention may have a lower limit: query t reads keys from the maximum of 0,
- *     t - attrs.window + 1 (window 0: no limit) and starts[b, t] on, but always its own. Blocks of
- *     keys that no query of a tile reads cost nothing.
+ *     t - attrs.window + 1 (window 0: no limit) and starts[b, t] on, but always its own. With
+ *     attrs.bidirectional a window has two sides: keys up to t + attrs.window - 1. Blocks of keys
+ *     that no query of a tile reads cost nothing.
+ *     With attrs.slopes (ALiBi, Press et al. 2022), head h adds -m |t - s| to the score of query t
+ *     and key s, where m is by_attention_slope of head attrs.begin + h of attrs.slopes heads; so in
+ *     the next ops of attention.
  *   ATTENTION_GRAD    (qkv | q, k, v[, lengths[, starts]]), dqkv | dq, dk, dv
  *                     y, lse, dy
  *   ATTENTION_MERGE   y_0, lse_0, y_1, lse_1 f32            y, lse
@@ -545,13 +549,14 @@ typedef struct by_attrs {
     int64_t kv_heads;       /* attention: key/value heads */
     int64_t rows;           /* entries of an axis, table or vocabulary */
     int64_t lead;           /* SUM_ROWS: number of leading axes */
-    int64_t begin;          /* first entry, position or row */
+    int64_t begin;          /* first entry, position, row or head */
     int64_t turn;           /* positions: entry of x from which gap applies */
     int64_t gap;            /* positions: added from entry turn on */
     int64_t chosen;         /* mixture of experts: experts per token */
     int64_t capacity;       /* GROUP, grouped products: rows per group; 0: no limit */
     int64_t blocks;         /* GROUP: blocks of entries; 0: 1 */
     int64_t window;         /* attention: number of last keys; 0: all */
+    int64_t slopes;         /* attention: heads that share ALiBi's slopes; 0: no slopes */
     int64_t groups;         /* convolutions, GROUP_NORM: of channels */
     by_window sliding;      /* convolutions, POOL: the window */
     by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER, POOL_GRAD, UPSAMPLE */
@@ -606,6 +611,11 @@ BY_API by_rotation by_rotation_of(const by_attrs *attrs);
 /* Returns the radians per position by which pair i of a head of `width` rotates, computed in f32 as
  * in Hugging Face transformers; the angle is the f32 product of the position and this. */
 BY_API float by_rotation_frequency(const by_rotation *rotation, int64_t i, int64_t width);
+
+/* Returns ALiBi's slope of a head (Press et al. 2022): with n heads, a power of two,
+ * 2^(-8 (head + 1) / n); with others those of the next smaller power of two, then every second one
+ * of twice that. */
+BY_API double by_attention_slope(int64_t heads, int64_t head);
 
 /* Returns "matmul", "layer_norm_grad", ...; "?" for an invalid value. */
 BY_API const char *by_op_name(by_op op);

@@ -99,12 +99,14 @@ BY_API by_value by_attention(by_graph *graph, by_value q, by_value k, by_value v
                              int64_t kv_heads);
 /* Which keys a query attends to. */
 typedef struct by_attention_mask {
-    bool bidirectional; /* all keys, without a lower limit */
-    /* The last `window` keys including its own; 0: no limit (Beltagy et al. 2020; Jiang et al.
-     * 2023). */
+    bool bidirectional; /* also later keys */
+    /* The last `window` keys including its own, and, if bidirectional, as many behind it; 0: no
+     * limit (Beltagy et al. 2020; Jiang et al. 2023). */
     int64_t window;
+    /* Scores fall with the distance, by slopes of the heads (ALiBi, Press et al. 2022). */
+    bool slopes;
     /* i32 [B, T] or BY_NONE: first key that query t of sample b may attend to, such as the first
-     * token of its document; at most its own. */
+     * token of its document; at most its own. Not if bidirectional. */
     by_value starts;
     /* i32 [B] or BY_NONE: only the first lengths[b] positions of sample b exist. The others are not
      * read, their results are zero and they have no gradient. */
@@ -116,11 +118,11 @@ typedef struct by_attention_mask {
 BY_API by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v,
                                     int64_t heads, int64_t kv_heads, const by_attention_mask *mask);
 /* Causal attention with caches [B, kv_heads, S, D]: writes the new keys and values at `position`,
- * i32 [1], and attends to all positions so far, or the last `window` (0: all). For packed qkv pass
- * it as q, with k and v BY_NONE. */
+ * i32 [1], and attends to all positions so far, as far as window and slopes of the mask say, whose
+ * other fields are not used. For packed qkv pass it as q, with k and v BY_NONE. */
 BY_API by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v,
                                     by_value k_cache, by_value v_cache, by_value position,
-                                    int64_t heads, int64_t kv_heads, int64_t window);
+                                    int64_t heads, int64_t kv_heads, const by_attention_mask *mask);
 /* Which rows of which sequences a step of by_attention_paged processes. */
 typedef struct by_paged_rows {
     by_value positions; /* i32 [T] or [1, T]: position of each row in its sequence */
@@ -129,8 +131,8 @@ typedef struct by_paged_rows {
 } by_paged_rows;
 /* Causal attention of rows of many sequences, whose keys and values are in pages of pools
  * [pages, kv_heads, BY_PAGE_TOKENS, D] (PagedAttention, Kwon et al. 2023). q is [1, T, heads D];
- * for packed qkv, k and v are BY_NONE. Each row attends to the last `window` keys up to its own (0:
- * all). Not differentiable.
+ * for packed qkv, k and v are BY_NONE. Each row attends to the keys up to its own, as far as window
+ * and slopes of the mask say. Not differentiable.
  *
  * Within a page, the keys of a head are stored as [D][BY_PAGE_TOKENS] and its values as
  * [BY_PAGE_TOKENS][D]; in bf16, neighbors along the first of these axes are paired:
@@ -141,7 +143,7 @@ typedef struct by_paged_rows {
  */
 BY_API by_value by_attention_paged(by_graph *graph, by_value q, by_value k, by_value v,
                                    by_value k_pool, by_value v_pool, const by_paged_rows *rows,
-                                   int64_t heads, int64_t kv_heads, int64_t window);
+                                   int64_t heads, int64_t kv_heads, const by_attention_mask *mask);
 /* Dropout (Srivastava et al. 2014) with probability p; the identity if p is 0. `rng` is i32 [4],
  * see banyan/op.h. `stream` distinguishes this mask from others in the graph. */
 BY_API by_value by_dropout(by_graph *graph, by_value x, by_value rng, float p, uint32_t stream);

@@ -134,6 +134,11 @@ bool by__op_shard_addends(const by__op_signature *s, const by__graph_type *out,
 bool by__op_shard_factors(const by__op_signature *s, const by__graph_type *out,
                           by__op_sharding *sh);
 
+/* Attributes that say how far a query attends. */
+#define BY__OP_REACH                                                                               \
+    BY__ATTR_AS("window", window, INT, BY__ATTR_SPARE),                                            \
+        BY__ATTR_AS("slopes", slopes, INT, BY__ATTR_SPARE),                                        \
+        BY__ATTR_AS("from head", begin, INT, BY__ATTR_SPARE)
 /* `shard` entries of attention and its gradient with operands split by time (attention_ranks.c). */
 bool by__op_shard_attention_time(const by__op_signature *s, by__op_sharding *sh);
 bool by__op_shard_attention_grad_time(const by__op_signature *s, const by__graph_type *out,

@@ -61,6 +61,10 @@ static by_status infer_paged(const by__op_signature *s, by__graph_type *out, by_
     if (s->attrs->window < 0) {
         return by__op_refuse(s, error, "the window is negative; 0: all keys");
     }
+    if (s->attrs->slopes != 0 &&
+        (s->attrs->begin < 0 || s->attrs->begin > s->attrs->slopes - s->attrs->heads)) {
+        return by__op_refuse(s, error, "the heads are not among those that share the slopes");
+    }
     out[0] = (by__graph_type){q->dtype, BY_SHAPE(1, rows, s->attrs->heads * width)};
     return BY_OK;
 }
@@ -121,8 +125,7 @@ const by__op_row by__op_paged_attention = {
     .max_inputs = OPERANDS,
     .outputs = 1,
     .optional = 1u << K | 1u << V,
-    .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT),
-                       BY__ATTR_AS("window", window, INT, BY__ATTR_SPARE)),
+    .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__OP_REACH),
     .infer = infer_paged,
     .cost = cost_paged,
     .attention = attention_of_pages,
@@ -133,9 +136,12 @@ const by__op_row by__op_paged_attention = {
 
 by_value by_attention_paged(by_graph *graph, by_value q, by_value k, by_value v, by_value k_pool,
                             by_value v_pool, const by_paged_rows *rows, int64_t heads,
-                            int64_t kv_heads, int64_t window)
+                            int64_t kv_heads, const by_attention_mask *mask)
 {
-    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads, .window = window};
+    by_attrs attrs = {.heads = heads,
+                      .kv_heads = kv_heads,
+                      .window = mask->window,
+                      .slopes = mask->slopes ? heads : 0};
     by_value in[OPERANDS] = {q, k, v, k_pool, v_pool, rows->positions, rows->sessions, rows->table};
     return by__op_add_node(graph, BY_OP_PAGED_ATTENTION, &attrs, in, OPERANDS, NULL);
 }

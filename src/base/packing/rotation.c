@@ -1,5 +1,5 @@
-/* Angles of rotary position embeddings: the frequencies of RoFormer, and how they are scaled for
- * contexts longer than the one used in training. */
+/* Positions without parameters: angles of rotary embeddings, that is the frequencies of RoFormer
+ * and how they are scaled for contexts longer than the one used in training, and slopes of ALiBi. */
 #include <math.h>
 
 #include "banyan/op.h"
@@ -32,4 +32,14 @@ float by_rotation_frequency(const by_rotation *rotation, int64_t i, int64_t widt
                      ? 1.0f - clamp(((float)i - low) / range)
                      : clamp((rotation->wave * full * 0.15915494309f - low) / range);
     return full / rotation->factor * (1.0f - kept) + full * kept;
+}
+
+double by_attention_slope(int64_t heads, int64_t head)
+{
+    int64_t power = 1;
+    while (2 * power <= heads) {
+        power *= 2;
+    }
+    double step = head < power ? (double)(head + 1) : (double)(head - power) + 0.5;
+    return exp2(-8.0 * step / (double)power);
 }

@@ -24,7 +24,7 @@ static int range(by__op_onnx *onnx, int first, int end)
 }
 
 /* Replaces scores of masked keys by the lowest number. The last key belongs to the last query. */
-static int mask(by__op_onnx *onnx, int scores, int queries, int keys, int64_t window)
+static int mask(by__op_onnx *onnx, int scores, int queries, int keys, bool causal, int64_t window)
 {
     int zero = by__op_onnx_int(onnx, 0);
     int count = by__op_onnx_extent(onnx, queries, 2);
@@ -32,7 +32,11 @@ static int mask(by__op_onnx *onnx, int scores, int queries, int keys, int64_t wi
     int first = by__op_onnx_node2(onnx, "Sub", end, count);
     int q = by__op_onnx_reshape(onnx, range(onnx, first, end), (const int64_t[]){-1, 1}, 2);
     int k = range(onnx, zero, end);
-    int read = by__op_onnx_node2(onnx, "LessOrEqual", k, q);
+    int last = q;
+    if (!causal) {
+        last = by__op_onnx_node2(onnx, "Add", q, by__op_onnx_int(onnx, window - 1));
+    }
+    int read = by__op_onnx_node2(onnx, "LessOrEqual", k, last);
     if (window > 0) {
         int from = by__op_onnx_node2(onnx, "Sub", q, by__op_onnx_int(onnx, window));
         int near = by__op_onnx_node2(onnx, "Greater", k, from);
@@ -54,7 +58,9 @@ static int attend(by__op_onnx *onnx, int queries, int keys, int values, const he
     int v = by__op_onnx_node2(onnx, "Unsqueeze", values, axis);
     q = by__op_onnx_node2(onnx, "Mul", q, by__op_onnx_float(onnx, 1.0f / sqrtf((float)h->width)));
     int scores = by__op_onnx_node2(onnx, "MatMul", q, k);
-    scores = causal ? mask(onnx, scores, queries, keys, window) : scores;
+    if (causal || window > 0) {
+        scores = mask(onnx, scores, queries, keys, causal, window);
+    }
     int shares = by__op_onnx_node1(onnx, "Softmax", scores);
     onnx->set_int(onnx, "axis", -1);
     int y = by__op_onnx_node2(onnx, "MatMul", shares, v);
@@ -85,6 +91,12 @@ static heads read_operands(const by__op_signature *s, by__op_onnx *onnx, int *q,
     return h;
 }
 
+static by_status check_form(const by__op_signature *s, by_error *error)
+{
+    return s->attrs->slopes == 0 ? BY_OK
+                                 : by__op_refuse(s, error, "slopes (ALiBi) have no form in ONNX");
+}
+
 by_status by__op_onnx_attention(const by__op_signature *s, const by__graph_type *out,
                                 by__op_onnx *onnx, by_error *error)
 {
@@ -97,6 +109,7 @@ by_status by__op_onnx_attention(const by__op_signature *s, const by__graph_type 
             return by__op_refuse(s, error, "lengths and starts have no form in ONNX");
         }
     }
+    BY_TRY(check_form(s, error));
     heads h = read_operands(s, onnx, &q, &k, &v);
     onnx->result(onnx, 0, attend(onnx, q, k, v, &h, !s->attrs->bidirectional, s->attrs->window));
     return BY_OK;
@@ -109,7 +122,7 @@ by_status by__op_onnx_cached_attention(const by__op_signature *s, const by__grap
     int k;
     int v;
     BY_UNUSED(out);
-    BY_UNUSED(error);
+    BY_TRY(check_form(s, error));
     heads h = read_operands(s, onnx, &q, &k, &v);
     k = by__op_onnx_node2(onnx, "Concat", 3, k);
     onnx->set_int(onnx, "axis", 2);

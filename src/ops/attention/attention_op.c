@@ -57,9 +57,9 @@ static const char not_heads[] =
     "time]";
 
 /* Returns true if the operands include the first keys, the fifth of them. */
-static bool has_limit(const by__op_signature *s, int count)
+static bool has_starts(const by__op_signature *s, int count)
 {
-    return s->attrs->window != 0 || (count >= 5 && !by__absent(&s->in[4]));
+    return count >= 5 && !by__absent(&s->in[4]);
 }
 
 static by_status check_limit(const by__op_signature *s, int count, by_error *error)
@@ -67,8 +67,12 @@ static by_status check_limit(const by__op_signature *s, int count, by_error *err
     if (s->attrs->window < 0) {
         return by__op_refuse(s, error, "window must not be negative");
     }
-    return s->attrs->bidirectional && has_limit(s, count)
-               ? by__op_refuse(s, error, "window and starts are limits of causal attention")
+    if (s->attrs->slopes != 0 &&
+        (s->attrs->begin < 0 || s->attrs->begin > s->attrs->slopes - s->attrs->heads)) {
+        return by__op_refuse(s, error, "the heads are not among those that share the slopes");
+    }
+    return s->attrs->bidirectional && has_starts(s, count)
+               ? by__op_refuse(s, error, "starts are limits of causal attention")
                : BY_OK;
 }
 
@@ -129,6 +133,7 @@ static bool split_heads(const by__op_signature *s, int operands, by__op_sharding
     if (heads) {
         sh->attrs.heads = s->attrs->heads / sh->ranks;
         sh->attrs.kv_heads = s->attrs->kv_heads / sh->ranks;
+        sh->attrs.begin = s->attrs->begin + (s->attrs->slopes > 0 ? sh->rank * sh->attrs.heads : 0);
     }
     *y = (by__graph_split){q.axis, 1};
     *lse = (by__graph_split){heads ? 1 : 0, 1};
@@ -211,12 +216,13 @@ static by_status infer_cached(const by__op_signature *s, by__graph_type *out, by
 }
 
 /* Returns the share of [T, T] that the mask leaves: half of it when causal; with a window of W
- * keys, the band W T - W^2 / 2. Limits given as data (starts) are not counted. */
+ * keys, the band W T - W^2 / 2, twice that if it has two sides. Limits given as data (starts) are
+ * not counted. */
 static double seen_share(const by__op_signature *s, double time)
 {
     double window = (double)s->attrs->window / time;
     bool whole = s->attrs->window == 0 || window >= 1.0;
-    return s->attrs->bidirectional ? 1.0 : whole ? 0.5 : window * (1.0 - 0.5 * window);
+    return (s->attrs->bidirectional ? 2.0 : 1.0) * (whole ? 0.5 : window * (1.0 - 0.5 * window));
 }
 
 /* Two products [T, D] x [D, T] for each head. */
@@ -278,10 +284,10 @@ static int64_t free_position(const by__op_signature *s)
     return s->in[3].shape.dim[2] - s->in[0].shape.dim[1] + 1;
 }
 
-#define WINDOW BY__ATTR_AS("window", window, INT, BY__ATTR_SPARE)
-#define HEADS  BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), WINDOW)
+#define HEADS BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__OP_REACH)
 #define MASKED_HEADS                                                                               \
-    BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__ATTR(bidirectional, FLAG), WINDOW)
+    BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__ATTR(bidirectional, FLAG),        \
+              BY__OP_REACH)
 const by__op_row by__op_attention = {.min_inputs = 1,
                                      .max_inputs = 5,
                                      .outputs = 2,
@@ -334,7 +340,8 @@ by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v
     by_attrs attrs = {.heads = heads,
                       .kv_heads = kv_heads,
                       .bidirectional = mask->bidirectional,
-                      .window = mask->window};
+                      .window = mask->window,
+                      .slopes = mask->slopes ? heads : 0};
     by_value in[5] = {q, k, v, mask->lengths, mask->starts};
     int count = mask->starts != BY_NONE ? 5 : mask->lengths != BY_NONE ? 4 : k != BY_NONE ? 3 : 1;
     return by__op_add_node(graph, BY_OP_ATTENTION, &attrs, in, count, NULL);
@@ -342,9 +349,12 @@ by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v
 
 by_value by_attention_cached(by_graph *graph, by_value q, by_value k, by_value v, by_value k_cache,
                              by_value v_cache, by_value position, int64_t heads, int64_t kv_heads,
-                             int64_t window)
+                             const by_attention_mask *mask)
 {
-    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads, .window = window};
+    by_attrs attrs = {.heads = heads,
+                      .kv_heads = kv_heads,
+                      .window = mask->window,
+                      .slopes = mask->slopes ? heads : 0};
     by_value in[6] = {q, k, v, k_cache, v_cache, position};
     return by__op_add_node(graph, BY_OP_CACHED_ATTENTION, &attrs, in, 6, NULL);
 }

@@ -241,12 +241,13 @@ static void build_backward(by_graph *graph, const by__op_sharding *sh, const by_
 }
 
 /* Returns true if every operand is split by time, zig-zag if the mask is causal; lengths, first
- * keys and windows refer to whole sequences. */
+ * keys, windows and slopes refer to whole sequences. */
 static bool is_by_time(const by__op_signature *s, const by__op_sharding *sh, int operands)
 {
     static const by__graph_split time = {1, 1};
     bool fits = sh->zigzag && !s->attrs->bidirectional && s->attrs->window == 0 &&
-                s->in[0].shape.dim[1] % (2 * sh->ranks) == 0 && operands != 2;
+                s->attrs->slopes == 0 && s->in[0].shape.dim[1] % (2 * sh->ranks) == 0 &&
+                operands != 2;
     for (int i = 0; i < operands; i++) {
         bool absent = by__absent(&s->in[i]);
         fits = fits && (i >= 3 ? absent : operands == 1 || !absent) &&

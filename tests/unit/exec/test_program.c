@@ -144,8 +144,10 @@ static void test_cache_position(void **state)
     by_value k = by_graph_state(graph, "k", BY_F32, BY_SHAPE(1, 2, 8, 4));
     by_value v = by_graph_state(graph, "v", BY_F32, BY_SHAPE(1, 2, 8, 4));
     by_value position = by_graph_input(graph, "position", BY_I32, BY_SHAPE(1));
-    by_graph_output(
-        graph, by_attention_cached(graph, qkv, BY_NONE, BY_NONE, k, v, position, 2, 2, 0), "y");
+    by_graph_output(graph,
+                    by_attention_cached(graph, qkv, BY_NONE, BY_NONE, k, v, position, 2, 2,
+                                        &BY_ATTENTION_CAUSAL),
+                    "y");
     runner_open(&r, graph, 1);
     int32_t *at = runner_data(&r, "position");
     *at = 5;

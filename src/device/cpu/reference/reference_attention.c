@@ -86,6 +86,24 @@ static int64_t first_key(const by__device_call *call, const problem *p, int oper
     return first < 0 ? 0 : first > place ? place : first;
 }
 
+/* The end of the keys that query t of a sample with so many valid rows attends to; 0: it is none of
+ * them. */
+static int64_t end_key(const by__device_call *call, int64_t rows, int64_t t)
+{
+    int64_t behind = !call->attrs.bidirectional ? 0
+                     : call->attrs.window > 0   ? call->attrs.window - 1
+                                                : rows;
+    return t >= rows ? 0 : t + 1 + behind < rows ? t + 1 + behind : rows;
+}
+
+/* What a score gets for its distance (ALiBi). */
+static double bias(const by__device_call *call, int64_t head, int64_t query, int64_t key)
+{
+    const by_attrs *a = &call->attrs;
+    double distance = fabs((double)(query - key));
+    return a->slopes == 0 ? 0.0 : -by_attention_slope(a->slopes, a->begin + head) * distance;
+}
+
 /* Converts `count` scores to probabilities; returns the logarithm of the sum of their
  * exponentials.
  */
@@ -123,7 +141,8 @@ static void attend(const by__device_call *call, const operand_view in[3], const 
     int64_t q = place(&in[0], p, b, t, head);
     for (int64_t s = 0; s < count; s++) {
         int64_t k = place(&in[1], p, b, first + s, kv);
-        scores[s] = dot(in[0].tensor, q, in[1].tensor, k, p->width) * p->scale;
+        scores[s] = dot(in[0].tensor, q, in[1].tensor, k, p->width) * p->scale +
+                    bias(call, head, t, first + s);
     }
     double lse = count > 0 ? softmax(scores, count) : 0.0;
     by__set(&call->out[1], (b * p->heads + head) * p->length + t, lse);
@@ -147,7 +166,7 @@ static by_status run_attention(const by__device_call *call, const by__device_con
         int64_t rows = rows_of(call, &p, call->input_count, b);
         for (int64_t i = 0; i < p.heads * p.length; i++) {
             int64_t t = i % p.length;
-            int64_t end = t >= rows ? 0 : call->attrs.bidirectional ? rows : t + 1;
+            int64_t end = end_key(call, rows, t);
             int64_t first = end == 0 ? 0 : first_key(call, &p, call->input_count, b, t, t);
             attend(call, in, &p, b, t, i / p.length, first, end);
         }
@@ -180,12 +199,13 @@ static void query_grad(const by__device_call *call, const operand_view in[3], co
     double delta = dot(dy, row, y, row, n);
     double total = by__get(lse, (b * p->heads + head) * p->length + t);
     int64_t rows = rows_of(call, p, call->input_count - 3, b);
-    int64_t count = t >= rows ? 0 : call->attrs.bidirectional ? rows : t + 1;
+    int64_t count = end_key(call, rows, t);
     memset(dq, 0, (size_t)n * sizeof(double));
     for (int64_t s = first_key(call, p, call->input_count - 3, b, t, t); s < count; s++) {
         int64_t k = place(&in[1], p, b, s, kv);
         int64_t v = place(&in[2], p, b, s, kv);
-        double probability = exp(dot(in[0].tensor, q, in[1].tensor, k, n) * p->scale - total);
+        double score = dot(in[0].tensor, q, in[1].tensor, k, n) * p->scale + bias(call, head, t, s);
+        double probability = exp(score - total);
         double ds = probability * (dot(dy, row, in[2].tensor, v, n) - delta) * p->scale;
         for (int64_t d = 0; d < n; d++) {
             dv[s * n + d] += probability * by__get(dy, row + d);
@@ -273,7 +293,8 @@ static by_status run_cached_attention(const by__device_call *call,
         int64_t count = position + t + 1 - first;
         cache += first * p.width;
         for (int64_t s = 0; s < count; s++) {
-            scores[s] = dot(in[0].tensor, q, &caches[0], cache + s * p.width, p.width) * p.scale;
+            scores[s] = dot(in[0].tensor, q, &caches[0], cache + s * p.width, p.width) * p.scale +
+                        bias(call, head, position + t, first + s);
         }
         (void)softmax(scores, count);
         for (int64_t d = 0; d < p.width; d++) {
@@ -395,7 +416,7 @@ static void attend_pages(const by__device_call *call, const operand_view in[3], 
         for (int64_t d = 0; d < p->width && page >= 0; d++) {
             sum += by__get(in[0].tensor, q + d) * paged_element(call, p, K_POOL, page, s, d);
         }
-        scores[s - first] = sum * p->scale;
+        scores[s - first] = sum * p->scale + bias(call, head, last, s);
     }
     (void)softmax(scores, last - first + 1);
     for (int64_t d = 0; d < p->width; d++) {

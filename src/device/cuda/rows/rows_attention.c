@@ -36,7 +36,9 @@ static void parts_of(void *part[3], const by__device_tensor *tensors, const cuda
 static bool supports(const by__device_call *call, int operands)
 {
     cuda_attention_shape s = shape_of(call, operands);
-    return by_dtype_is_float(call->in[0].dtype) && s.width <= BY__CUDA_MOST_WIDTH &&
+    /* Slopes, and windows with two sides, have no kernel here. */
+    bool usual = call->attrs.slopes == 0 && (!call->attrs.bidirectional || call->attrs.window == 0);
+    return usual && by_dtype_is_float(call->in[0].dtype) && s.width <= BY__CUDA_MOST_WIDTH &&
            s.batch <= 65535 && s.heads <= 65535;
 }
 

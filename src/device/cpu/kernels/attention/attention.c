@@ -35,6 +35,7 @@ typedef struct attention_job {
     int64_t begin;   /* first key of the first visible block */
     int64_t visible; /* end of the keys that some query attends to */
     int64_t limited; /* keys before this one are too early for some query */
+    float bias;      /* of the head: attention_bias */
     by__vi from[2];  /* the first key that each query attends to */
     by__vf high[2];  /* running maximum of the scores, times log2(e) */
     by__vf total[2]; /* running sum of the weights relative to it */
@@ -51,16 +52,17 @@ BY__INLINE void hide_lanes(float *scores, by__vi seen)
     by__kernel_store(scores, 0, shown, BY_F32);
 }
 
-/* Masks the scores of keys after a query, or before the first one that it attends to. All keys of a
- * query's first blocks may be masked: what was summed until then gets a factor of zero at the first
- * visible key. */
+/* Masks the scores of keys after the last one that a query attends to, or before the first. All
+ * keys of a query's first blocks may be masked: what was summed until then gets a factor of zero at
+ * the first visible key. */
 static void hide(const attention_job *j, float *scores, int64_t key, int64_t keys)
 {
-    int64_t seen_by_all = j->first + 1 - key;
+    int64_t last = j->first + j->p->s.reach; /* of the first query */
+    int64_t seen_by_all = last + 1 - key;
     for (int64_t r = seen_by_all > 0 ? seen_by_all : 0; r < keys; r++) {
         for (int v = 0; v < 2; v++) {
             hide_lanes(scores + r * PANEL_QUERIES + v * BY__LANES,
-                       attention_seen(j->first + v * BY__LANES, key + r));
+                       attention_seen(last + v * BY__LANES, key + r));
         }
     }
     for (int64_t r = 0; r < by__min_i64(keys, j->limited - key); r++) {
@@ -161,7 +163,10 @@ static void attend_block(attention_job *j, int64_t key, int64_t keys)
     by__vf sum[2];
     attention_multiply(panel, scores, PANEL_QUERIES, &j->keys, key, area(j, p->queries), 0, keys,
                        PANEL_QUERIES, by__panel_k(panel, p->s.width), false);
-    if (p->s.causal) {
+    if (j->bias != 0.0f) {
+        attention_add_bias(scores, j->first, key, keys, j->bias);
+    }
+    if (p->s.reach < p->s.length) {
         hide(j, scores, key, keys);
     }
     raise(j, scores, keys, factors);
@@ -222,7 +227,7 @@ static void find_keys(attention_job *j, const attention_limit *limit, int64_t at
 {
     const attention_shape *s = &j->p->s;
     j->first = limit->position + at;
-    j->visible = s->causal ? j->first + j->queries : rows;
+    j->visible = by__min_i64(limit->position + rows, j->first + j->queries + s->reach);
     j->begin = attention_first_block(s, limit, at, at + j->queries);
     j->limited = 0;
     for (int v = 0; v < 2; v++) {
@@ -268,7 +273,7 @@ static void run_task(const void *context, int64_t task)
         values = (const char *)call->in[call->input_count - 2].data + cache;
         k_stride = v_stride = s->width;
     }
-    int64_t visible = s->causal ? x->position + t.end : t.rows;
+    int64_t visible = x->position + by__min_i64(t.rows, t.end + s->reach);
     attention_limit limit = {s->window, x->starts == NULL ? NULL : x->starts + t.b * s->length,
                              x->position};
     if (t.begin < t.end) {
@@ -281,6 +286,7 @@ static void run_task(const void *context, int64_t task)
     int64_t group = s->heads / s->kv_heads;
     head_view y = {call->out[0].data, s->heads * s->width, 0};
     for (int64_t head = t.kv * group; head < (t.kv + 1) * group; head++) {
+        j.bias = attention_bias(s, head);
         for (int64_t at = t.begin; at < t.end; at += PANEL_QUERIES) {
             j.queries = by__min_i64(PANEL_QUERIES, t.end - at);
             find_keys(&j, &limit, at, t.rows);

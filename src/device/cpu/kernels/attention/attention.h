@@ -43,8 +43,10 @@ typedef struct attention_shape {
     /* a multiple of mr and k_unit, and even: blocks of keys start at its multiples */
     int64_t key_unit;
     int64_t key_block; /* a multiple of key_unit */
-    int64_t window;    /* most keys that a query attends to; 0: no limit */
-    bool causal; /* causal mask: a query attends to keys up to its own position; else to all */
+    int64_t window;    /* most keys up to its own that a query attends to; 0: no limit */
+    /* keys behind its own that a query attends to: 0 when causal, length when all */
+    int64_t reach;
+    int64_t slopes, first_head; /* attributes slopes and begin */
     float scale;
 } attention_shape;
 
@@ -78,8 +80,11 @@ static inline attention_shape attention_measure(const by__device_call *call, boo
         .heads = call->attrs.heads,
         .kv_heads = call->attrs.kv_heads,
         .window = call->attrs.window,
-        .causal = !call->attrs.bidirectional,
+        .slopes = call->attrs.slopes,
+        .first_head = call->attrs.begin,
     };
+    s.reach = !call->attrs.bidirectional ? 0 : s.window > 0 ? s.window - 1 : s.length;
+    s.reach = by__min_i64(s.reach, s.length);
     assert(s.heads > 0 && s.kv_heads > 0);
     s.width = q->shape.dim[2] / (packed ? s.heads + 2 * s.kv_heads : s.heads);
     s.scale = (float)(1.0 / sqrt((double)s.width));
@@ -259,6 +264,40 @@ BY__INLINE void attention_put(void *panel, bool pairs, int64_t key, int lane, by
     float *at = (float *)panel + key * PANEL_QUERIES + lane;
     by__kernel_store(at, 0, even, BY_F32);
     by__kernel_store(at, PANEL_QUERIES, odd, BY_F32);
+}
+
+/* What a head subtracts from a score for each position between query and key (ALiBi), before the
+ * scale; 0: nothing. */
+static inline float attention_bias(const attention_shape *s, int64_t head)
+{
+    return s->slopes == 0 ? 0.0f
+                          : (float)(by_attention_slope(s->slopes, s->first_head + head) *
+                                    sqrt((double)s->width));
+}
+
+/* Subtracts it from scores [keys, PANEL_QUERIES] of queries from `query` on, keys from `key` on. */
+BY__INLINE void attention_add_bias(float *scores, int64_t query, int64_t key, int64_t keys,
+                                   float bias)
+{
+    for (int lane = 0; lane < PANEL_QUERIES; lane += BY__LANES) {
+        by__vf place = __builtin_convertvector((by__vi)by__lane_numbers(), by__vf) +
+                       (float)(query + lane - key);
+        for (int64_t r = 0; r < keys; r++) {
+            float *at = scores + r * PANEL_QUERIES + lane;
+            by__vf distance = by__abs(place - (float)r);
+            by__kernel_store(at, 0, by__kernel_load(at, 0, BY_F32) - distance * bias, BY_F32);
+        }
+    }
+}
+
+/* The same for scores first .. stop - 1 of one query, whose own key would be number `own`, not
+ * before the last. */
+static inline void attention_add_bias_row(float *scores, int64_t first, int64_t stop, int64_t own,
+                                          float bias)
+{
+    for (int64_t i = first; i < stop && bias != 0.0f; i++) {
+        scores[i] -= (float)(own - i) * bias;
+    }
 }
 
 /* Mask of the lanes whose queries, from `query` on, attend to `key`. */

@@ -77,6 +77,9 @@ static void run_chunk(const decode_job *j, int64_t pair, int64_t chunk)
             seen = seen < 0 ? 0 : seen;
             from = from < 0 ? 0 : by__min_i64(from, seen);
             float *part = part_of(j, pair, chunk, r + i);
+            int64_t head = pair % s->kv_heads * group + (r + i) % group;
+            attention_add_bias_row(scores + i * CHUNK, from, seen, j->position + t - first,
+                                   attention_bias(s, head));
             weigh(scores + i * CHUNK, from, seen, keys, s->scale, &part[s->width],
                   &part[s->width + 1]);
         }

@@ -49,6 +49,7 @@ typedef struct attention_grad_job {
     int64_t queries;
     int64_t begin;   /* first key of the first visible block */
     int64_t visible; /* end of the keys that some query attends to */
+    float bias;      /* of the head: attention_bias */
     attention_limit limit;
 } attention_grad_job;
 
@@ -70,7 +71,7 @@ typedef struct softmax_lanes {
     char *weights, *dscores;        /* [keys][query_block] */
     void *dscores_panel;
     int64_t query_block;
-    int64_t query; /* position in the sample of the first lane's query */
+    int64_t last;  /* the last key that the first lane's query attends to */
     int64_t count; /* number of lanes that are valid queries */
     int64_t key;   /* the first key of the block */
     by__vi from;   /* the first key that each lane attends to */
@@ -88,7 +89,7 @@ BY__INLINE by__vf weigh_key(const softmax_lanes *x, int64_t r, int lane, bool ma
     by__vf w = by__exp2_of_negative(score * (x->scale * LOG2_E) - x->lse);
     by__vf ds = w * ((dw - x->delta) * x->scale);
     if (masked) {
-        by__vi seen = attention_seen(x->query, x->key + r);
+        by__vi seen = attention_seen(x->last, x->key + r);
         seen &= (by__vi)by__lane_numbers() < (int32_t)x->count;
         seen &= x->from <= (int32_t)(x->key + r);
         w = by__select(seen, w, by__zero());
@@ -140,7 +141,7 @@ BY__INLINE void weigh(const query_key_blocks *m, by_dtype dtype)
             .dscores = (char *)area(j, p->dscores) + m->query * size,
             .dscores_panel = area(j, p->dscores_panel),
             .query_block = p->query_block,
-            .query = p->s.causal ? j->first + query : p->s.length, /* attends to all */
+            .last = j->first + query + p->s.reach,
             .count = j->queries - query,
             .key = m->key,
             .scale = p->s.scale,
@@ -149,7 +150,7 @@ BY__INLINE void weigh(const query_key_blocks *m, by_dtype dtype)
         };
         int64_t limited = attention_first_keys(&x.from, &j->limit, j->first + query, x.count);
         limited = limited <= m->key ? 0 : (limited - m->key + 1) / 2 * 2;
-        int64_t seen_by_all = x.count < BY__LANES ? 0 : by__min_i64(m->keys, x.query + 1 - m->key);
+        int64_t seen_by_all = x.count < BY__LANES ? 0 : by__min_i64(m->keys, x.last + 1 - m->key);
         weigh_lanes(&x, m->keys, limited, seen_by_all, by__panel_k(p->panel, m->keys), lane, dtype);
     }
 }
@@ -167,6 +168,9 @@ static void add_queries(const query_key_blocks *m)
     attention_multiply(panel, area(j, p->scores), PANEL_QUERIES, &j->keys, m->key,
                        by__panel_b_at(panel, area(j, p->rows_q), m->query, 0, b_stride), b_stride,
                        m->keys, PANEL_QUERIES, width_k, false);
+    if (j->bias != 0.0f) {
+        attention_add_bias(area(j, p->scores), j->first + m->query, m->key, m->keys, j->bias);
+    }
     attention_multiply(panel, area(j, p->dweights), PANEL_QUERIES, &j->values, m->key,
                        by__panel_b_at(panel, area(j, p->rows_dy), m->query, 0, b_stride), b_stride,
                        m->keys, PANEL_QUERIES, width_k, false);
@@ -319,15 +323,16 @@ static void run_task(const void *context, int64_t task)
     j.limit.starts = x->starts == NULL ? NULL : x->starts + t.b * s->length;
     if (t.begin < t.end) {
         load_keys(x, &j, t.b, t.kv, attention_first_block(s, &j.limit, t.begin, t.end),
-                  s->causal ? t.end : t.rows);
+                  by__min_i64(t.rows, t.end + s->reach));
     }
     int64_t group = s->heads / s->kv_heads;
     for (int64_t head = t.kv * group; head < (t.kv + 1) * group; head++) {
+        j.bias = attention_bias(s, head);
         for (int64_t at = t.begin; at < t.end; at += p->query_block) {
             j.first = at;
             j.queries = by__min_i64(p->query_block, t.end - at);
             j.begin = attention_first_block(s, &j.limit, at, at + j.queries);
-            j.visible = s->causal ? at + j.queries : t.rows;
+            j.visible = by__min_i64(t.rows, at + j.queries + s->reach);
             run_block(&j, head_at(&x->in[0], s, t.b, at, head), x->in[0].stride,
                       head_at(&x->y, s, t.b, at, head), head_at(&x->dy, s, t.b, at, head),
                       x->lse + (t.b * s->heads + head) * s->length + at,

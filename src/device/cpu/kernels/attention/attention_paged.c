@@ -136,6 +136,8 @@ BY__INLINE void weigh(by__kernel_arithmetic kind, const paged_tile *x, int64_t r
     int64_t first = x->first[r] - x->begin * BY_PAGE_TOKENS;
     int64_t stop = x->last[r] + 1 - x->begin * BY_PAGE_TOKENS;
     float highest;
+    int64_t head = x->kv * x->p->group + (x->member + r) % x->p->group;
+    attention_add_bias_row(scores, first, stop, stop - 1, attention_bias(&x->p->s, head));
     *total_of(x, r) = attention_weigh(scores, first, stop, x->p->s.scale, &highest);
     for (int64_t column = x->begin; column < x->end && kind == BY__CODES_I8; column++) {
         const char *values = page_at(x, V_POOL, column);
@@ -400,6 +402,7 @@ static void run_tile(const by__device_call *call, const paged_plan *p, const hea
                     .p = p,
                     .kv = kv,
                     .heads = heads,
+                    .member = g,
                     .work = work,
                     .pages = pages_of(call, p, t)};
     const head_view y = {call->out[0].data, p->s.heads * p->s.width, 0};

@@ -60,6 +60,7 @@ typedef struct paged_tile {
     int64_t head;         /* its index in the tile */
     int64_t heads;        /* number of key heads in the tile */
     int64_t row;          /* index of its first query among those of the tile */
+    int64_t member;       /* of a group of query heads: the first query's */
     const int32_t *pages; /* page table of the session */
     /* range of positions that each query of a head attends to */
     int64_t first[QUERIES], last[QUERIES];
