@@ -65,9 +65,17 @@ typedef struct by_model_config {
     int64_t pad_vocab_to; /* the embedding is padded to a multiple of this; default 1: not padded */
     int64_t tied;         /* 1: the output head shares the token embedding; 0: not;
                              default -1: by family */
-    by_part_config norm;  /* section norm: "layer" (default) or "batch" */
-    double norm_eps;      /* epsilon of layer norm or RMS norm, > 0; default by family */
-    double dropout;       /* probability, on embeddings, attention output and MLP output;
+    /* Parts of a model that transformers choose by name, each a section of its own; by default what
+     * the family was published with. */
+    by_part_config attention;  /* "full" (default), "window", "local_global", "alibi", "none",
+                                  "mixed" */
+    by_part_config position;   /* "auto" (default), "learned", "rope", "sinusoidal" or "none" */
+    by_part_config norm;       /* "auto" (default), "layer", "rms" or "batch" */
+    by_part_config mlp;        /* "auto" (default), "plain" or "gated" */
+    by_part_config activation; /* "auto" (default), "gelu", "gelu_tanh", "silu", "relu", "relu2" or
+                                  "tanh" */
+    double norm_eps;           /* epsilon of layer norm or RMS norm, > 0; default by family */
+    double dropout;            /* probability, on embeddings, attention output and MLP output;
                              [0, 1), default 0 */
     /* Standard deviation of initial weights; default -1: sqrt(2 / (5 width)) (Nguyen and Salazar
      * 2019), which is close to GPT-2's 0.02 at its width of 768. */

@@ -79,7 +79,10 @@ typedef struct by__nn_family {
     /* Sets the family's own keys for a pruned model, whose new sizes config->model already has.
      * NULL: the family has no keys for sizes, and the width of a head is width / heads. */
     by_status (*reduce)(by_model_config *config, const by__nn_reduction *to, by_error *error);
-    bool rotary; /* positions are rotations, not rows of a table */
+    bool rotary; /* positions are rotations, not rows of a table, unless a config says more */
+    /* Returns whether the family's config.json says what the config's kind of a part is ("norm"),
+     * beside activations. NULL: of none. */
+    bool (*expresses)(const by_model_config *config, const char *section);
     /* A model of tokens whose attention is over all of them: it predicts masked tokens and
      * continues no text. */
     bool encoder;
@@ -165,27 +168,24 @@ by_init by__nn_init_normal(const by__nn_build *b);
 by_init by__nn_init_residual(const by__nn_build *b);
 /* Dropout with the config's probability when training, else x. */
 by_value by__nn_drop(by__nn_build *b, by_value x);
-/* Attention of layer `layer` in the mode of the build: plain, through that layer's caches, or
- * through pages. k and v BY_NONE: q is packed. A token attends to the last `window` tokens,
- * including itself; 0: to all before it. If documents are kept apart (b->model.starts), only to
- * those of its own document. */
-by_value by__nn_attend(by__nn_build *b, int layer, by_value q, by_value k, by_value v,
-                       int64_t window);
 /* True if the mode uses key/value caches. */
 bool by__nn_is_cached(const by__nn_build *b);
 
 /* ---- encoder_layers.c: layers of encoders, named as in BERT's and ViT's checkpoints ---- */
 
-/* Layer norm with the parameters PREFIX.weight and PREFIX.bias. */
+/* The norm of the config, layer norm if it does not choose, with the parameters PREFIX.weight and
+ * PREFIX.bias. */
 by_value by__nn_encoder_norm(by__nn_build *b, by_value x, double eps, const char *prefix);
 /* Product with PREFIX.weight [out, in], plus PREFIX.bias. axes, bias_axes: of these. */
 by_value by__nn_encoder_linear(by__nn_build *b, by_value x, int64_t in, int64_t out,
                                const char *axes, const char *bias_axes, by_init init,
                                const char *prefix);
-/* Attention of each token to all of its sample. The weights PREFIX.query, .key and .value, with
- * biases if `biased`, are separate only in checkpoints: they make one product, *qkv. */
-by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, const char *prefix,
-                                  by_value *qkv);
+/* Names of the layers of queries, keys and values. */
+#define BY__NN_QKV_NAMES ((const char *const[]){"query", "key", "value"})
+/* Attention of the tokens of a sample, in layer `layer`. The weights PREFIX.NAME for the three
+ * names, with biases if `biased`, are separate only in checkpoints: they make one product, *qkv. */
+by_value by__nn_encoder_attention(by__nn_build *b, by_value x, int layer, bool biased,
+                                  const char *prefix, const char *const names[3], by_value *qkv);
 
 /* ---- Llama's layers, shared by the families that descend from it (llama_layers.c) ---- */
 
@@ -271,19 +271,101 @@ by_status by__nn_llama_read_config(by_model_config *config, by__nn_llama_keys *k
                                    const by__nn_llama_defaults *defaults, const char *name,
                                    const json_t *in, by_error *error);
 
-/* ---- norms.c: the kinds of the section `norm` ---- */
+/* ---- parts that are sections with kinds (parts.c, and a file each) ---- */
 
-/* The keys of families that let the norm be chosen. */
+/* The keys of transformers that choose kinds of attention, position and activation. */
+extern const by__config_key_list by__nn_part_keys;
+/* The keys of families that let the norm and the layers after attention be chosen. */
 extern const by__config_key_list by__nn_norm_keys;
-/* The kinds of the section, for by__config_kind_table. */
+extern const by__config_key_list by__nn_mlp_keys;
+/* The kinds of the sections, for by__config_kind_table. */
+const by__config_kind *by__nn_attention_kind(size_t index);
+const by__config_kind *by__nn_position_kind(size_t index);
 const by__config_kind *by__nn_norm_kind(size_t index);
+const by__config_kind *by__nn_mlp_kind(size_t index);
+const by__config_kind *by__nn_activation_kind(size_t index);
+/* Sets all parts to what families were published with. */
+by_status by__nn_parts_reset(by_model_config *config, by_error *error);
+/* Writes the parts that differ from that, and that the family has not `expressed` (NULL: none but
+ * these), to config.json under a key of our own, and changes its model_type, so that nobody loads
+ * it as another model; the inverse. */
+void by__nn_parts_write(json_t *out, const by_model_config *config,
+                        bool (*expressed)(const by_model_config *config, const char *section));
+by_status by__nn_parts_read(by_model_config *config, const char *name, const json_t *in,
+                            by_error *error);
+/* "model_type" without what by__nn_parts_write changes; NULL if it is missing. */
+const char *by__nn_json_model_type(const json_t *in);
+
+/* attentions.c. What a layer attends with. */
+typedef struct by__nn_heads {
+    by_value q, k, v;            /* [B, T, ...]; k and v BY_NONE: all are packed in q */
+    bool bidirectional;          /* to later tokens, too */
+    bool still;                  /* the layer has no rotary positions */
+    int64_t window;              /* the family's own for this layer, of kind full; 0: none */
+    const by_rotation *rotation; /* the family's own; NULL: it has no rotary positions */
+} by__nn_heads;
+/* False if the layer has no attention; the family then leaves out all that belongs to it. */
+bool by__nn_attends(const by_model_config *config, int64_t layer);
+/* Attention of layer `layer` in the mode of the build: plain, through that layer's caches, or
+ * through pages. If documents are kept apart (b->model.starts), a token attends only to those of
+ * its own; of samples with lengths, only to what they have. */
+by_value by__nn_attend(by__nn_build *b, int layer, const by__nn_heads *heads);
+/* The tokens that a token of the layer attends to, whose family's own window is `window`; 0: all.
+ * Whether that says all about the layers; whether layers differ by their number. */
+int64_t by__nn_attention_window(const by_model_config *config, int64_t layer, int64_t window);
+bool by__nn_attention_is_windows(const by_model_config *config);
+bool by__nn_attention_differs(const by_model_config *config);
+
+/* positions.c. The parameter of learned positions. */
+typedef struct by__nn_position_table {
+    const char *name;
+    int64_t rows;
+    bool leading; /* it has a leading axis of one */
+    bool rotary;  /* the family was published with rotary positions instead */
+} by__nn_position_table;
+/* Adds positions to x [B, T, width], as far as they are added. */
+by_value by__nn_place(by__nn_build *b, by_value x, const by__nn_position_table *table);
+/* The rotation of queries and keys, in `buffer`, or NULL. usual: the family's own, may be NULL. */
+const by_rotation *by__nn_rotation(by_rotation *buffer, const by_model_config *config,
+                                   const by_rotation *usual);
+/* Whether there are no positions behind the context. rotary: the family has rotary ones. */
+bool by__nn_positions_bounded(const by_model_config *config, bool rotary);
+
+/* activations.c. usual: the family's own function. */
+by_value by__nn_activate(by__nn_build *b, by_value x, by_function usual);
+/* The activation of `gate` times `up`. */
+by_value by__nn_gate(by__nn_build *b, by_value gate, by_value up, by_function usual);
+/* Write and read the name of the function in config.json. */
+void by__nn_activation_write(json_t *out, const char *key, const by_model_config *config,
+                             by_function usual);
+by_status by__nn_activation_read(by_model_config *config, const char *name, const json_t *in,
+                                 const char *key, by_function usual, by_error *error);
+
+/* mlps.c. */
+typedef enum by__nn_mlp_part { BY__NN_MLP_UP, BY__NN_MLP_GATE, BY__NN_MLP_DOWN } by__nn_mlp_part;
+typedef struct by__nn_mlp_layers {
+    /* The product with the weight of a part, width to mlp_width, for the last one back. */
+    by_value (*linear)(by__nn_build *b, by_value x, int layer, by__nn_mlp_part part);
+    by_function activation; /* the family's own */
+    bool gated;             /* likewise */
+} by__nn_mlp_layers;
+by_value by__nn_mlp(by__nn_build *b, by_value x, int layer, const by__nn_mlp_layers *layers);
+
+/* norms.c. Where a norm is in the model. */
+typedef struct by__nn_norm_place {
+    const char *prefix; /* of its parameters: PREFIX.weight and so on */
+    const char *axes;   /* of these */
+    int64_t width;
+    double eps;
+    const char *usual; /* the family's own kind */
+} by__nn_norm_place;
+/* The kind that a config chooses. */
+const char *by__nn_norm_name(const by_model_config *config, const char *usual);
 /* Sets the kind, as a config.json names it. BY_EFORMAT lists those that there are. */
 by_status by__nn_norm_set(by_model_config *config, const char *kind, const char *name,
                           by_error *error);
-/* Adds the norm that the config chooses to rows x [N, width]. Parameters are PREFIX.weight and so
- * on. */
-by_value by__nn_norm(by__nn_build *b, by_value x, int64_t width, const char *prefix,
-                     const char *axes);
+/* Adds the norm that the config chooses to x [..., width]. */
+by_value by__nn_norm(by__nn_build *b, by_value x, const by__nn_norm_place *place);
 
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 

@@ -14,7 +14,12 @@ static const by__config_kind_table tables[] = {
     {"task", by__task_kind},
     {"model", by__nn_family_kind},
     {"optimizer", by__optim_kind},
-    {"norm", by__nn_norm_kind}, /* behind model, whose kinds have its key */
+    /* Parts of models, behind model, whose kinds have their keys. */
+    {"attention", by__nn_attention_kind},
+    {"position", by__nn_position_kind},
+    {"norm", by__nn_norm_kind},
+    {"mlp", by__nn_mlp_kind},
+    {"activation", by__nn_activation_kind},
 };
 static const by__config_schema schema = {.tables = tables,
                                          .table_count = BY_ARRAY_LENGTH(tables),
