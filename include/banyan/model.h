@@ -174,7 +174,8 @@ BY_API bool by_model_is_encoder(const by_model_config *config);
 /* Returns the task.kind that models of this config are of unless a run says more: "language",
  * "masked", for images and tables "classify", or "regress" with one output. Static storage. */
 BY_API const char *by_model_usual_task(const by_model_config *config);
-/* Returns whether positions are rotary, which works for any context, rather than learned. */
+/* Returns whether there are positions for any context: rotary ones, for instance, rather than those
+ * of a learned table. */
 BY_API bool by_model_is_rotary(const by_model_config *config);
 
 #ifdef __cplusplus

@@ -1,14 +1,15 @@
-/* Layers of encoders: weights [out, in] with biases, layer norm, and attention over all tokens with
+/* Layers of encoders: weights [out, in] with biases, norms, and attention over all tokens with
  * separate weights for queries, keys and values, as the checkpoints of BERT and ViT have them. */
 #include "nn/nn.h"
 
 by_value by__nn_encoder_norm(by__nn_build *b, by_value x, double eps, const char *prefix)
 {
-    by_shape shape = BY_SHAPE(b->config->width);
-    by_value w =
-        by__nn_weight(b, "embed", shape, (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
-    by_value bias = by__nn_weight(b, "embed", shape, (by_init){0}, "%s.bias", prefix);
-    return by_layer_norm(b->graph, x, w, bias, (float)eps);
+    return by__nn_norm(b, x,
+                       &(by__nn_norm_place){.prefix = prefix,
+                                            .axes = "embed",
+                                            .width = b->config->width,
+                                            .eps = eps,
+                                            .usual = "layer"});
 }
 
 by_value by__nn_encoder_linear(by__nn_build *b, by_value x, int64_t in, int64_t out,
@@ -20,10 +21,9 @@ by_value by__nn_encoder_linear(by__nn_build *b, by_value x, int64_t in, int64_t 
     return by_linear(b->graph, x, w, bias, true);
 }
 
-by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, const char *prefix,
-                                  by_value *qkv)
+by_value by__nn_encoder_attention(by__nn_build *b, by_value x, int layer, bool biased,
+                                  const char *prefix, const char *const names[3], by_value *qkv)
 {
-    static const char *const names[] = {"query", "key", "value"};
     const by_model_config *c = b->config;
     by_value weights[3];
     by_value biases[3];
@@ -38,8 +38,6 @@ by_value by__nn_encoder_attention(by__nn_build *b, by_value x, bool biased, cons
     by_value w = by_concat(b->graph, weights, 3, 0);
     by_value bias = biased ? by_concat(b->graph, biases, 3, 0) : BY_NONE;
     *qkv = by_linear(b->graph, x, w, bias, true);
-    by_attention_mask mask = BY_ATTENTION_CAUSAL;
-    mask.bidirectional = true;
-    mask.lengths = b->model.lengths;
-    return by_attention_masked(b->graph, *qkv, BY_NONE, BY_NONE, c->heads, c->heads, &mask);
+    return by__nn_attend(
+        b, layer, &(by__nn_heads){.q = *qkv, .k = BY_NONE, .v = BY_NONE, .bidirectional = true});
 }

@@ -292,7 +292,8 @@ by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in
 bool by_model_is_rotary(const by_model_config *config)
 {
     const by__nn_family *family = NULL;
-    return find_family(&family, config, NULL) == BY_OK && family->rotary;
+    return find_family(&family, config, NULL) == BY_OK &&
+           !by__nn_positions_bounded(config, family->rotary);
 }
 
 bool by_model_is_encoder(const by_model_config *config)
@@ -357,6 +358,12 @@ by_status by__nn_model_reduce(by_config *config, const by__nn_reduction *to, by_
     by_model_config *c = &config->model;
     BY_TRY(find_family(&family, c, error));
     BY_TRY(by_config_resolve(config, error)); /* for derived values, such as the width of heads */
+    if (to->layers != NULL && by__nn_attention_differs(c)) {
+        return by_error_set(error, BY_EARG,
+                            "attention.kind %s depends on the numbers of layers, so layers cannot "
+                            "be pruned",
+                            c->attention.kind);
+    }
     int64_t left = 0;
     for (int64_t i = 0; i < c->layers; i++) {
         left += to->layers == NULL || to->layers[i];
@@ -396,6 +403,7 @@ by_status by_model_config_json(char **out, const by_model_config *config, int64_
         (void)json_object_set_new(root, "eos_token_id", end);
     }
     family->write_config(root, config);
+    by__nn_parts_write(root, config, family->expresses);
     char *text = root == NULL ? NULL : by__json_dump(root, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(root);
     if (text == NULL) {
@@ -482,7 +490,7 @@ static by_status refuse_type(const char *name, const char *type, by_error *error
 static by_status read_root(by_model_config *config, const char *name, const json_t *root,
                            by_error *error)
 {
-    const char *type = json_string_value(json_object_get(root, "model_type"));
+    const char *type = by__nn_json_model_type(root);
     const by__nn_published *published = NULL;
     const by__nn_family *family = NULL;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(families) && type != NULL && published == NULL; i++) {
@@ -501,7 +509,9 @@ static by_status read_root(by_model_config *config, const char *name, const json
         bool tied = json_object_get(root, "tie_word_embeddings") == NULL && published->tied;
         BY_TRY(by__nn_json_switch(&config->tied, name, root, "tie_word_embeddings", tied, error));
     }
-    return family->read_config(config, name, root, error);
+    BY_TRY(by__nn_parts_reset(config, error));
+    BY_TRY(family->read_config(config, name, root, error));
+    return by__nn_parts_read(config, name, root, error);
 }
 
 by_status by_model_config_from_json(by_model_config *config, const char *name, const char *json,

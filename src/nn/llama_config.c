@@ -11,7 +11,7 @@ void by__nn_llama_write_config(json_t *out, const by_model_config *c, const by__
     (void)json_object_set_new(out, "head_dim", json_integer(c->head_dim));
     (void)json_object_set_new(out, "intermediate_size", json_integer(c->mlp_width));
     (void)json_object_set_new(out, "max_position_embeddings", json_integer(c->context));
-    (void)json_object_set_new(out, "hidden_act", json_string("silu"));
+    by__nn_activation_write(out, "hidden_act", c, BY_FN_SILU);
     (void)json_object_set_new(out, "rms_norm_eps", json_real(c->norm_eps));
     by__nn_rope_write_config(out, &keys->rope, c);
 }
@@ -27,7 +27,7 @@ by_status by__nn_llama_read_config(by_model_config *c, by__nn_llama_keys *keys,
     BY_TRY(by__nn_json_integer(&c->mlp_width, name, in, "intermediate_size", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->context, name, in, "max_position_embeddings", 2048, error));
     BY_TRY(by__nn_json_number(&c->norm_eps, name, in, "rms_norm_eps", defaults->norm_eps, error));
-    BY_TRY(by__nn_json_expect(name, in, "hidden_act", "silu", error));
+    BY_TRY(by__nn_activation_read(c, name, in, "hidden_act", BY_FN_SILU, error));
     int64_t width = defaults->head_dim > 0 ? defaults->head_dim : c->width / c->heads;
     BY_TRY(by__nn_json_integer(&width, name, in, "head_dim", width, error));
     if (width < 2 || width > 65536 || width % 2 != 0) {

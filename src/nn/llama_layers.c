@@ -62,6 +62,13 @@ by_status by__nn_llama_resolve(by_config *config, const by__nn_llama_keys *keys,
                             by__config_where(config, "model.heads", "model.width"),
                             (long long)c->heads, (long long)c->head_dim, (long long)c->width);
     }
+    if (keys->window > 0 && strcmp(c->attention.kind, "full") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: model.window %lld belongs to attention.kind full, not %s: leave "
+                            "it out, or set attention.window",
+                            by__config_where(config, "model.window", "attention.kind"),
+                            (long long)keys->window, c->attention.kind);
+    }
     BY_TRY(check_window(config, keys, error));
     return by__nn_rope_resolve(config, &keys->rope, error);
 }
@@ -158,7 +165,12 @@ static by_value norm_of(by__nn_build *b, by_value x, int64_t width, const char *
 
 static by_value norm(by__nn_build *b, by_value x, const char *prefix)
 {
-    return norm_of(b, x, b->config->width, "embed", prefix);
+    return by__nn_norm(b, x,
+                       &(by__nn_norm_place){.prefix = prefix,
+                                            .axes = "embed",
+                                            .width = b->config->width,
+                                            .eps = b->config->norm_eps,
+                                            .usual = "rms"});
 }
 
 by_value by__nn_llama_linear(by__nn_build *b, by_value x, int64_t in, int64_t out, const char *axes,
@@ -203,12 +215,14 @@ static by_value attention(by__nn_build *b, by_value x, int layer, const by__nn_l
         q = norm_heads(b, q, c->heads, layer, "q_norm");
         k = norm_heads(b, k, c->kv_heads, layer, "k_norm");
     }
-    if (!by__nn_list_has(&keys->nope_layers, layer)) {
-        q = by_rope(b->graph, q, b->model.start, c->heads, &rotation);
-        k = by_rope(b->graph, k, b->model.start, c->kv_heads, &rotation);
-    }
     bool limited = keys->window_layers.count == 0 || by__nn_list_has(&keys->window_layers, layer);
-    by_value y = by__nn_attend(b, layer, q, k, v, limited ? keys->window : 0);
+    by_value y = by__nn_attend(b, layer,
+                               &(by__nn_heads){.q = q,
+                                               .k = k,
+                                               .v = v,
+                                               .still = by__nn_list_has(&keys->nope_layers, layer),
+                                               .window = limited ? keys->window : 0,
+                                               .rotation = &rotation});
     return by__nn_llama_linear(b, y, q_width, c->width, "embed heads", by__nn_init_residual(b),
                                keys->output_bias, layer, "self_attn.o_proj");
 }
@@ -218,11 +232,13 @@ static by_value block(by__nn_build *b, by_value x, int layer, const by__nn_llama
 {
     char name[64];
     by_graph_set_block(b->graph, layer);
-    (void)snprintf(name, sizeof name, "model.layers.%d.input_layernorm", layer);
-    by_value y = attention(b, norm(b, x, name), layer, keys);
-    x = by_add(b->graph, x, by__nn_drop(b, y));
+    if (by__nn_attends(b->config, layer)) {
+        (void)snprintf(name, sizeof name, "model.layers.%d.input_layernorm", layer);
+        by_value y = attention(b, norm(b, x, name), layer, keys);
+        x = by_add(b->graph, x, by__nn_drop(b, y));
+    }
     (void)snprintf(name, sizeof name, "model.layers.%d.post_attention_layernorm", layer);
-    y = mlp(b, norm(b, x, name), layer);
+    by_value y = mlp(b, norm(b, x, name), layer);
     x = by_add(b->graph, x, by__nn_drop(b, y));
     by_graph_set_block(b->graph, -1);
     return x;
@@ -233,7 +249,12 @@ void by__nn_llama_body(by__nn_build *b, const by__nn_llama_keys *keys, by__nn_bl
     const by_model_config *c = b->config;
     by_value table = by__nn_weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
                                    by__nn_init_normal(b), "model.embed_tokens.weight");
-    by_value x = by__nn_drop(b, by_embedding(b->graph, b->model.tokens, table));
+    by_value x = by_embedding(b->graph, b->model.tokens, table);
+    x = by__nn_place(b, x,
+                     &(by__nn_position_table){.name = "model.embed_positions.weight",
+                                              .rows = c->context,
+                                              .rotary = true});
+    x = by__nn_drop(b, x);
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer, keys, mlp);
     }

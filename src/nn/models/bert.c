@@ -122,34 +122,53 @@ static by_value embed(by__nn_build *b, by_value words)
     const by_model_config *c = b->config;
     by_init init = by__nn_init_normal(b);
     by_graph *g = b->graph;
-    by_value positions = by__nn_weight(b, "position embed", BY_SHAPE(c->context, c->width), init,
-                                       "bert.embeddings.position_embeddings.weight");
+    by_value x =
+        by__nn_place(b, by_embedding(g, b->model.tokens, words),
+                     &(by__nn_position_table){.name = "bert.embeddings.position_embeddings.weight",
+                                              .rows = c->context});
     by_value segments = by__nn_weight(b, "segment embed", BY_SHAPE(own_keys(c)->segments, c->width),
                                       init, "bert.embeddings.token_type_embeddings.weight");
-    by_value x = by_position(g, by_embedding(g, b->model.tokens, words), positions);
     by_value first = by_reshape(g, by_slice(g, segments, 0, 0, 1), BY_SHAPE(c->width));
     return by__nn_drop(b, norm(b, by_add(g, x, first), "bert.embeddings.LayerNorm"));
 }
 
-static by_value block(by__nn_build *b, by_value x, int layer)
+static by_value attend(by__nn_build *b, by_value x, int layer)
 {
     const by_model_config *c = b->config;
-    by_graph *g = b->graph;
+    by_value qkv;
+    char name[96];
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.self", layer);
+    by_value y = by__nn_encoder_attention(b, x, layer, true, name, BY__NN_QKV_NAMES, &qkv);
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.dense", layer);
+    y = by__nn_encoder_linear(b, y, c->width, c->width, "embed heads", "embed",
+                              by__nn_init_normal(b), name);
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.LayerNorm", layer);
+    return norm(b, by_add(b->graph, x, by__nn_drop(b, y)), name);
+}
+
+static by_value mlp_linear(by__nn_build *b, by_value x, int layer, by__nn_mlp_part part)
+{
+    static const char *const names[] = {"intermediate.dense", "intermediate.gate", "output.dense"};
+    const by_model_config *c = b->config;
     by_init init = by__nn_init_normal(b);
     char name[96];
+    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.%s", layer, names[part]);
+    return part == BY__NN_MLP_DOWN ? by__nn_encoder_linear(b, x, c->mlp_width, c->width,
+                                                           "embed mlp", "embed", init, name)
+                                   : by__nn_encoder_linear(b, x, c->width, c->mlp_width,
+                                                           "mlp embed", "mlp", init, name);
+}
+
+static by_value block(by__nn_build *b, by_value x, int layer)
+{
+    static const by__nn_mlp_layers mlp = {.linear = mlp_linear, .activation = BY_FN_GELU_ERF};
+    by_graph *g = b->graph;
+    char name[96];
     by_graph_set_block(g, layer);
-    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.self", layer);
-    by_value qkv;
-    by_value y = by__nn_encoder_attention(b, x, true, name, &qkv);
-    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.dense", layer);
-    y = by__nn_encoder_linear(b, y, c->width, c->width, "embed heads", "embed", init, name);
-    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.attention.output.LayerNorm", layer);
-    x = norm(b, by_add(g, x, by__nn_drop(b, y)), name);
-    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.intermediate.dense", layer);
-    y = by__nn_encoder_linear(b, x, c->width, c->mlp_width, "mlp embed", "mlp", init, name);
-    y = by_unary(g, y, BY_FN_GELU_ERF);
-    (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.output.dense", layer);
-    y = by__nn_encoder_linear(b, y, c->mlp_width, c->width, "embed mlp", "embed", init, name);
+    if (by__nn_attends(b->config, layer)) {
+        x = attend(b, x, layer);
+    }
+    by_value y = by__nn_mlp(b, x, layer, &mlp);
     (void)snprintf(name, sizeof name, "bert.encoder.layer.%d.output.LayerNorm", layer);
     x = norm(b, by_add(g, x, by__nn_drop(b, y)), name);
     by_graph_set_block(g, -1);
@@ -162,7 +181,7 @@ static void add_masked(by__nn_build *b, by_value x, by_value words)
     const by_model_config *c = b->config;
     x = by__nn_encoder_linear(b, x, c->width, c->width, "features embed", "features",
                               by__nn_init_normal(b), "cls.predictions.transform.dense");
-    x = norm(b, by_unary(b->graph, x, BY_FN_GELU_ERF), "cls.predictions.transform.LayerNorm");
+    x = norm(b, by__nn_activate(b, x, BY_FN_GELU_ERF), "cls.predictions.transform.LayerNorm");
     b->model.hidden = x;
     b->model.head = words;
     b->model.head_bias =
@@ -218,7 +237,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "intermediate_size", json_integer(c->mlp_width));
     (void)json_object_set_new(out, "max_position_embeddings", json_integer(c->context));
     (void)json_object_set_new(out, "type_vocab_size", json_integer(own_keys(c)->segments));
-    (void)json_object_set_new(out, "hidden_act", json_string("gelu"));
+    by__nn_activation_write(out, "hidden_act", c, BY_FN_GELU_ERF);
     (void)json_object_set_new(out, "position_embedding_type", json_string("absolute"));
     (void)json_object_set_new(out, "layer_norm_eps", json_real(own_keys(c)->norm_eps));
     (void)json_object_set_new(out, "hidden_dropout_prob", json_real(c->dropout));
@@ -259,13 +278,14 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_expect_bool(name, in, "is_decoder", false, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "add_cross_attention", false, error));
     BY_TRY(by__nn_json_expect(name, in, "position_embedding_type", "absolute", error));
-    return by__nn_json_expect(name, in, "hidden_act", "gelu", error);
+    return by__nn_activation_read(c, name, in, "hidden_act", BY_FN_GELU_ERF, error);
 }
 
 const by__nn_family by__nn_family_bert = {
     .kind = {.name = "bert",
              .help = "BERT: an encoder of texts; learned positions, GELU.",
-             .keys = {&by__nn_token_keys, &key_list},
+             .keys = {&by__nn_token_keys, &key_list, &by__nn_part_keys, &by__nn_norm_keys,
+                      &by__nn_mlp_keys},
              .size = sizeof(bert_keys),
              .resolve = resolve},
     .base = "bert.",

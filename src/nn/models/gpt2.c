@@ -24,11 +24,12 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 
 static by_value norm(by__nn_build *b, by_value x, const char *prefix)
 {
-    int64_t c = b->config->width;
-    by_value w =
-        by__nn_weight(b, "embed", BY_SHAPE(c), (by_init){.kind = BY_INIT_ONE}, "%s.weight", prefix);
-    by_value bias = by__nn_weight(b, "embed", BY_SHAPE(c), (by_init){0}, "%s.bias", prefix);
-    return by_layer_norm(b->graph, x, w, bias, (float)b->config->norm_eps);
+    return by__nn_norm(b, x,
+                       &(by__nn_norm_place){.prefix = prefix,
+                                            .axes = "embed",
+                                            .width = b->config->width,
+                                            .eps = b->config->norm_eps,
+                                            .usual = "layer"});
 }
 
 static by_value linear(by__nn_build *b, by_value x, int64_t in, int64_t out, const char *axes,
@@ -39,28 +40,44 @@ static by_value linear(by__nn_build *b, by_value x, int64_t in, int64_t out, con
     return by_linear(b->graph, x, w, bias, false);
 }
 
-static by_value block(by__nn_build *b, by_value x, int layer)
+static by_value attend(by__nn_build *b, by_value x, int layer)
 {
     const by_model_config *c = b->config;
     int64_t kv_width = c->kv_heads * (c->width / c->heads);
     char name[64];
-    by_graph_set_block(b->graph, layer);
     (void)snprintf(name, sizeof name, "h.%d.ln_1", layer);
     by_value y = norm(b, x, name);
     (void)snprintf(name, sizeof name, "h.%d.attn.c_attn", layer);
     y = linear(b, y, c->width, c->width + 2 * kv_width, "embed qkv", "qkv", by__nn_init_normal(b),
                name);
-    y = by__nn_attend(b, layer, y, BY_NONE, BY_NONE, 0);
+    y = by__nn_attend(b, layer, &(by__nn_heads){.q = y, .k = BY_NONE, .v = BY_NONE});
     (void)snprintf(name, sizeof name, "h.%d.attn.c_proj", layer);
     y = linear(b, y, c->width, c->width, "heads embed", "embed", by__nn_init_residual(b), name);
-    x = by_add(b->graph, x, by__nn_drop(b, y));
+    return by_add(b->graph, x, by__nn_drop(b, y));
+}
+
+static by_value mlp_linear(by__nn_build *b, by_value x, int layer, by__nn_mlp_part part)
+{
+    static const char *const names[] = {"c_fc", "c_gate", "c_proj"};
+    const by_model_config *c = b->config;
+    char name[64];
+    (void)snprintf(name, sizeof name, "h.%d.mlp.%s", layer, names[part]);
+    return part == BY__NN_MLP_DOWN ? linear(b, x, c->mlp_width, c->width, "mlp embed", "embed",
+                                            by__nn_init_residual(b), name)
+                                   : linear(b, x, c->width, c->mlp_width, "embed mlp", "mlp",
+                                            by__nn_init_normal(b), name);
+}
+
+static by_value block(by__nn_build *b, by_value x, int layer)
+{
+    static const by__nn_mlp_layers mlp = {.linear = mlp_linear, .activation = BY_FN_GELU};
+    char name[64];
+    by_graph_set_block(b->graph, layer);
+    if (by__nn_attends(b->config, layer)) {
+        x = attend(b, x, layer);
+    }
     (void)snprintf(name, sizeof name, "h.%d.ln_2", layer);
-    y = norm(b, x, name);
-    (void)snprintf(name, sizeof name, "h.%d.mlp.c_fc", layer);
-    y = linear(b, y, c->width, c->mlp_width, "embed mlp", "mlp", by__nn_init_normal(b), name);
-    y = by_unary(b->graph, y, BY_FN_GELU);
-    (void)snprintf(name, sizeof name, "h.%d.mlp.c_proj", layer);
-    y = linear(b, y, c->mlp_width, c->width, "mlp embed", "embed", by__nn_init_residual(b), name);
+    by_value y = by__nn_mlp(b, norm(b, x, name), layer, &mlp);
     x = by_add(b->graph, x, by__nn_drop(b, y));
     by_graph_set_block(b->graph, -1);
     return x;
@@ -71,16 +88,8 @@ static void body(by__nn_build *b)
     const by_model_config *c = b->config;
     by_value wte = by__nn_weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
                                  by__nn_init_normal(b), "wte.weight");
-    by_value wpe = by__nn_weight(b, "position embed", BY_SHAPE(c->context, c->width),
-                                 by__nn_init_normal(b), "wpe.weight");
     by_value x = by_embedding(b->graph, b->model.tokens, wte);
-    if (by__nn_is_cached(b) || b->request->mode == BY_MODEL_STEP) {
-        b->model.positions =
-            by__nn_input(b, "positions", BY_I32, BY_SHAPE(b->request->batch, b->request->time));
-        x = by_add(b->graph, x, by_embedding(b->graph, b->model.positions, wpe));
-    } else {
-        x = by_position(b->graph, x, wpe);
-    }
+    x = by__nn_place(b, x, &(by__nn_position_table){.name = "wpe.weight", .rows = c->context});
     x = by__nn_drop(b, x);
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer);
@@ -99,7 +108,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "n_inner", json_integer(c->mlp_width));
     (void)json_object_set_new(out, "n_positions", json_integer(c->context));
     (void)json_object_set_new(out, "n_ctx", json_integer(c->context));
-    (void)json_object_set_new(out, "activation_function", json_string("gelu_new"));
+    by__nn_activation_write(out, "activation_function", c, BY_FN_GELU);
     (void)json_object_set_new(out, "layer_norm_epsilon", json_real(c->norm_eps));
     (void)json_object_set_new(out, "resid_pdrop", json_real(c->dropout));
     (void)json_object_set_new(out, "embd_pdrop", json_real(c->dropout));
@@ -119,13 +128,14 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_expect_bool(name, in, "scale_attn_weights", true, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "scale_attn_by_inverse_layer_idx", false, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "add_cross_attention", false, error));
-    return by__nn_json_expect(name, in, "activation_function", "gelu_new", error);
+    return by__nn_activation_read(c, name, in, "activation_function", BY_FN_GELU, error);
 }
 
 const by__nn_family by__nn_family_gpt2 = {
     .kind = {.name = "gpt2",
              .help = "GPT-2: learned positions, layer norm, GELU.",
-             .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &key_list},
+             .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &key_list, &by__nn_part_keys,
+                      &by__nn_norm_keys, &by__nn_mlp_keys},
              .resolve = resolve},
     .prefix = "transformer.",
     .embedding = "wte.weight",

@@ -87,16 +87,44 @@ static const type types[] = {
      .defaults = {2e6, 1e-6, 0}},
 };
 
+static bool has_window(const by__nn_llama_keys *k, int64_t layer)
+{
+    return k->window_layers.count == 0 || by__nn_list_has(&k->window_layers, layer);
+}
+
+/* The window of a layer, whether the section `attention` or the keys here say so; 0: none. */
+static int64_t window_at(const by_model_config *c, const by__nn_llama_keys *k, int64_t layer)
+{
+    return by__nn_attention_window(c, layer, has_window(k, layer) ? k->window : 0);
+}
+
+/* Which layers have a window, and which, as far as config.json can say so. */
+static windows find_windows(const by_model_config *c, const by__nn_llama_keys *k, int64_t *window)
+{
+    int64_t count = 0;
+    int64_t layers = by__nn_attention_is_windows(c) ? c->layers : 0;
+    *window = 0;
+    for (int64_t i = 0; i < layers; i++) {
+        int64_t at = window_at(c, k, i);
+        *window = at > 0 ? at : *window;
+        count += at > 0;
+    }
+    return count == 0                                          ? NONE
+           : count == c->layers && k->window_layers.count == 0 ? ALL_LAYERS
+                                                               : SOME_LAYERS;
+}
+
 static bool has_features(const type *t, const by_model_config *c, const by__nn_llama_keys *k)
 {
+    int64_t window;
+    windows which = find_windows(c, k, &window);
     bool qkv = k->qkv_bias == 1;
     bool output = k->output_bias == 1;
     bool biases = t->qkv_bias ? qkv && !output : qkv == output && (t->attention_bias || !qkv);
     return biases && (t->odd_width || c->width % c->heads == 0) &&
            t->qk_norm == (k->qk_norm == 1) && (t->mlp_bias || k->mlp_bias != 1) &&
            (t->nope || k->nope_layers.count == 0) &&
-           (k->window == 0 || t->windows == SOME_LAYERS ||
-            (t->windows == ALL_LAYERS && k->window_layers.count == 0));
+           (which == NONE || t->windows == SOME_LAYERS || t->windows == which);
 }
 
 /* The row selected by hf_type; -1: there is none. */
@@ -154,18 +182,23 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 
 /* ---- the graph ---- */
 
-static by_value mlp(by__nn_build *b, by_value x, int layer)
+static by_value mlp_linear(by__nn_build *b, by_value x, int layer, by__nn_mlp_part part)
 {
+    static const char *const names[] = {"mlp.up_proj", "mlp.gate_proj", "mlp.down_proj"};
     const by_model_config *c = b->config;
     bool bias = own_keys(c)->mlp_bias == 1;
-    by_init init = by__nn_init_normal(b);
-    by_value gate = by__nn_llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, bias,
-                                        layer, "mlp.gate_proj");
-    by_value up = by__nn_llama_linear(b, x, c->width, c->mlp_width, "mlp embed", init, bias, layer,
-                                      "mlp.up_proj");
-    by_value y = by_swiglu(b->graph, gate, up);
-    return by__nn_llama_linear(b, y, c->mlp_width, c->width, "embed mlp", by__nn_init_residual(b),
-                               bias, layer, "mlp.down_proj");
+    return part == BY__NN_MLP_DOWN
+               ? by__nn_llama_linear(b, x, c->mlp_width, c->width, "embed mlp",
+                                     by__nn_init_residual(b), bias, layer, names[part])
+               : by__nn_llama_linear(b, x, c->width, c->mlp_width, "mlp embed",
+                                     by__nn_init_normal(b), bias, layer, names[part]);
+}
+
+static by_value mlp(by__nn_build *b, by_value x, int layer)
+{
+    static const by__nn_mlp_layers layers = {
+        .linear = mlp_linear, .activation = BY_FN_SILU, .gated = true};
+    return by__nn_mlp(b, x, layer, &layers);
 }
 
 static void body(by__nn_build *b)
@@ -175,33 +208,30 @@ static void body(by__nn_build *b)
 
 /* ---- config.json ---- */
 
-static bool has_window(const by__nn_llama_keys *k, int64_t layer)
-{
-    return k->window_layers.count == 0 || by__nn_list_has(&k->window_layers, layer);
-}
-
 /* transformers before 4.53 reads max_window_layers: the first layer with a window, after which all
  * have one. */
 static void write_windows(json_t *out, const by_model_config *c, const by__nn_llama_keys *k,
                           const type *t)
 {
+    int64_t window;
+    windows which = find_windows(c, k, &window);
     if (t->windows == ALL_LAYERS) {
         (void)json_object_set_new(out, "sliding_window",
-                                  k->window == 0 ? json_null() : json_integer(k->window));
+                                  which == NONE ? json_null() : json_integer(window));
     }
-    if (t->windows != SOME_LAYERS || k->window == 0) {
+    if (t->windows != SOME_LAYERS || which == NONE) {
         return;
     }
     json_t *layers = json_array();
     int64_t first = 0;
     for (int64_t i = 0; i < c->layers; i++) {
-        bool limited = has_window(k, i);
+        bool limited = window_at(c, k, i) > 0;
         first += !limited;
         (void)json_array_append_new(layers,
                                     json_string(limited ? "sliding_attention" : "full_attention"));
     }
     (void)json_object_set_new(out, "use_sliding_window", json_true());
-    (void)json_object_set_new(out, "sliding_window", json_integer(k->window));
+    (void)json_object_set_new(out, "sliding_window", json_integer(window));
     (void)json_object_set_new(out, "layer_types", layers);
     (void)json_object_set_new(out, "max_window_layers", json_integer(first));
 }
@@ -328,7 +358,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
                              by_error *error)
 {
     by__nn_llama_keys *k = own_keys(c);
-    const char *hf_type = json_string_value(json_object_get(in, "model_type"));
+    const char *hf_type = by__nn_json_model_type(in);
     size_t i = 0;
     while (strcmp(published[i].model_type, hf_type) != 0) { /* it is in the table */
         i++;
@@ -362,12 +392,19 @@ static const char *bounded(const by_model_config *c)
     return by__nn_rope_bounded(&own_keys(c)->rope);
 }
 
+/* Windows are in config.json, but other kinds of attention are not. */
+static bool expresses(const by_model_config *c, const char *section)
+{
+    return strcmp(section, "attention") == 0 && by__nn_attention_is_windows(c);
+}
+
 const by__nn_family by__nn_family_llama = {
     .kind = {.name = "llama",
              .help = "Llama, Mistral, Qwen2, Qwen3, SmolLM: rotary positions, RMS norm, SwiGLU, "
                      "grouped-query attention.",
              .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &by__nn_llama_key_list,
-                      &by__nn_rope_key_list, &key_list},
+                      &by__nn_rope_key_list, &key_list, &by__nn_part_keys, &by__nn_norm_keys,
+                      &by__nn_mlp_keys},
              .size = sizeof(by__nn_llama_keys),
              .resolve = resolve},
     .base = "model.",
@@ -378,6 +415,7 @@ const by__nn_family by__nn_family_llama = {
     .read_config = read_config,
     .reduce = reduce,
     .rotary = true,
+    .expresses = expresses,
     .bounded = bounded,
     .published = published,
     .publish = publish,

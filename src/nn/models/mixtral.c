@@ -89,7 +89,7 @@ static by_value experts(by__nn_build *b, by_value rows, by_value range, int laye
     by_value w3 = expert_weight(b, layer, "w3", c->mlp_width, c->width, "expert mlp embed", init);
     by_value gate = by_grouped_matmul(b->graph, rows, w1, range, true, chosen);
     by_value up = by_grouped_matmul(b->graph, rows, w3, range, true, chosen);
-    by_value y = by_swiglu(b->graph, gate, up);
+    by_value y = by__nn_gate(b, gate, up, BY_FN_SILU);
     return by_grouped_matmul(b->graph, y, w2, range, true, chosen);
 }
 
@@ -192,7 +192,7 @@ const by__nn_family by__nn_family_mixtral = {
     .kind = {.name = "mixtral",
              .help = "Mixtral: Llama with a mixture of experts in each block.",
              .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &by__nn_llama_key_list,
-                      &by__nn_rope_key_list, &key_list},
+                      &by__nn_rope_key_list, &key_list, &by__nn_part_keys, &by__nn_norm_keys},
              .size = sizeof(mixtral_keys),
              .resolve = resolve},
     .base = "model.",

@@ -130,7 +130,12 @@ static void body(by__nn_build *b)
         x = linear(b, x, width, out, 2.0, name);
         if (own_keys(c)->norm) {
             (void)snprintf(name, sizeof name, "norms.%lld", (long long)layer);
-            x = by__nn_norm(b, x, out, name, "mlp");
+            x = by__nn_norm(b, x,
+                            &(by__nn_norm_place){.prefix = name,
+                                                 .axes = "mlp",
+                                                 .width = out,
+                                                 .eps = b->config->norm_eps,
+                                                 .usual = "layer"});
         }
         x = by__nn_drop(b, by_unary(b->graph, x, activation(c)));
         width = out;
@@ -150,10 +155,11 @@ static void write_config(json_t *out, const by_model_config *c)
     }
     (void)json_object_set_new(out, "hidden_sizes", hidden);
     (void)json_object_set_new(out, "hidden_act", json_string(m->activation));
+    const char *norm = by__nn_norm_name(c, "layer");
     (void)json_object_set_new(out, "layer_norm",
-                              json_boolean(m->norm == 1 && strcmp(c->norm.kind, "layer") == 0));
-    if (m->norm == 1 && strcmp(c->norm.kind, "layer") != 0) {
-        (void)json_object_set_new(out, "norm_kind", json_string(c->norm.kind));
+                              json_boolean(m->norm == 1 && strcmp(norm, "layer") == 0));
+    if (m->norm == 1 && strcmp(norm, "layer") != 0) {
+        (void)json_object_set_new(out, "norm_kind", json_string(norm));
     }
     (void)json_object_set_new(out, "layer_norm_eps", json_real(c->norm_eps));
     (void)json_object_set_new(out, "num_numbers", json_integer(c->numbers));
@@ -171,7 +177,7 @@ static by_status read_norm(by_model_config *c, const char *name, const json_t *i
     BY_TRY(by__nn_json_switch(&m->norm, name, in, "layer_norm", false, error));
     m->norm = kind == NULL ? m->norm : 1;
     return by__nn_norm_set(c,
-                           kind == NULL            ? "layer"
+                           kind == NULL            ? "auto"
                            : !json_is_string(kind) ? ""
                                                    : json_string_value(kind),
                            name, error);
@@ -206,6 +212,13 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     }
     return by_error_set(error, BY_EFORMAT, "%s: \"hidden_act\" is none of relu, gelu, silu, tanh",
                         name);
+}
+
+/* "norm_kind" has all norms. */
+static bool expresses(const by_model_config *c, const char *section)
+{
+    BY_UNUSED(c);
+    return strcmp(section, "norm") == 0;
 }
 
 const by__nn_family by__nn_family_mlp = {

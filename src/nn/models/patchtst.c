@@ -67,69 +67,67 @@ static by_value embed(by__nn_build *b, by_value x)
                       "model.encoder.embedder.input_embedding.weight");
     by_value bias = by__nn_weight(b, "embed", BY_SHAPE(c->width), (by_init){0},
                                   "model.encoder.embedder.input_embedding.bias");
-    by_value positions =
-        by__nn_weight(b, "position embed", BY_SHAPE(count, c->width), by__nn_init_normal(b),
-                      "model.encoder.positional_encoder.position_enc");
     x = by_transpose(g, by_slice(g, x, 1, c->context - used, used), 1, 2);
     x = by_reshape(g, x, BY_SHAPE(rows, 1, used, 1));
     w = by_reshape(g, w, BY_SHAPE(c->width, 1, 1, p->patch));
     x = by_reshape(g, by_conv(g, x, w, bias, &window, 1), BY_SHAPE(rows, count, c->width));
-    return by__nn_drop(b, by_position(g, x, positions));
+    x = by__nn_place(b, x,
+                     &(by__nn_position_table){
+                         .name = "model.encoder.positional_encoder.position_enc", .rows = count});
+    return by__nn_drop(b, x);
 }
 
 static by_value norm(by__nn_build *b, by_value x, int layer, int which)
 {
     char prefix[96];
     const by_model_config *c = b->config;
+    const by__nn_norm_place place = {
+        .prefix = prefix, .axes = "embed", .width = c->width, .eps = c->norm_eps, .usual = "layer"};
     int64_t rows = b->request->batch * c->channels;
     int64_t count = patch_count(c);
     (void)snprintf(prefix, sizeof prefix, "model.encoder.layers.%d.norm_sublayer%d%s", layer, which,
                    strcmp(c->norm.kind, "batch") == 0 ? ".batchnorm" : "");
     x = by_reshape(b->graph, x, BY_SHAPE(rows * count, c->width));
-    x = by__nn_norm(b, x, c->width, prefix, "embed");
+    x = by__nn_norm(b, x, &place);
     return by_reshape(b->graph, x, BY_SHAPE(rows, count, c->width));
 }
 
-/* Attention of each patch to all of its channel; the three weights make one product. */
+/* Attention of each patch to those of its channel. */
 static by_value attend(by__nn_build *b, by_value x, int layer)
 {
     static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
     const by_model_config *c = b->config;
-    by_value weights[3];
-    by_value biases[3];
+    by_value qkv;
     char prefix[96];
     (void)snprintf(prefix, sizeof prefix, "model.encoder.layers.%d.self_attn", layer);
-    for (int i = 0; i < 3; i++) {
-        weights[i] = by__nn_weight(b, "heads embed", BY_SHAPE(c->width, c->width),
-                                   by__nn_init_normal(b), "%s.%s.weight", prefix, names[i]);
-        biases[i] = by__nn_weight(b, "heads", BY_SHAPE(c->width), (by_init){0}, "%s.%s.bias",
-                                  prefix, names[i]);
-    }
-    by_value qkv = by_linear(b->graph, x, by_concat(b->graph, weights, 3, 0),
-                             by_concat(b->graph, biases, 3, 0), true);
-    by_attention_mask mask = BY_ATTENTION_CAUSAL;
-    mask.bidirectional = true;
-    x = by_attention_masked(b->graph, qkv, BY_NONE, BY_NONE, c->heads, c->heads, &mask);
+    x = by__nn_encoder_attention(b, x, layer, true, prefix, names, &qkv);
     (void)snprintf(prefix, sizeof prefix, "model.encoder.layers.%d.self_attn.out_proj", layer);
     return by__nn_encoder_linear(b, x, c->width, c->width, "embed heads", "embed",
                                  by__nn_init_residual(b), prefix);
 }
 
+static by_value mlp_linear(by__nn_build *b, by_value x, int layer, by__nn_mlp_part part)
+{
+    static const char *const names[] = {"ff.0", "ff.gate", "ff.3"};
+    const by_model_config *c = b->config;
+    char name[96];
+    (void)snprintf(name, sizeof name, "model.encoder.layers.%d.%s", layer, names[part]);
+    return part == BY__NN_MLP_DOWN
+               ? by__nn_encoder_linear(b, by__nn_drop(b, x), c->mlp_width, c->width, "embed mlp",
+                                       "embed", by__nn_init_residual(b), name)
+               : by__nn_encoder_linear(b, x, c->width, c->mlp_width, "mlp embed", "mlp",
+                                       by__nn_init_normal(b), name);
+}
+
 static by_value block(by__nn_build *b, by_value x, int layer)
 {
-    const by_model_config *c = b->config;
+    static const by__nn_mlp_layers mlp = {.linear = mlp_linear, .activation = BY_FN_GELU_ERF};
     by_graph *g = b->graph;
-    char name[96];
     by_graph_set_block(g, layer);
-    x = by_add(g, x, by__nn_drop(b, attend(b, norm(b, x, layer, 1), layer)));
-    by_value y = norm(b, x, layer, 3);
-    (void)snprintf(name, sizeof name, "model.encoder.layers.%d.ff.0", layer);
-    y = by__nn_encoder_linear(b, y, c->width, c->mlp_width, "mlp embed", "mlp",
-                              by__nn_init_normal(b), name);
-    y = by__nn_drop(b, by_unary(g, y, BY_FN_GELU_ERF));
-    (void)snprintf(name, sizeof name, "model.encoder.layers.%d.ff.3", layer);
-    y = by__nn_encoder_linear(b, y, c->mlp_width, c->width, "embed mlp", "embed",
-                              by__nn_init_residual(b), name);
+    if (by__nn_attends(b->config, layer)) {
+        x = by_add(g, x, by__nn_drop(b, attend(b, norm(b, x, layer, 1), layer)));
+    }
+    by_value y = by__nn_mlp(b, norm(b, x, layer, 3), layer, &mlp);
     x = by_add(g, x, by__nn_drop(b, y));
     by_graph_set_block(g, -1);
     return x;
@@ -168,7 +166,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "ffn_dim", json_integer(c->mlp_width));
     (void)json_object_set_new(out, "norm_type", json_string(batch ? "batchnorm" : "layernorm"));
     (void)json_object_set_new(out, "norm_eps", json_real(c->norm_eps));
-    (void)json_object_set_new(out, "activation_function", json_string("gelu"));
+    by__nn_activation_write(out, "activation_function", c, BY_FN_GELU_ERF);
     (void)json_object_set_new(out, "positional_encoding_type", json_string("random"));
     (void)json_object_set_new(out, "pooling_type", json_null());
     (void)json_object_set_new(out, "scaling", json_string("std"));
@@ -184,7 +182,6 @@ static void write_config(json_t *out, const by_model_config *c)
 static by_status check_config(const char *name, const json_t *in, by_error *error)
 {
     const json_t *pooling = json_object_get(in, "pooling_type");
-    BY_TRY(by__nn_json_expect(name, in, "activation_function", "gelu", error));
     BY_TRY(by__nn_json_expect(name, in, "scaling", "std", error));
     BY_TRY(by__nn_json_expect_bool(name, in, "share_embedding", true, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "share_projection", true, error));
@@ -206,6 +203,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     const json_t *type = json_object_get(in, "norm_type");
     bool layer = json_is_string(type) && strcmp(json_string_value(type), "layernorm") == 0;
     BY_TRY(check_config(name, in, error));
+    BY_TRY(by__nn_activation_read(c, name, in, "activation_function", BY_FN_GELU_ERF, error));
     BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", 32, error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", 24, error));
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", 1, error));
@@ -217,17 +215,25 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->mlp_width, name, in, "ffn_dim", 512, error));
     BY_TRY(by__nn_json_number(&c->norm_eps, name, in, "norm_eps", 1e-5, error));
     c->kv_heads = c->heads;
-    return by__nn_norm_set(c, layer ? "layer" : "batch", name, error);
+    return by__nn_norm_set(c, layer ? "auto" : "batch", name, error);
+}
+
+/* "norm_type" knows two norms. */
+static bool expresses(const by_model_config *c, const char *section)
+{
+    return strcmp(section, "norm") == 0 && strcmp(c->norm.kind, "rms") != 0;
 }
 
 const by__nn_family by__nn_family_patchtst = {
     .kind = {.name = "patchtst",
              .help = "PatchTST on windows of series: an encoder of patches, the same for all "
                      "channels.",
-             .keys = {&by__nn_series_keys, &by__nn_transformer_keys, &key_list, &by__nn_norm_keys},
+             .keys = {&by__nn_series_keys, &by__nn_transformer_keys, &key_list, &by__nn_part_keys,
+                      &by__nn_norm_keys, &by__nn_mlp_keys},
              .size = sizeof(patchtst_keys),
              .resolve = resolve},
     .reads = "series",
+    .expresses = expresses,
     .body = body,
     .write_config = write_config,
     .read_config = read_config,

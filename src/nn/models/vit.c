@@ -85,8 +85,6 @@ static by_value embed(by__nn_build *b)
     by_value class_token = by__nn_weight(b, "token token embed", BY_SHAPE(1, 1, c->width), init,
                                          "vit.embeddings.cls_token");
     int64_t tokens = 1 + c->image_height / size * (c->image_width / size);
-    by_value positions =
-        by__nn_weight(b, "token position embed", BY_SHAPE(1, tokens, c->width), init, POSITIONS);
     by_value w =
         by__nn_weight(b, "embed channel pixel pixel", BY_SHAPE(c->width, c->channels, size, size),
                       init, "vit.embeddings.patch_embeddings.projection.weight");
@@ -95,7 +93,10 @@ static by_value embed(by__nn_build *b)
     w = by_reshape(g, w, BY_SHAPE(c->width, c->channels * size * size));
     by_value parts[2] = {by_expand(g, class_token, BY_SHAPE(batch, 1, c->width)),
                          by_linear(g, by_patches(g, images, size), w, bias, true)};
-    return by__nn_drop(b, by_add(g, by_concat(g, parts, 2, 1), positions));
+    by_value x =
+        by__nn_place(b, by_concat(g, parts, 2, 1),
+                     &(by__nn_position_table){.name = POSITIONS, .rows = tokens, .leading = true});
+    return by__nn_drop(b, x);
 }
 
 /* How much the class token attends to each token, by each head: [B, heads, tokens]. Attention
@@ -124,38 +125,72 @@ static bool wants_attention(const by_model_config *c)
     return c->output != NULL && strcmp(c->output, "attention") == 0;
 }
 
-static by_value block(by__nn_build *b, by_value x, int layer)
+/* The map is computed from queries and keys alone. */
+static void add_attention_map(by__nn_build *b, by_value qkv)
+{
+    const by_model_config *c = b->config;
+    by_rotation rotation;
+    if (strcmp(c->attention.kind, "full") != 0 || by__nn_rotation(&rotation, c, NULL) != NULL) {
+        by__graph_fail(b->graph, BY_EARG,
+                       "model.output attention needs attention.kind full, not %s, and positions "
+                       "that are not rotary",
+                       c->attention.kind);
+        return;
+    }
+    by_model_register(&b->model, b->graph, "attention", attention_map(b, qkv));
+}
+
+/* What attention adds to x; of the last layer for the class token alone. */
+static by_value attend(by__nn_build *b, by_value x, int layer)
 {
     by_value qkv;
     const by_model_config *c = b->config;
-    by_graph *g = b->graph;
     char name[96];
-    by_graph_set_block(g, layer);
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_before", layer);
     by_value y = norm(b, x, name);
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.attention.attention", layer);
-    y = by__nn_encoder_attention(b, y, own_keys(c)->qkv_bias != 0, name, &qkv);
+    y = by__nn_encoder_attention(b, y, layer, own_keys(c)->qkv_bias != 0, name, BY__NN_QKV_NAMES,
+                                 &qkv);
     if (layer == c->layers - 1 && wants_attention(c)) {
-        by_model_register(&b->model, g, "attention", attention_map(b, qkv));
+        add_attention_map(b, qkv);
     }
     if (layer == c->layers - 1) {
-        /* The classifier reads the class token: from here on, the last block computes only that. */
-        x = by_slice(g, x, 1, 0, 1);
-        y = by_slice(g, y, 1, 0, 1);
+        x = by_slice(b->graph, x, 1, 0, 1);
+        y = by_slice(b->graph, y, 1, 0, 1);
     }
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.attention.output.dense", layer);
     y = by__nn_encoder_linear(b, y, c->width, c->width, "embed heads", "embed",
                               by__nn_init_residual(b), name);
-    x = by_add(g, x, by__nn_drop(b, y));
+    return by_add(b->graph, x, by__nn_drop(b, y));
+}
+
+static by_value mlp_linear(by__nn_build *b, by_value x, int layer, by__nn_mlp_part part)
+{
+    static const char *const names[] = {"intermediate.dense", "intermediate.gate", "output.dense"};
+    const by_model_config *c = b->config;
+    char name[96];
+    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.%s", layer, names[part]);
+    return part == BY__NN_MLP_DOWN
+               ? by__nn_encoder_linear(b, x, c->mlp_width, c->width, "embed mlp", "embed",
+                                       by__nn_init_residual(b), name)
+               : by__nn_encoder_linear(b, x, c->width, c->mlp_width, "mlp embed", "mlp",
+                                       by__nn_init_normal(b), name);
+}
+
+static by_value block(by__nn_build *b, by_value x, int layer)
+{
+    static const by__nn_mlp_layers mlp = {.linear = mlp_linear, .activation = BY_FN_GELU_ERF};
+    by_graph *g = b->graph;
+    char name[96];
+    by_graph_set_block(g, layer);
+    /* The classifier reads the class token: the last block computes only that. */
+    if (by__nn_attends(b->config, layer)) {
+        x = attend(b, x, layer);
+    } else if (layer == b->config->layers - 1) {
+        x = by_slice(g, x, 1, 0, 1);
+    }
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_after", layer);
-    y = norm(b, x, name);
-    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.intermediate.dense", layer);
-    y = by__nn_encoder_linear(b, y, c->width, c->mlp_width, "mlp embed", "mlp",
-                              by__nn_init_normal(b), name);
-    y = by_unary(g, y, BY_FN_GELU_ERF);
-    (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.output.dense", layer);
-    y = by__nn_encoder_linear(b, y, c->mlp_width, c->width, "embed mlp", "embed",
-                              by__nn_init_residual(b), name);
+    by_value y = by__nn_mlp(b, norm(b, x, name), layer, &mlp);
     x = by_add(g, x, by__nn_drop(b, y));
     by_graph_set_block(g, -1);
     return x;
@@ -193,7 +228,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "patch_size", json_integer(own_keys(c)->patch));
     (void)json_object_set_new(out, "num_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "qkv_bias", json_boolean(own_keys(c)->qkv_bias));
-    (void)json_object_set_new(out, "hidden_act", json_string("gelu"));
+    by__nn_activation_write(out, "hidden_act", c, BY_FN_GELU_ERF);
     (void)json_object_set_new(out, "layer_norm_eps", json_real(own_keys(c)->norm_eps));
     (void)json_object_set_new(out, "hidden_dropout_prob", json_real(c->dropout));
     (void)json_object_set_new(out, "attention_probs_dropout_prob", json_real(0.0));
@@ -211,7 +246,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_channels", 3, error));
     BY_TRY(by__nn_json_integer(&v->patch, name, in, "patch_size", 16, error));
     BY_TRY(by__nn_json_number(&v->norm_eps, name, in, "layer_norm_eps", 1e-12, error));
-    BY_TRY(by__nn_json_expect(name, in, "hidden_act", "gelu", error));
+    BY_TRY(by__nn_activation_read(c, name, in, "hidden_act", BY_FN_GELU_ERF, error));
     BY_TRY(by__nn_json_image_size(c, name, in, error));
     if (bias != NULL && !json_is_boolean(bias)) {
         return by_error_set(error, BY_EFORMAT, "%s: \"qkv_bias\" is not true or false", name);
@@ -225,7 +260,8 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 const by__nn_family by__nn_family_vit = {
     .kind = {.name = "vit",
              .help = "ViT on image patches: class token, learned positions, GELU.",
-             .keys = {&by__nn_output_keys, &by__nn_image_keys, &key_list},
+             .keys = {&by__nn_output_keys, &by__nn_image_keys, &key_list, &by__nn_part_keys,
+                      &by__nn_norm_keys, &by__nn_mlp_keys},
              .size = sizeof(vit_keys),
              .resolve = resolve},
     .base = "vit.",
