@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Golden files for the parity tests: small models in plain PyTorch, independent of banyan.
 
-    make_golden.py DIR            writes DIR/NAME.safetensors for each of CASES
+    make_golden.py DIR            writes DIR/NAME.safetensors for each of CASES, or with --only for one
     make_golden.py --check DIR    computes them anew and compares with the files in DIR
 
 Runs with Debian's python3-torch (1.13) and anything newer. Everything is computed in float32; the
@@ -96,6 +96,166 @@ CASES = {
                      patch=8, stride=5, classes=0, norm_eps=1e-5, optimizer="sgd", seed=302),
 }
 CASES["gpt2_sgd"] = dict(CASES["gpt2"], optimizer="sgd")
+# Kinds of parts: "attention" has one for each layer, (kind, window).
+SMALL = dict(layers=2, heads=4, kv_heads=4, width=16, mlp_width=24, context=16, vocab=67, norm_eps=1e-5)
+CASES["gpt2_alibi"] = dict(SMALL, kind="gpt2", tied=1, attention=[("alibi", None)] * 2, position="none", norm="rms",
+                           gated=1, activation="gelu", optimizer="sgd", seed=401)
+CASES["gpt2_rope"] = dict(SMALL, kind="gpt2", tied=1, attention=[("window", 5), ("none", None)], position="rope",
+                          rope_theta=100.0, activation="relu2", optimizer="sgd", seed=402)
+CASES["gpt2_sinusoidal"] = dict(SMALL, kind="gpt2", tied=1, attention=[("window", 6), ("full", None)],
+                                position="sinusoidal", gated=1, activation="silu", optimizer="sgd", seed=403)
+CASES["llama_kinds"] = dict(SMALL, kind="llama", kv_heads=2, tied=0, rope_theta=10000.0, position="learned",
+                            norm="layer", gated=0, activation="tanh", attention=[("window", 4), ("full", None)],
+                            optimizer="sgd", seed=404)
+CASES["bert_kinds"] = dict(SMALL, kind="bert", segments=2, position="rope", rope_theta=10000.0,
+                           attention=[("window", 4), ("alibi", None)], gated=1, activation="gelu", optimizer="sgd",
+                           seed=405)
+
+
+# ---- kinds of parts ----
+
+def slopes(heads):
+    """ALiBi's (Press et al. 2022), as its authors compute them."""
+    power = 2 ** math.floor(math.log2(heads))
+    own = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    return own if power == heads else own + [2 ** (-4 * (i + 1) / power) for i in range(2 * power)][0::2][:heads - power]
+
+
+def attend(c, layer, q, k, v, causal):
+    """Attention [B, H, T, D] of a layer; the products and the softmax of the definition."""
+    kind, window = c["attention"][layer]
+    length = q.shape[-2]
+    distance = torch.arange(length)[:, None] - torch.arange(length)[None, :]
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    if kind == "alibi":
+        scores = scores - torch.tensor(slopes(q.shape[1]), dtype=q.dtype)[:, None, None] * distance.abs()
+    hidden = distance < 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
+    if kind == "window":
+        hidden = hidden | (distance.abs() >= window)
+    return scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v
+
+
+def rotate_heads(c, t):
+    """Rotary positions of [B, H, T, D]."""
+    length, size = t.shape[-2:]
+    frequency = c["rope_theta"] ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angle = torch.outer(torch.arange(length, dtype=torch.float64), frequency)
+    cos, sin = (torch.cat((x, x), -1).to(t.dtype) for x in (angle.cos(), angle.sin()))
+    a, b = t.chunk(2, -1)
+    return t * cos + torch.cat((-b, a), -1) * sin
+
+
+def sinusoids(c, like):
+    frequency = 10000.0 ** (-torch.arange(0, c["width"], 2, dtype=torch.float64) / c["width"])
+    angle = torch.outer(torch.arange(c["context"], dtype=torch.float64), frequency)
+    return torch.cat((angle.cos(), angle.sin()), -1).to(like.dtype)
+
+
+def activate(c, x, usual):
+    kind = c.get("activation", usual)
+    return {"gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "tanh": torch.tanh,
+            "relu2": lambda x: F.relu(x) ** 2}[kind](x)
+
+
+def norm_of(c, w, x, name, usual):
+    if c.get("norm", usual) == "rms":
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + c["norm_eps"]) * w[name + ".weight"]
+    return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], c["norm_eps"])
+
+
+def gpt2_kinds_shapes(c):
+    shapes = gpt2_shapes(c)
+    width, mlp = c["width"], c["mlp_width"]
+    if c["position"] != "learned":
+        del shapes["wpe.weight"]
+    for i in range(c["layers"]):
+        if c["attention"][i][0] == "none":
+            shapes = {n: s for n, s in shapes.items() if not n.startswith((f"h.{i}.attn.", f"h.{i}.ln_1."))}
+        if c.get("gated"):
+            shapes[f"h.{i}.mlp.c_gate.weight"], shapes[f"h.{i}.mlp.c_gate.bias"] = (width, mlp), (mlp,)
+    if c.get("norm") == "rms":
+        shapes = {n: s for n, s in shapes.items() if not (".ln_" in n or n.startswith("ln_")) or n.endswith(".weight")}
+    return shapes
+
+
+def gpt2_kinds_forward(c, w, tokens):
+    heads, width = c["heads"], c["width"]
+
+    def linear(x, name):
+        return x @ w[name + ".weight"] + w[name + ".bias"]
+
+    x = w["wte.weight"][tokens.long()]
+    x = x + sinusoids(c, x) if c["position"] == "sinusoidal" else x
+    for i in range(c["layers"]):
+        block = f"h.{i}."
+        if c["attention"][i][0] != "none":
+            y = linear(norm_of(c, w, x, block + "ln_1", "layer"), block + "attn.c_attn")
+            q, k, v = (t.unflatten(-1, (heads, width // heads)).transpose(1, 2) for t in y.split(width, dim=-1))
+            if c["position"] == "rope":
+                q, k = rotate_heads(c, q), rotate_heads(c, k)
+            x = x + linear(attend(c, i, q, k, v, True).transpose(1, 2).flatten(2), block + "attn.c_proj")
+        y = norm_of(c, w, x, block + "ln_2", "layer")
+        up = linear(y, block + "mlp.c_fc")
+        y = (activate(c, linear(y, block + "mlp.c_gate"), "gelu_tanh") * up if c.get("gated")
+             else activate(c, up, "gelu_tanh"))
+        x = x + linear(y, block + "mlp.c_proj")
+    return norm_of(c, w, x, "ln_f", "layer") @ w["wte.weight"].t()
+
+
+def llama_kinds_shapes(c):
+    shapes = {n: s for n, s in llama_shapes(c).items() if not n.endswith("gate_proj.weight")}
+    shapes["model.embed_positions.weight"] = (c["context"], c["width"])
+    shapes.update({n[:-6] + "bias": s for n, s in list(shapes.items()) if len(s) == 1})
+    return shapes
+
+
+def llama_kinds_forward(c, w, tokens):
+    size = c["width"] // c["heads"]
+    x = w["model.embed_tokens.weight"][tokens.long()] + w["model.embed_positions.weight"]
+    for i in range(c["layers"]):
+        block = f"model.layers.{i}."
+        y = norm_of(c, w, x, block + "input_layernorm", "rms")
+        q, k, v = (F.linear(y, w[f"{block}self_attn.{n}_proj.weight"]).unflatten(-1, (-1, size)).transpose(1, 2)
+                   for n in "qkv")
+        k, v = (t.repeat_interleave(c["heads"] // c["kv_heads"], dim=1) for t in (k, v))
+        y = attend(c, i, q, k, v, True).transpose(1, 2).flatten(2)
+        x = x + F.linear(y, w[block + "self_attn.o_proj.weight"])
+        y = norm_of(c, w, x, block + "post_attention_layernorm", "rms")
+        y = activate(c, F.linear(y, w[block + "mlp.up_proj.weight"]), "silu")
+        x = x + F.linear(y, w[block + "mlp.down_proj.weight"])
+    return F.linear(norm_of(c, w, x, "model.norm", "rms"), w["lm_head.weight"])
+
+
+def bert_kinds_shapes(c):
+    shapes = bert_shapes(c)
+    del shapes["bert.embeddings.position_embeddings.weight"]
+    for i in range(c["layers"]):
+        gate = f"bert.encoder.layer.{i}.intermediate.gate"
+        shapes[gate + ".weight"], shapes[gate + ".bias"] = (c["mlp_width"], c["width"]), (c["mlp_width"],)
+    return shapes
+
+
+def bert_kinds_forward(c, w, tokens):
+    width, heads = c["width"], c["heads"]
+
+    def norm(x, name):
+        return norm_of(c, w, x, name, "layer")
+
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    words = w["bert.embeddings.word_embeddings.weight"]
+    x = norm(words[tokens.long()] + w["bert.embeddings.token_type_embeddings.weight"][0], "bert.embeddings.LayerNorm")
+    for i in range(c["layers"]):
+        layer = f"bert.encoder.layer.{i}."
+        q, k, v = (linear(x, f"{layer}attention.self.{n}").unflatten(-1, (heads, width // heads)).transpose(1, 2)
+                   for n in ("query", "key", "value"))
+        y = attend(c, i, rotate_heads(c, q), rotate_heads(c, k), v, False).transpose(1, 2).flatten(2)
+        x = norm(x + linear(y, layer + "attention.output.dense"), layer + "attention.output.LayerNorm")
+        y = activate(c, linear(x, layer + "intermediate.gate"), "gelu") * linear(x, layer + "intermediate.dense")
+        x = norm(x + linear(y, layer + "output.dense"), layer + "output.LayerNorm")
+    x = activate(c, linear(x, "cls.predictions.transform.dense"), "gelu")
+    return norm(x, "cls.predictions.transform.LayerNorm") @ words.T + w["cls.predictions.bias"]
 
 
 # ---- the models, as functions of a dictionary of weights ----
@@ -813,6 +973,15 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "dlinear": (dlinear_shapes, dlinear_forward), "patchtst": (patchtst_shapes, patchtst_forward)}
 
 
+KINDS = {"gpt2": (gpt2_kinds_shapes, gpt2_kinds_forward), "llama": (llama_kinds_shapes, llama_kinds_forward),
+         "bert": (bert_kinds_shapes, bert_kinds_forward)}
+
+
+def model_of(c):
+    """The functions that make the shapes of the weights, and the outputs."""
+    return (KINDS if "attention" in c else MODELS)[c["kind"]]
+
+
 def loss_of(c, logits, wanted, weight=None):
     """`wanted` is the last array of a batch but its weights."""
     if weight is not None:
@@ -832,7 +1001,7 @@ def make_inputs(c):
         return torch.tensor(values, dtype=torch.float64).to(torch.float32).view(shape)
 
     weights = {}
-    for name, shape in MODELS[c["kind"]][0](c).items():
+    for name, shape in model_of(c)[0](c).items():
         if len(shape) > 2 and "convolutional" in c:
             # Uniform with the variance of He et al., so that what is normalized by given statistics stays small.
             most = round(64 * math.sqrt(6 / math.prod(shape[1:]))) / 64
@@ -891,7 +1060,7 @@ def make_inputs(c):
 
 def run_case(c, dtype):
     """The outputs of the head comment, as a dictionary."""
-    forward = MODELS[c["kind"]][1]
+    forward = model_of(c)[1]
     initial, first, steps = make_inputs(c)
     weights = {n: t.to(dtype).requires_grad_() for n, t in initial.items() if ".running_" not in n}
     statistics = {n: t.to(dtype) for n, t in initial.items() if ".running_" in n}
@@ -964,7 +1133,7 @@ def make_case(c):
     if "only" in c:
         kept = ("weights", "images", "labels", "logits")
         tensors = {n: t for n, t in tensors.items() if n.split(".")[0] in kept}
-    elif c["kind"] == "gpt2" and "optimizer" in c:
+    elif c["kind"] == "gpt2" and "optimizer" in c and "attention" not in c:
         kept = ("weights", "steps", "losses", "norms", "final")
         tensors = {n: t for n, t in tensors.items() if n.split(".")[0] in kept}
     metadata = {k: str(v) for k, v in c.items() if k != "seed"}
@@ -1049,11 +1218,14 @@ def check_case(path, name, tensors, metadata):
 def main():
     parser = argparse.ArgumentParser(description="golden files for the parity tests")
     parser.add_argument("--check", action="store_true", help="compare with DIR instead of writing it")
+    parser.add_argument("--only", action="append", metavar="NAME", help="of this case alone")
     parser.add_argument("directory", metavar="DIR")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     failures = 0
     for name, c in CASES.items():
+        if arguments.only and name not in arguments.only:
+            continue
         path = os.path.join(arguments.directory, name + ".safetensors")
         tensors, metadata = make_case(c)
         if arguments.check:

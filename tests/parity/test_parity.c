@@ -524,6 +524,56 @@ static void test_bert_accumulated_and_recomputed(void **state)
     compare_all(CASE("bert", &by__task_masked.task, settings, "tokens", "targets"));
 }
 
+/* Kinds of parts that families were not published with. */
+#define SMALL                                                                                      \
+    LANGUAGE, "model.width=16", "model.mlp_width=24", "optimizer.kind=sgd", "optimizer.lr=0.05",   \
+        "optimizer.momentum=0.9", "optimizer.nesterov=true"
+
+static void test_kinds_of_decoders(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const alibi[] = {"model.kind=gpt2",      SMALL,
+                                        "attention.kind=alibi", "norm.kind=rms",
+                                        "mlp.kind=gated",       "activation.kind=gelu"};
+    static const char *const rope[] = {"model.kind=gpt2",      SMALL,
+                                       "attention.kind=mixed", "attention.pattern=[window, none]",
+                                       "attention.window=5",   "position.kind=rope",
+                                       "position.theta=100",   "activation.kind=relu2"};
+    static const char *const sinusoidal[] = {"model.kind=gpt2",
+                                             SMALL,
+                                             "attention.kind=local_global",
+                                             "attention.window=6",
+                                             "mlp.kind=gated",
+                                             "position.kind=sinusoidal",
+                                             "activation.kind=silu",
+                                             "memory.recompute=block"};
+    static const char *const llama[] = {"model.kind=llama",
+                                        SMALL,
+                                        "model.kv_heads=2",
+                                        "model.tied=false",
+                                        "attention.kind=local_global",
+                                        "attention.window=4",
+                                        "position.kind=learned",
+                                        "norm.kind=layer",
+                                        "mlp.kind=plain",
+                                        "activation.kind=tanh"};
+    compare_all(CASE("gpt2_alibi", NULL, alibi, "tokens", "targets"));
+    compare_all(CASE("gpt2_rope", NULL, rope, "tokens", "targets"));
+    compare_all(CASE("gpt2_sinusoidal", NULL, sinusoidal, "tokens", "targets"));
+    compare_all(CASE("llama_kinds", NULL, llama, "tokens", "targets"));
+}
+
+static void test_kinds_of_encoders(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {
+        "model.kind=bert",     SMALL,
+        "model.norm_eps=1e-5", "attention.kind=mixed",
+        "attention.window=4",  "attention.pattern=[window, alibi]",
+        "position.kind=rope",  "mlp.kind=gated"};
+    compare_all(CASE("bert_kinds", &by__task_masked.task, settings, "tokens", "targets"));
+}
+
 #define VIT                                                                                        \
     "model.kind=vit", "model.heads=4", "model.mlp_width=64", "model.patch=4", "model.outputs=7",   \
         "model.channels=3", "model.image_height=12", "model.image_width=12"
@@ -728,6 +778,8 @@ int main(void)
         cmocka_unit_test(test_mixtral_with_capacity),
         cmocka_unit_test(test_bert),
         cmocka_unit_test(test_bert_accumulated_and_recomputed),
+        cmocka_unit_test(test_kinds_of_decoders),
+        cmocka_unit_test(test_kinds_of_encoders),
         cmocka_unit_test(test_vit),
         cmocka_unit_test(test_vit_accumulated_and_recomputed),
         cmocka_unit_test(test_resnet),

@@ -239,6 +239,29 @@ static void test_window(void **state)
     check_family(settings, BY_ARRAY_LENGTH(settings), 2e-4f, true);
 }
 
+/* The kinds of parts, also where a family was not published with them. */
+static void test_kinds(void **state)
+{
+    static const char *const kinds[][5] = {
+        {"model.kind=gpt2", "attention.kind=local_global", "attention.window=21",
+         "position.kind=sinusoidal", "norm.kind=rms"},
+        {"model.kind=gpt2", "attention.kind=mixed", "attention.window=19",
+         "attention.pattern=[window, none]", "position.kind=rope"},
+        {"model.kind=gpt2", "attention.kind=alibi", "mlp.kind=gated", "activation.kind=relu2",
+         "norm.kind=batch"},
+        {"model.kind=llama", "model.kv_heads=2", "attention.kind=alibi", "mlp.kind=plain",
+         "norm.kind=layer"},
+        {"model.kind=llama", "attention.kind=mixed", "attention.window=18",
+         "attention.pattern=[alibi, window]", "position.kind=learned"},
+    };
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        const char *settings[6] = {"precision.compute=f32"};
+        memcpy(settings + 1, kinds[i], sizeof kinds[i]);
+        check_family(settings, BY_ARRAY_LENGTH(settings), 3e-4f, true);
+    }
+}
+
 static void test_mixtral(void **state)
 {
     static const char *const settings[] = {"model.kind=mixtral", "model.experts=4",
@@ -258,7 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_llama), cmocka_unit_test(test_window),
-        cmocka_unit_test(test_mixtral), cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_mixtral), cmocka_unit_test(test_bf16),  cmocka_unit_test(test_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
