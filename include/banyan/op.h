@@ -97,6 +97,12 @@
  *                     y, lse, dy
  *   ATTENTION_MERGE   y_0, lse_0, y_1, lse_1 f32            y, lse
  *     Attention over the union of two sets of keys from its results for each; H = attrs.heads.
+ *   LINEAR_ATTENTION  qkv, or q, k, v; lengths?, as for     y [B, T, H*D]
+ *                     ATTENTION                             y[t] = sum of w(t, s) v[s] over keys s
+ *                                                           / (sum of w(t, s) + 1e-6)
+ *     with w(t, s) = f(q[t]) . f(k[s]), f(x) = elu(x) + 1 (Katharopoulos et al. 2020). Causal, or
+ *     over all keys with attrs.bidirectional; lengths as there.
+ *   LINEAR_ATTENTION_GRAD  (qkv | q, k, v[, lengths]), dy   dqkv | dq, dk, dv
  *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*   y [B, T, H*D]
  *                     [B, K, S, D], position i32 [1]
  *     Writes k and v of the T new tokens into the caches at position .. position + T - 1, then
@@ -362,6 +368,8 @@ enum {
     X(ATTENTION, attention)                                                                        \
     X(ATTENTION_GRAD, attention_grad)                                                              \
     X(ATTENTION_MERGE, attention_merge)                                                            \
+    X(LINEAR_ATTENTION, linear_attention)                                                          \
+    X(LINEAR_ATTENTION_GRAD, linear_attention_grad)                                                \
     X(CACHED_ATTENTION, cached_attention)                                                          \
     X(DROPOUT, dropout)                                                                            \
     X(LINEAR_CROSS_ENTROPY, linear_cross_entropy)                                                  \

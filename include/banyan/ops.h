@@ -117,6 +117,11 @@ typedef struct by_attention_mask {
 /* Attention with a mask. For packed qkv pass it as q, with k and v BY_NONE. */
 BY_API by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_value v,
                                     int64_t heads, int64_t kv_heads, const by_attention_mask *mask);
+/* Linear attention (Katharopoulos et al. 2020), causal or over all keys. Operands as those of
+ * by_attention_masked; `lengths` may be BY_NONE. */
+BY_API by_value by_linear_attention(by_graph *graph, by_value q, by_value k, by_value v,
+                                    int64_t heads, int64_t kv_heads, bool bidirectional,
+                                    by_value lengths);
 /* Causal attention with caches [B, kv_heads, S, D]: writes the new keys and values at `position`,
  * i32 [1], and attends to all positions so far, as far as window and slopes of the mask say, whose
  * other fields are not used. For packed qkv pass it as q, with k and v BY_NONE. */

@@ -134,6 +134,21 @@ bool by__op_shard_addends(const by__op_signature *s, const by__graph_type *out,
 bool by__op_shard_factors(const by__op_signature *s, const by__graph_type *out,
                           by__op_sharding *sh);
 
+/* Sizes of attention, derived from its operands. */
+typedef struct by__op_heads {
+    int64_t batch;
+    int64_t time;
+    int64_t width; /* of a head */
+    by_dtype dtype;
+    bool packed;
+} by__op_heads;
+/* Derives the sizes from `count` operands starting at in[0]: one is packed qkv, three are q, k, v,
+ * a fourth is the lengths, a fifth the first keys. Returns false if they do not fit. */
+bool by__op_read_heads(const by__op_signature *s, int count, by__op_heads *out);
+/* Splits samples or heads: q by query heads, k and v by key heads, so that each group of query
+ * heads stays with its key head. Packed heads of equal number are three sections of one axis. */
+bool by__op_split_heads(const by__op_signature *s, int operands, by__op_sharding *sh,
+                        by__graph_split *y, by__graph_split *lse);
 /* Attributes that say how far a query attends. */
 #define BY__OP_REACH                                                                               \
     BY__ATTR_AS("window", window, INT, BY__ATTR_SPARE),                                            \

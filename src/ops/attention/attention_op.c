@@ -5,18 +5,7 @@
 
 #include "ops/ops.h"
 
-/* Sizes derived from the operands. */
-typedef struct extents {
-    int64_t batch;
-    int64_t time;
-    int64_t width;
-    by_dtype dtype;
-    bool packed;
-} extents;
-
-/* Derives the sizes from `count` operands starting at in[0]: one is packed qkv, three are q, k, v,
- * a fourth is the lengths, a fifth the first keys. Returns false if they do not fit. */
-static bool read_extents(const by__op_signature *s, int count, extents *out)
+bool by__op_read_heads(const by__op_signature *s, int count, by__op_heads *out)
 {
     const by__graph_type *q = &s->in[0];
     int64_t h = s->attrs->heads;
@@ -28,10 +17,10 @@ static bool read_extents(const by__op_signature *s, int count, extents *out)
     if (count >= 3 && by__absent(&s->in[1]) != by__absent(&s->in[2])) {
         return false;
     }
-    *out = (extents){.batch = q->shape.dim[0],
-                     .time = q->shape.dim[1],
-                     .dtype = q->dtype,
-                     .packed = count == 1 || by__absent(&s->in[1])};
+    *out = (by__op_heads){.batch = q->shape.dim[0],
+                          .time = q->shape.dim[1],
+                          .dtype = q->dtype,
+                          .packed = count == 1 || by__absent(&s->in[1])};
     int64_t parts = out->packed ? h + 2 * k : h;
     if (q->shape.dim[2] % parts != 0) {
         return false;
@@ -78,8 +67,8 @@ static by_status check_limit(const by__op_signature *s, int count, by_error *err
 
 static by_status infer_attention(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    extents e;
-    if (s->input_count == 2 || !read_extents(s, s->input_count, &e)) {
+    by__op_heads e;
+    if (s->input_count == 2 || !by__op_read_heads(s, s->input_count, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
     BY_TRY(check_limit(s, s->input_count, error));
@@ -106,13 +95,11 @@ static void gradient_attention(by_graph *graph, const by__graph_node *node, cons
     }
 }
 
-/* Splits samples or heads: q by query heads, k and v by key heads, so that each group of query
- * heads stays with its key head. Packed heads of equal number are three sections of one axis. */
-static bool split_heads(const by__op_signature *s, int operands, by__op_sharding *sh,
+bool by__op_split_heads(const by__op_signature *s, int operands, by__op_sharding *sh,
                         by__graph_split *y, by__graph_split *lse)
 {
-    extents e = {0};
-    (void)read_extents(s, operands, &e);
+    by__op_heads e = {0};
+    (void)by__op_read_heads(s, operands, &e);
     by__graph_split q = sh->in[0];
     bool heads = q.axis == 2;
     int64_t sections = heads && e.packed ? 3 : 1;
@@ -144,8 +131,9 @@ static bool shard_attention(const by__op_signature *s, const by__graph_type *out
                             by__op_sharding *sh)
 {
     BY_UNUSED(out);
-    return sh->in[0].axis == 1 ? by__op_shard_attention_time(s, sh)
-                               : split_heads(s, s->input_count, sh, &sh->out[0], &sh->out[1]);
+    return sh->in[0].axis == 1
+               ? by__op_shard_attention_time(s, sh)
+               : by__op_split_heads(s, s->input_count, sh, &sh->out[0], &sh->out[1]);
 }
 
 static bool shard_attention_grad(const by__op_signature *s, const by__graph_type *out,
@@ -157,7 +145,8 @@ static bool shard_attention_grad(const by__op_signature *s, const by__graph_type
     if (sh->in[0].axis == 1) {
         return by__op_shard_attention_grad_time(s, out, sh);
     }
-    if (!split_heads(s, operands, sh, &y, &lse) || !by__op_split_equal(sh->in[operands], y) ||
+    if (!by__op_split_heads(s, operands, sh, &y, &lse) ||
+        !by__op_split_equal(sh->in[operands], y) ||
         !by__op_split_equal(sh->in[operands + 1], lse) ||
         !by__op_split_equal(sh->in[operands + 2], y)) {
         return false;
@@ -171,9 +160,9 @@ static bool shard_attention_grad(const by__op_signature *s, const by__graph_type
 static by_status infer_attention_grad(const by__op_signature *s, by__graph_type *out,
                                       by_error *error)
 {
-    extents e;
+    by__op_heads e;
     int operands = s->input_count - 3;
-    if (operands == 2 || !read_extents(s, operands, &e)) {
+    if (operands == 2 || !by__op_read_heads(s, operands, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
     BY_TRY(check_limit(s, operands, error));
@@ -195,8 +184,8 @@ static by_status infer_attention_grad(const by__op_signature *s, by__graph_type 
 
 static by_status infer_cached(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
-    extents e;
-    if (!read_extents(s, 3, &e)) {
+    by__op_heads e;
+    if (!by__op_read_heads(s, 3, &e)) {
         return by__op_refuse(s, error, not_heads);
     }
     BY_TRY(check_limit(s, 3, error));

@@ -2,54 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/cpu/reference.h"
-
-/* Layout of one of q, k, v: a separate tensor, or its part of the packed one. Element (b, t, head,
- * d) is at (b * T + t) * stride + offset + head * D + d. */
-typedef struct operand_view {
-    const by__device_tensor *tensor;
-    int64_t stride;
-    int64_t offset;
-} operand_view;
-
-typedef struct problem {
-    int64_t batch, length, heads, kv_heads, width;
-    double scale;
-} problem;
-
-static problem measure(const by__device_call *call, bool packed)
-{
-    const by__device_tensor *q = &call->in[0];
-    problem p = {q->shape.dim[0], q->shape.dim[1], call->attrs.heads, call->attrs.kv_heads, 0, 0.0};
-    p.width = by__tensor_columns(q) / (packed ? p.heads + 2 * p.kv_heads : p.heads);
-    p.scale = 1.0 / sqrt((double)p.width);
-    return p;
-}
-
-/* Returns true if q, k and v are packed: of the `count` operands before the others there is one, or
- * the second and third are absent. */
-static bool is_packed(const by__device_call *call, int count)
-{
-    return count == 1 || !by__present(&call->in[1]);
-}
-
-/* The views of (packed) or (q, k, v), for inputs and gradients alike. */
-static void make_views(operand_view views[3], const by__device_tensor *tensors, bool packed,
-                       const problem *p)
-{
-    int64_t heads[3] = {p->heads, p->kv_heads, p->kv_heads};
-    int64_t offset = 0;
-    for (int i = 0; i < 3; i++) {
-        const by__device_tensor *tensor = packed ? &tensors[0] : &tensors[i];
-        views[i] = (operand_view){tensor, by__tensor_columns(tensor), packed ? offset : 0};
-        offset += heads[i] * p->width;
-    }
-}
-
-static int64_t place(const operand_view *v, const problem *p, int64_t b, int64_t t, int64_t head)
-{
-    return (b * p->length + t) * v->stride + v->offset + head * p->width;
-}
+#include "device/cpu/reference/reference_heads.h"
 
 static double dot(const by__device_tensor *a, int64_t at, const by__device_tensor *b, int64_t bt,
                   int64_t n)
@@ -59,17 +12,6 @@ static double dot(const by__device_tensor *a, int64_t at, const by__device_tenso
         sum += by__get(a, at + i) * by__get(b, bt + i);
     }
     return sum;
-}
-
-/* Number of valid rows of sample b. `operands`: q, k, v or packed, and lengths if there are
- * four. */
-static int64_t rows_of(const by__device_call *call, const problem *p, int operands, int64_t b)
-{
-    if (operands < 4 || !by__present(&call->in[3])) {
-        return p->length;
-    }
-    int64_t rows = by__id(&call->in[3], b);
-    return rows < 0 ? 0 : rows > p->length ? p->length : rows;
 }
 
 /* The first key that query t of sample b attends to, at position `place` among the keys. `operands`
@@ -84,16 +26,6 @@ static int64_t first_key(const by__device_call *call, const problem *p, int oper
         first = start > first ? start : first;
     }
     return first < 0 ? 0 : first > place ? place : first;
-}
-
-/* The end of the keys that query t of a sample with so many valid rows attends to; 0: it is none of
- * them. */
-static int64_t end_key(const by__device_call *call, int64_t rows, int64_t t)
-{
-    int64_t behind = !call->attrs.bidirectional ? 0
-                     : call->attrs.window > 0   ? call->attrs.window - 1
-                                                : rows;
-    return t >= rows ? 0 : t + 1 + behind < rows ? t + 1 + behind : rows;
 }
 
 /* What a score gets for its distance (ALiBi). */
