@@ -17,6 +17,7 @@ typedef struct layer_attention {
     bool none;
     int64_t window; /* 0: all keys */
     bool slopes;    /* ALiBi's */
+    bool linear;
 } layer_attention;
 
 /* A kind. */
@@ -45,7 +46,7 @@ static const by__config_key mixed_rows[] = {
     WINDOW,
     {"attention", "pattern", BY__KEY_TEXTS, BY__OWN(attention_keys, pattern), "[window, full]",
      .later = true,
-     .help = "kinds of the layers in order, repeated: of full, window, alibi and none"},
+     .help = "kinds of the layers in order, repeated: of full, window, alibi, linear and none"},
 };
 static const by__config_key_list window_list = BY__KEY_LIST(window_rows);
 static const by__config_key_list local_global_list = BY__KEY_LIST(local_global_rows);
@@ -77,6 +78,14 @@ static layer_attention at_alibi(const attention_keys *k, int64_t layer, int64_t 
     BY_UNUSED(layer);
     BY_UNUSED(window);
     return (layer_attention){.slopes = true};
+}
+
+static layer_attention at_linear(const attention_keys *k, int64_t layer, int64_t window)
+{
+    BY_UNUSED(k);
+    BY_UNUSED(layer);
+    BY_UNUSED(window);
+    return (layer_attention){.linear = true};
 }
 
 static layer_attention at_none(const attention_keys *k, int64_t layer, int64_t window)
@@ -115,6 +124,12 @@ static const attention_row rows[] = {
                       "et al. 2022). `position.kind: auto` then adds no positions.",
               .resolve = resolve},
      .at = at_alibi},
+    {.kind = {.name = "linear",
+              .help =
+                  "To all tokens by products of features instead of exponentials, in time that "
+                  "grows with the tokens alone (Katharopoulos et al. 2020). Not for generation.",
+              .resolve = resolve},
+     .at = at_linear},
     {.kind = {.name = "none", .help = "The layers have no attention.", .resolve = resolve},
      .at = at_none},
     {.kind = {.name = "mixed",
@@ -177,7 +192,7 @@ static by_status resolve_mixed(by_config *config, void *own, by_error *error)
         if (row == NULL || row->by_layer) {
             return by_error_set(error, BY_ECONFIG,
                                 "%s: attention.pattern names '%.40s'; it may name full, window, "
-                                "alibi and none",
+                                "alibi, linear and none",
                                 by__config_where(config, "attention.pattern", "attention.kind"),
                                 k->pattern.items[i]);
         }
@@ -198,7 +213,7 @@ bool by__nn_attention_is_windows(const by_model_config *config)
 {
     for (int64_t i = 0; i < config->layers; i++) {
         layer_attention a = attention_at(config, i, 0);
-        if (a.none || a.slopes) {
+        if (a.none || a.slopes || a.linear) {
             return false;
         }
     }
@@ -278,6 +293,23 @@ static void rotate(by__nn_build *b, by__nn_heads *h)
     h->k = by_rope(b->graph, h->k, b->model.start, c->kv_heads, rotation);
 }
 
+/* The sums that a query reads are no keys, so caches and pages have no place for them. */
+static by_value attend_linear(by__nn_build *b, const by__nn_heads *h)
+{
+    const by_model_config *c = b->config;
+    const char *wrong = b->request->mode >= BY_MODEL_PREFILL
+                            ? "continues no text: its sums over keys are not kept between tokens"
+                        : b->model.starts != BY_NONE && !h->bidirectional
+                            ? "does not stay within documents: set data.documents: join"
+                            : NULL;
+    if (wrong != NULL) {
+        by__graph_fail(b->graph, BY_EARG, "attention.kind linear %s", wrong);
+        return BY_NONE;
+    }
+    return by_linear_attention(b->graph, h->q, h->k, h->v, c->heads, c->kv_heads, h->bidirectional,
+                               b->model.lengths);
+}
+
 by_value by__nn_attend(by__nn_build *b, int layer, const by__nn_heads *heads)
 {
     const by_model_config *c = b->config;
@@ -290,6 +322,9 @@ by_value by__nn_attend(by__nn_build *b, int layer, const by__nn_heads *heads)
     by__nn_heads h = *heads;
     if (!h.still) {
         rotate(b, &h);
+    }
+    if (a.linear) {
+        return attend_linear(b, &h);
     }
     if (b->request->mode == BY_MODEL_STEP) {
         return attend_pages(b, layer, &h, &mask);

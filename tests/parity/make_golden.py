@@ -104,12 +104,14 @@ CASES["gpt2_rope"] = dict(SMALL, kind="gpt2", tied=1, attention=[("window", 5), 
                           rope_theta=100.0, activation="relu2", optimizer="sgd", seed=402)
 CASES["gpt2_sinusoidal"] = dict(SMALL, kind="gpt2", tied=1, attention=[("window", 6), ("full", None)],
                                 position="sinusoidal", gated=1, activation="silu", optimizer="sgd", seed=403)
+CASES["gpt2_linear"] = dict(SMALL, kind="gpt2", tied=1, attention=[("linear", None)] * 2, position="rope",
+                            rope_theta=10000.0, optimizer="sgd", seed=406)
 CASES["llama_kinds"] = dict(SMALL, kind="llama", kv_heads=2, tied=0, rope_theta=10000.0, position="learned",
                             norm="layer", gated=0, activation="tanh", attention=[("window", 4), ("full", None)],
                             optimizer="sgd", seed=404)
-CASES["bert_kinds"] = dict(SMALL, kind="bert", segments=2, position="rope", rope_theta=10000.0,
-                           attention=[("window", 4), ("alibi", None)], gated=1, activation="gelu", optimizer="sgd",
-                           seed=405)
+CASES["bert_kinds"] = dict(dict(SMALL, layers=3), kind="bert", segments=2, position="rope", rope_theta=10000.0,
+                           attention=[("window", 4), ("alibi", None), ("linear", None)], gated=1,
+                           activation="gelu", optimizer="sgd", seed=405)
 
 
 # ---- kinds of parts ----
@@ -125,6 +127,10 @@ def attend(c, layer, q, k, v, causal):
     """Attention [B, H, T, D] of a layer; the products and the softmax of the definition."""
     kind, window = c["attention"][layer]
     length = q.shape[-2]
+    if kind == "linear":
+        weights = (F.elu(q) + 1) @ (F.elu(k) + 1).transpose(-2, -1)
+        weights = weights.tril() if causal else weights
+        return weights @ v / (weights.sum(-1, keepdim=True) + 1e-6)
     distance = torch.arange(length)[:, None] - torch.arange(length)[None, :]
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if kind == "alibi":

@@ -547,6 +547,8 @@ static void test_kinds_of_decoders(void **state)
                                              "position.kind=sinusoidal",
                                              "activation.kind=silu",
                                              "memory.recompute=block"};
+    static const char *const linear[] = {"model.kind=gpt2", SMALL, "attention.kind=linear",
+                                         "position.kind=rope"};
     static const char *const llama[] = {"model.kind=llama",
                                         SMALL,
                                         "model.kv_heads=2",
@@ -560,6 +562,7 @@ static void test_kinds_of_decoders(void **state)
     compare_all(CASE("gpt2_alibi", NULL, alibi, "tokens", "targets"));
     compare_all(CASE("gpt2_rope", NULL, rope, "tokens", "targets"));
     compare_all(CASE("gpt2_sinusoidal", NULL, sinusoidal, "tokens", "targets"));
+    compare_all(CASE("gpt2_linear", NULL, linear, "tokens", "targets"));
     compare_all(CASE("llama_kinds", NULL, llama, "tokens", "targets"));
 }
 
@@ -569,8 +572,9 @@ static void test_kinds_of_encoders(void **state)
     static const char *const settings[] = {
         "model.kind=bert",     SMALL,
         "model.norm_eps=1e-5", "attention.kind=mixed",
-        "attention.window=4",  "attention.pattern=[window, alibi]",
-        "position.kind=rope",  "mlp.kind=gated"};
+        "attention.window=4",  "attention.pattern=[window, alibi, linear]",
+        "model.layers=3",      "position.kind=rope",
+        "mlp.kind=gated"};
     compare_all(CASE("bert_kinds", &by__task_masked.task, settings, "tokens", "targets"));
 }
 
