@@ -181,6 +181,11 @@ mutations() {
     mutation "a document begins one token late" src/device/cpu/kernels/attention/attention.h \
         'first = limit->starts[t];' 'first = limit->starts[t] + 1;' test_kernels
 
+    mutation "a window reaches one key too far forward" src/device/cpu/kernels/attention/attention.h \
+        's.window > 0 ? s.window - 1 : s.length;' 's.window > 0 ? s.window : s.length;' test_parity
+    mutation "a rank's heads have the slopes of the first" src/ops/attention/attention_op.c \
+        's->attrs->begin + (s->attrs->slopes > 0 ? sh->rank * sh->attrs.heads : 0)' 's->attrs->begin' test_shard_ops
+
     # Sequences.
     mutation "parts of attention merged without their log-sum-exp" src/device/cpu/kernels/attention/attention_merge.c \
         'share[p] = expf(lse[p] - highest) / sum;' 'share[p] = 0.5f;' test_tensor_parallel test_tensor_train
