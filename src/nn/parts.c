@@ -15,6 +15,7 @@ typedef struct part_section {
     const char *usual; /* the kind that is not written */
     size_t offset;     /* of its by_part_config in by_model_config */
     const by__config_kind *(*kind)(size_t index);
+    bool published; /* every family's config.json says the kind */
 } part_section;
 
 static const part_section sections[] = {
@@ -22,7 +23,8 @@ static const part_section sections[] = {
     {"position", "auto", offsetof(by_model_config, position), by__nn_position_kind},
     {"norm", "auto", offsetof(by_model_config, norm), by__nn_norm_kind},
     {"mlp", "auto", offsetof(by_model_config, mlp), by__nn_mlp_kind},
-    {"activation", "auto", offsetof(by_model_config, activation), by__nn_activation_kind},
+    {"activation", "auto", offsetof(by_model_config, activation), by__nn_activation_kind,
+     .published = true},
 };
 
 /* clang-format off: one row a key */
@@ -130,7 +132,7 @@ void by__nn_parts_write(json_t *out, const by_model_config *config,
     for (size_t i = 0; i < BY_ARRAY_LENGTH(sections); i++) {
         const by_part_config *part = part_of(config, &sections[i]);
         const by__config_kind *kind = find_kind(&sections[i], part->kind);
-        bool usual = strcmp(part->kind, sections[i].usual) == 0;
+        bool usual = sections[i].published || strcmp(part->kind, sections[i].usual) == 0;
         if (!usual && kind != NULL && (expressed == NULL || !expressed(config, sections[i].name))) {
             (void)json_object_set_new(own, sections[i].name, part_json(part, kind));
         }

@@ -90,7 +90,7 @@ static void test_config_json(void **state)
     check_json("attention: {kind: window, window: 9}", "custom_gpt2", "\"window\": 9");
     check_json("attention: {kind: mixed, pattern: [full, alibi, none]}", "custom_gpt2",
                "\"alibi\"");
-    check_json("position: {kind: rope, theta: 500}", "custom_gpt2", "\"theta\": 500.0");
+    check_json("position: {kind: rope, theta: 500}", "custom_gpt2", "\"theta\": 500");
     check_json("mlp: {kind: gated}\nnorm: {kind: batch, momentum: 0.5}", "custom_gpt2",
                "\"momentum\": 0.5");
     check_json("model: {kind: llama}\nattention: {kind: window, window: 9}", "mistral",
