@@ -168,16 +168,18 @@ static by_status restore_tensors(by__job *job, const by_checkpoint *checkpoint, 
                                      error);
 }
 
-/* The lines of section `model` in a printed config; "" if it has none. */
-static const char *model_lines(const char *printed)
+/* The lines of a section in a printed config; "" if it has none. */
+static const char *section_lines(const char *printed, const char *section)
 {
-    static const char section[] = "\nmodel:\n";
-    const char *begin = strstr(printed, section);
-    return begin == NULL ? "" : begin + strlen(section);
+    char name[32];
+    (void)snprintf(name, sizeof name, "\n%s:\n", section);
+    const char *begin = strstr(printed, name);
+    return begin == NULL ? "" : begin + strlen(name);
 }
 
 /* Compares " key: value" lines to the end of the section. */
-static by_status compare_lines(const char *path, const char *then, const char *now, by_error *error)
+static by_status compare_lines(const char *path, const char *section, const char *then,
+                               const char *now, by_error *error)
 {
     while (now[0] == ' ' && then[0] == ' ') {
         size_t then_length = strcspn(then, "\n");
@@ -186,14 +188,27 @@ static by_status compare_lines(const char *path, const char *then, const char *n
             size_t key = strcspn(now, ":");
             size_t then_key = strcspn(then, ":");
             return by_error_set(error, BY_ECONFIG,
-                                "%s was trained with model.%.*s%.*s, not%.*s; leave it as it was, "
+                                "%s was trained with %s.%.*s%.*s, not%.*s; leave it as it was, "
                                 "or start a new run",
-                                path, (int)then_key - 2, then + 2,
+                                path, section, (int)then_key - 2, then + 2,
                                 (int)(then_length - then_key - 1), then + then_key + 1,
                                 (int)(now_length - key - 1), now + key + 1);
         }
         then += then_length + 1;
         now += now_length + 1;
+    }
+    return BY_OK;
+}
+
+/* Compares the printed configs of two models. */
+static by_status compare_models(const char *path, const char *then, const char *now,
+                                by_error *error)
+{
+    static const char *const sections[] = {"model", "attention", "position",
+                                           "norm",  "mlp",       "activation"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(sections); i++) {
+        BY_TRY(compare_lines(path, sections[i], section_lines(then, sections[i]),
+                             section_lines(now, sections[i]), error));
     }
     return BY_OK;
 }
@@ -235,7 +250,7 @@ static by_status check_model(const by__job *job, const by_checkpoint *checkpoint
         status = print_described(&now, job->dir.path, present, error);
     }
     if (status == BY_OK) {
-        status = compare_lines(path, model_lines(then), model_lines(now), error);
+        status = compare_models(path, then, now, error);
     }
     free(then);
     free(now);

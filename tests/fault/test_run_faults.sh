@@ -128,6 +128,8 @@ run 2 "$banyan" train --resume runs/whole --set model.layers=3
 holds err "was trained with model.layers 2, not 3"
 run 2 "$banyan" train --resume runs/whole --set model.norm_eps=1e-3
 holds err "was trained with model.norm_eps 1e-05, not 0.001"
+run 2 "$banyan" train --resume runs/whole --set attention.kind=window
+holds err "was trained with attention.kind full, not window"
 run 2 "$banyan" train --resume runs/whole --set model.kind=llama
 holds err "model.kind"
 same before.yaml runs/whole/config.yaml
