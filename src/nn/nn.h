@@ -331,7 +331,7 @@ const by_rotation *by__nn_rotation(by_rotation *buffer, const by_model_config *c
 /* Whether there are no positions behind the context. rotary: the family has rotary ones. */
 bool by__nn_positions_bounded(const by_model_config *config, bool rotary);
 
-/* activations.c. usual: the family's own function. */
+/* activation_kinds.c. usual: the family's own function. */
 by_value by__nn_activate(by__nn_build *b, by_value x, by_function usual);
 /* The activation of `gate` times `up`. */
 by_value by__nn_gate(by__nn_build *b, by_value gate, by_value up, by_function usual);
