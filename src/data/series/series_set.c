@@ -124,7 +124,7 @@ static int64_t series_of(const found_columns *f, uint64_t row)
 
 /* Counts the rows of each series, in the order of its first appearance. */
 static by_status list_series(by__series_set *set, const found_columns *f, const by_table *table,
-                             uint64_t limit, by_error *error)
+                             const by__series_part *part, by_error *error)
 {
     set->series_count = f->id == NULL ? 1 : f->id->value_count;
     BY_TRY(
@@ -139,9 +139,11 @@ static by_status list_series(by__series_set *set, const found_columns *f, const 
             return by_error_set(error, BY_EFORMAT, "%s: row %llu: column '%s' is empty", set->name,
                                 (unsigned long long)row + 1, f->id->name);
         }
-        set->series[s].count += limit == 0 || set->series[s].count < limit;
+        set->series[s].count += part->limit == 0 || set->series[s].count < part->limit;
     }
     for (size_t s = 0; s < set->series_count; s++) {
+        set->series[s].count -=
+            part->skipped < set->series[s].count ? part->skipped : set->series[s].count;
         set->series[s].first = set->rows;
         set->rows += set->series[s].count;
         if (f->id != NULL) {
@@ -310,12 +312,13 @@ static by_status hash_set(by__series_set *set, by_error *error)
 }
 
 static by_status fill_set(by__series_set *set, const by_table *table,
-                          const by__series_columns *columns, uint64_t limit, by_error *error)
+                          const by__series_columns *columns, const by__series_part *part,
+                          by_error *error)
 {
     found_columns found = {0};
     by_status status = find_columns(&found, table, columns, error);
     if (status == BY_OK) {
-        status = list_series(set, &found, table, limit, error);
+        status = list_series(set, &found, table, part, error);
     }
     if (status == BY_OK) {
         status = copy_names(set, &found, table, error);
@@ -329,8 +332,10 @@ static by_status fill_set(by__series_set *set, const by_table *table,
 }
 
 by_status by__series_set_open(by__series_set **out, const char *path,
-                              const by__series_columns *columns, uint64_t limit, by_error *error)
+                              const by__series_columns *columns, const by__series_part *part,
+                              by_error *error)
 {
+    static const by__series_part all = {0};
     by_table *table;
     by__series_set *set;
     const by_column_type id = {.name = columns->id, .kind = BY_COLUMN_CATEGORY};
@@ -342,8 +347,9 @@ by_status by__series_set_open(by__series_set **out, const char *path,
     by_status status = by__alloc((void **)&set, 1, sizeof *set, "series", error);
     if (status == BY_OK) {
         set->name = by__strdup(path);
-        status = set->name != NULL ? fill_set(set, table, columns, limit, error)
-                                   : by_error_set(error, BY_EMEMORY, "out of memory: series");
+        status = set->name != NULL
+                     ? fill_set(set, table, columns, part == NULL ? &all : part, error)
+                     : by_error_set(error, BY_EMEMORY, "out of memory: series");
         if (status != BY_OK) {
             by__series_set_close(&set);
         }

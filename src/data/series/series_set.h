@@ -58,11 +58,18 @@ typedef struct by__series_set {
     char hash[33];    /* of names, values and what is missing, before they are standardized */
 } by__series_set;
 
-/* Reads a table. limit: rows of each series that are read at most; 0: all. Returns BY_EFORMAT if
- * the times of a series do not ascend (with the row), or a number is beyond f32; BY_ECONFIG if a
- * column is absent or of another kind. */
+/* Which rows of each series are read. */
+typedef struct by__series_part {
+    uint64_t limit;   /* so many first ones at most; 0: all */
+    uint64_t skipped; /* of these, so many last ones are left out */
+} by__series_part;
+
+/* Reads a table. part: NULL: all rows. Returns BY_EFORMAT if the times of a series do not ascend
+ * (with the row), or a number is beyond f32; BY_ECONFIG if a column is absent or of another
+ * kind. */
 by_status by__series_set_open(by__series_set **out, const char *path,
-                              const by__series_columns *columns, uint64_t limit, by_error *error);
+                              const by__series_columns *columns, const by__series_part *part,
+                              by_error *error);
 void by__series_names_free(by__series_names *names);
 void by__series_set_close(by__series_set **set);
 

@@ -39,7 +39,7 @@ static by_status open_text(by__series_set **out, const char *text, const char *i
     assert_non_null(file);
     fputs(text, file);
     assert_int_equal(fclose(file), 0);
-    return by__series_set_open(out, path, &columns, 0, error);
+    return by__series_set_open(out, path, &columns, NULL, error);
 }
 
 /* Two series whose rows alternate; a number of the first is missing. */
