@@ -31,6 +31,8 @@ typedef struct by_plot_series {
      * 1. */
     size_t group;
     bool dashed; /* a dashed line in a darker shade, beside another of its group */
+    /* [count]: the area from here up to y in a light shade, instead of a line; NULL: a line. */
+    const double *low;
 } by_plot_series;
 
 /* A table of numbers, each in a cell of a colour. */

@@ -11,6 +11,9 @@
 
 enum { max_ticks = 64, max_dots = 40, default_width = 1200, default_height = 720 };
 
+/* Opacity of an area. */
+static const double shade = 0.22;
+
 /* Beyond this, differences of values overflow. */
 static const double largest = 1e300;
 
@@ -125,6 +128,10 @@ static void find_ranges(chart *c)
                 y_low = fmin(y_low, s->y[k]);
                 y_high = fmax(y_high, s->y[k]);
             }
+            if (s->low != NULL && drawable(c, s->x[k], s->low[k])) {
+                y_low = fmin(y_low, s->low[k]);
+                y_high = fmax(y_high, s->low[k]);
+            }
         }
     }
     c->y.log = c->options->log_y;
@@ -186,8 +193,9 @@ static double draw_legend(const chart *c, double left, double right, double y)
             x = left;
             y += 24 * c->unit;
         }
-        set_color(c, color_of(c, i), 1);
-        cairo_set_line_width(c->cairo, 4 * c->unit);
+        bool area = c->options->series[i].low != NULL;
+        set_color(c, color_of(c, i), area ? shade : 1);
+        cairo_set_line_width(c->cairo, (area ? 12 : 4) * c->unit);
         set_dash(c, c->options->series[i].dashed);
         cairo_move_to(c->cairo, x + 2 * c->unit, y - 5 * c->unit);
         cairo_rel_line_to(c->cairo, 24 * c->unit, 0);
@@ -375,6 +383,24 @@ static void draw_dots(const chart *c, const by_plot_series *s)
     }
 }
 
+/* Fills each stretch of points that have both ends. */
+static void draw_area(const chart *c, const by_plot_series *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        size_t first = i;
+        cairo_new_path(c->cairo);
+        while (i < s->count && drawable(c, s->x[i], s->y[i]) && drawable(c, s->x[i], s->low[i])) {
+            cairo_line_to(c->cairo, place(&c->x, s->x[i]), place(&c->y, s->y[i]));
+            i++;
+        }
+        for (size_t k = i; k > first; k--) {
+            cairo_line_to(c->cairo, place(&c->x, s->x[k - 1]), place(&c->y, s->low[k - 1]));
+        }
+        cairo_close_path(c->cairo);
+        cairo_fill(c->cairo);
+    }
+}
+
 static void draw_series(const chart *c)
 {
     cairo_save(c->cairo);
@@ -385,6 +411,11 @@ static void draw_series(const chart *c)
     cairo_set_line_cap(c->cairo, CAIRO_LINE_CAP_ROUND);
     for (size_t i = 0; i < c->options->series_count; i++) {
         const by_plot_series *s = &c->options->series[i];
+        if (s->low != NULL) {
+            set_color(c, color_of(c, i), shade);
+            draw_area(c, s);
+            continue;
+        }
         double *heights = smooth_heights(c, s);
         if (heights != NULL) {
             set_color(c, color_of(c, i), 0.28);
