@@ -113,6 +113,8 @@ static const char *const other_values[][2] = {
     {"regression", "regress"}, {"classification", "classify"},
     {"lm", "language"},        {"text", "language"},
     {"causal_lm", "language"}, {"mse", "squared"},
+    {"squared", "mse"},        {"l1", "mae"},
+    {"absolute", "mae"},       {"pinball", "quantile"},
     {"huber", "smooth_l1"}};
 
 static bool same_letters(const char *a, const char *b)

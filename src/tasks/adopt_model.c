@@ -66,6 +66,7 @@ static inherit_rule rule_of(const char *key)
         inherit_rule rule;
     } rows[] = {
         {"model.kind", RULE_FREE}, /* compared by name */
+        {"task.kind", RULE_FREE},
         {"model.from", RULE_FREE},
         {"model.output", RULE_FREE},
         {"model.head", RULE_FREE}, /* follows from the task */
@@ -170,8 +171,8 @@ static by_status refuse(const by_config *config, const by_config *theirs, const 
  * resolved. */
 static by_status check_keys(const by_config *config, const by_config *theirs, by_error *error)
 {
-    static const char *const sections[] = {"model", "attention", "position",
-                                           "norm",  "mlp",       "activation"};
+    static const char *const sections[] = {"model", "attention",  "position", "norm",
+                                           "mlp",   "activation", "task"};
     char path[64];
     const char *key;
     for (size_t s = 0; s < BY_ARRAY_LENGTH(sections); s++) {

@@ -3,9 +3,10 @@
  * named as in the authors' program. */
 #include <math.h>
 
-#include "nn/nn.h"
+#include "nn/series.h"
 
 typedef struct dlinear_keys {
+    by__nn_series_said said;
     int64_t kernel;
     int64_t standardize;
 } dlinear_keys;
@@ -29,6 +30,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const dlinear_keys *d = own;
     by__nn_series_resolve(&config->model);
+    BY_TRY(by__nn_series_said_check(config, &d->said, error));
     return d->kernel % 2 == 1 && d->kernel <= 2 * config->model.context
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
@@ -59,13 +61,13 @@ static by_value trend_of(by__nn_build *b, by_value x)
                       BY_SHAPE(batch, c->context, c->channels));
 }
 
-/* [B, C, T] to [B, C, outputs]. */
+/* [B, C, T] to [B, C, P outputs]. */
 static by_value linear(by__nn_build *b, by_value x, const char *prefix)
 {
     const by_model_config *c = b->config;
     by_init init = {BY_INIT_NORMAL, 1.0f / sqrtf(3.0f * (float)c->context)};
-    return by__nn_encoder_linear(b, x, c->context, c->outputs, "class embed", "class", init,
-                                 prefix);
+    return by__nn_encoder_linear(b, x, c->context, by__nn_series_outputs(c) * c->outputs,
+                                 "class embed", "class", init, prefix);
 }
 
 static void body(by__nn_build *b)
@@ -79,8 +81,7 @@ static void body(by__nn_build *b)
     by_value season = by_transpose(g, by_sub(g, x, trend), 1, 2);
     x = by_add(g, linear(b, season, "Linear_Seasonal"),
                linear(b, by_transpose(g, trend, 1, 2), "Linear_Trend"));
-    x = by_transpose(g, x, 1, 2);
-    b->model.output = standardize ? by__nn_series_restore(b, x, &scales) : x;
+    by__nn_series_end(b, x, standardize ? &scales : NULL);
 }
 
 static void write_config(json_t *out, const by_model_config *c)
@@ -90,6 +91,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "num_input_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "moving_average", json_integer(own_keys(c)->kernel));
     (void)json_object_set_new(out, "standardize", json_boolean(own_keys(c)->standardize));
+    by__nn_series_write_said(out, c);
 }
 
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
@@ -99,6 +101,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", BY__REQUIRED, error));
+    BY_TRY(by__nn_series_read_said(c, name, in, error));
     BY_TRY(by__nn_json_integer(&d->kernel, name, in, "moving_average", 25, error));
     return by__nn_json_switch(&d->standardize, name, in, "standardize", false, error);
 }
@@ -106,7 +109,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 const by__nn_family by__nn_family_dlinear = {
     .kind = {.name = "dlinear",
              .help = "DLinear on windows of series: linear functions of trend and season.",
-             .keys = {&by__nn_series_keys, &key_list},
+             .keys = {&by__nn_series_keys, &by__nn_series_said_keys, &key_list},
              .size = sizeof(dlinear_keys),
              .resolve = resolve},
     .reads = "series",

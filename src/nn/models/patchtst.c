@@ -5,9 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/nn.h"
+#include "nn/series.h"
 
 typedef struct patchtst_keys {
+    by__nn_series_said said;
     int64_t patch;
     int64_t stride;
 } patchtst_keys;
@@ -35,6 +36,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     const patchtst_keys *p = own;
     by_model_config *c = &config->model;
     by__nn_series_resolve(c);
+    BY_TRY(by__nn_series_said_check(config, &p->said, error));
     c->kv_heads = c->heads;
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     if (p->patch > c->context) {
@@ -133,23 +135,42 @@ static by_value block(by__nn_build *b, by_value x, int layer)
     return x;
 }
 
+/* x [B C, features] to [B, C, P outputs]: a layer for each of the P numbers. */
+static by_value head(by__nn_build *b, by_value x)
+{
+    const by_model_config *c = b->config;
+    by_graph *g = b->graph;
+    char name[64] = "head.projection";
+    int64_t rows = b->request->batch * c->channels;
+    int64_t features = patch_count(c) * c->width;
+    int64_t outputs = by__nn_series_outputs(c);
+    by_init init = {BY_INIT_NORMAL, 1.0f / sqrtf(3.0f * (float)features)};
+    by_value all = BY_NONE;
+    x = by__nn_drop(b, x);
+    for (int64_t i = 0; i < outputs; i++) {
+        if (outputs > 1) {
+            (void)snprintf(name, sizeof name, "head.projection.proj.%lld", (long long)i);
+        }
+        by_value parts[2] = {all, by__nn_encoder_linear(b, x, features, c->outputs, "class embed",
+                                                        "class", init, name)};
+        all = i == 0 ? parts[1] : by_concat(g, parts, 2, 1);
+    }
+    return by_reshape(g, all, BY_SHAPE(rows / c->channels, c->channels, outputs * c->outputs));
+}
+
 static void body(by__nn_build *b)
 {
     const by_model_config *c = b->config;
     by_graph *g = b->graph;
     int64_t batch = b->request->batch;
+    int64_t features = patch_count(c) * c->width;
     by__nn_window_scales scales;
     by_value x = embed(b, by__nn_series_standardize(b, by__nn_series(b), &scales));
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer);
     }
-    int64_t features = patch_count(c) * c->width;
-    x = by__nn_drop(b, by_reshape(g, x, BY_SHAPE(batch * c->channels, features)));
-    by_init init = {BY_INIT_NORMAL, 1.0f / sqrtf(3.0f * (float)features)};
-    x = by__nn_encoder_linear(b, x, features, c->outputs, "class embed", "class", init,
-                              "head.projection");
-    x = by_transpose(g, by_reshape(g, x, BY_SHAPE(batch, c->channels, c->outputs)), 1, 2);
-    b->model.output = by__nn_series_restore(b, x, &scales);
+    by__nn_series_end(b, head(b, by_reshape(g, x, BY_SHAPE(batch * c->channels, features))),
+                      &scales);
 }
 
 static void write_config(json_t *out, const by_model_config *c)
@@ -170,7 +191,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "positional_encoding_type", json_string("random"));
     (void)json_object_set_new(out, "pooling_type", json_null());
     (void)json_object_set_new(out, "scaling", json_string("std"));
-    (void)json_object_set_new(out, "loss", json_string("mse"));
+    by__nn_series_write_said(out, c);
     (void)json_object_set_new(out, "do_mask_input", json_false());
     (void)json_object_set_new(out, "ff_dropout", json_real(c->dropout));
     (void)json_object_set_new(out, "path_dropout", json_real(c->dropout));
@@ -207,6 +228,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", 32, error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", 24, error));
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", 1, error));
+    BY_TRY(by__nn_series_read_said(c, name, in, error));
     BY_TRY(by__nn_json_integer(&p->patch, name, in, "patch_length", 1, error));
     BY_TRY(by__nn_json_integer(&p->stride, name, in, "patch_stride", 1, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", 3, error));
@@ -228,8 +250,8 @@ const by__nn_family by__nn_family_patchtst = {
     .kind = {.name = "patchtst",
              .help = "PatchTST on windows of series: an encoder of patches, the same for all "
                      "channels.",
-             .keys = {&by__nn_series_keys, &by__nn_transformer_keys, &key_list, &by__nn_part_keys,
-                      &by__nn_norm_keys, &by__nn_mlp_keys},
+             .keys = {&by__nn_series_keys, &by__nn_series_said_keys, &by__nn_transformer_keys,
+                      &key_list, &by__nn_part_keys, &by__nn_norm_keys, &by__nn_mlp_keys},
              .size = sizeof(patchtst_keys),
              .resolve = resolve},
     .reads = "series",
