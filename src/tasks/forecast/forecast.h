@@ -1,0 +1,109 @@
+/* forecast: the task of predicting the rows that follow a window of rows of time series.
+ *
+ * forecast.c opens the data; the other files have the keys, the loss, the metrics and what
+ * `predict` reports. Never put here: models (nn), the rows themselves (data/series). */
+#ifndef BY_TASKS_FORECAST_FORECAST_H
+#define BY_TASKS_FORECAST_FORECAST_H
+
+#include "banyan/array_set.h"
+#include "data/series/series_smoothing.h"
+#include "data/series/series_source.h"
+#include "tasks/tasks.h"
+
+/* Keys of the task alone; task.loss and task.quantiles are the model's (nn/series.h). */
+typedef struct by__forecast_keys {
+    char *table;
+    char *time;
+    char *series;
+    by_string_list channels;
+    by_string_list ignore;
+    int64_t rows;
+    int64_t skip_last;
+    double test_fraction;
+    int64_t season;
+} by__forecast_keys;
+
+extern const by__config_key_list by__forecast_key_list;
+/* The values of a config; NULL if it does not know the task. */
+const by__forecast_keys *by__forecast_keys_of(const by_config *config);
+
+/* ---- what a model says (forecast_quantiles.c) ---- */
+
+#define BY__FORECAST_LEVELS 100
+
+/* What the numbers of a model are, for each row and channel. */
+typedef struct by__forecast_form {
+    bool point;
+    size_t outputs;                     /* 1 for a point, else the number of quantiles */
+    double levels[BY__FORECAST_LEVELS]; /* of these */
+    size_t middle;                      /* the level nearest to 1/2 */
+    int64_t low, high; /* the levels of the band that coverage is of; -1: there is none */
+} by__forecast_form;
+
+void by__forecast_form_of(by__forecast_form *out, const by_model_config *model);
+
+/* What a model says of one channel of one row, in standardized units: its numbers, `stride`
+ * apart. */
+typedef struct by__forecast_numbers {
+    const by__forecast_form *form;
+    const float *first;
+    size_t stride;
+} by__forecast_numbers;
+
+/* The point that is forecast: the number itself, or the quantile whose level is nearest to 1/2. */
+double by__forecast_point(const by__forecast_numbers *n);
+/* Number i. */
+double by__forecast_number(const by__forecast_numbers *n, size_t i);
+/* The mean over the levels q of the pinball loss max(q (y - x), (q - 1) (y - x)) of target y
+ * (Koenker and Bassett 1978). */
+double by__forecast_pinball(const by__forecast_numbers *n, double y);
+
+typedef struct by__forecast_data {
+    by_task_data base;
+    const by__forecast_keys *keys; /* of the config that was opened, which must outlive it */
+    by__forecast_form form;        /* once the config is complete, */
+    const by_model_config *model;  /* whose names of levels these are */
+    by__series_set *set;
+    by__series_scales *scales;
+    by__series_windows *train; /* [series] */
+    by__series_windows *valid; /* [series] held out, or to predict */
+    by_task_purpose purpose;
+    bool own;        /* the config's data, not another table */
+    bool test;       /* the part that is kept for a test is evaluated */
+    int64_t context; /* rows that the model reads */
+    /* [series, channels], of the part to train on: the mean error of repeating the last row, or the
+     * last period (0: there is none), and exponential smoothing (without levels: there is none). */
+    double *naive;
+    by__series_smoothing *smoothed;
+    char *learned; /* the scales, as JSON */
+    char learned_hash[33];
+    char *summary;
+} by__forecast_data;
+
+/* by_task.loss and loss_label (forecast_loss.c). */
+by_status by__forecast_loss(const by_config *config, const by_model_request *request,
+                            by_graph *graph, by_model *model, by_error *error);
+const char *by__forecast_loss_label(const by_config *config);
+
+/* Finds out about naive errors and, to evaluate, exponential smoothing. train: the rows of each
+ * series that are to train on. */
+by_status by__forecast_find_baselines(by__forecast_data *data, const uint64_t *train,
+                                      by_error *error);
+void by__forecast_free_baselines(by__forecast_data *data);
+/* The series that a sample of a pass is a window of; *origin: its row behind what is read. */
+size_t by__forecast_place(const by__forecast_data *data, uint64_t sample, uint64_t *origin);
+
+/* by_task.sums, metrics and measure (forecast_metrics.c). */
+#define BY__FORECAST_SUMS    12
+#define BY__FORECAST_METRICS 10
+extern const by_task_sum by__forecast_sums[BY__FORECAST_SUMS];
+extern const by_metric by__forecast_metrics[BY__FORECAST_METRICS];
+void by__forecast_measure(const by_task_data *data, double *const *sums, const by_batch *batch,
+                          const float *values, size_t width);
+
+/* by_task.predict (forecast_report.c). */
+by_status by__forecast_predict(by_task_data *data, const by_batch *batch, double sum,
+                               const float *values, size_t width, by_predicted *report, void *user,
+                               by_error *error);
+
+#endif

@@ -1,0 +1,80 @@
+/* The losses of forecasts. */
+#include <string.h>
+
+#include "banyan/ops.h"
+#include "nn/series.h"
+#include "tasks/forecast/forecast.h"
+
+/* x, targets and weight have `all` elements each. */
+static by_value point_loss(const char *loss, by_graph *graph, by_value x, by_value targets,
+                           by_value weight, int64_t all)
+{
+    x = by_reshape(graph, x, BY_SHAPE(all, 1));
+    targets = by_reshape(graph, targets, BY_SHAPE(all, 1));
+    weight = by_reshape(graph, weight, BY_SHAPE(all));
+    return strcmp(loss, "mae") == 0         ? by_smooth_l1(graph, x, targets, weight, 0.0f)
+           : strcmp(loss, "smooth_l1") == 0 ? by_smooth_l1(graph, x, targets, weight, 1.0f)
+                                            : by_squared_error(graph, x, targets, weight);
+}
+
+/* The quantile that a model says, [B, horizon, 1, C], of level q: with e = y - x, the pinball loss
+ * max(q e, (q - 1) e) is |e| / 2 + (q - 1/2) e. What x is multiplied by in the second part is the
+ * same in every step, so that its gradient is exact. */
+static by_value level_loss(by_graph *graph, by_value x, by_value targets, by_value weight,
+                           double level, int64_t all)
+{
+    static const int both[2] = {0, 1};
+    by_value half = by_fill(graph, BY_F32, BY_SHAPE(1), 0.5f);
+    by_value slope = by_fill(graph, BY_F32, BY_SHAPE(1), (float)(level - 0.5));
+    by_value size = point_loss("mae", graph, x, targets, weight, all);
+    x = by_cast(graph, by_reshape(graph, x, BY_SHAPE(all, 1)), BY_F32);
+    by_value e = by_sub(graph, by_reshape(graph, targets, BY_SHAPE(all, 1)), x);
+    e = by_mul(graph, e, by_reshape(graph, weight, BY_SHAPE(all, 1)));
+    by_value sum = by_reshape(graph, by_sum(graph, e, both, 2, false), BY_SHAPE(1));
+    return by_add(graph, by_scale(graph, size, half), by_scale(graph, sum, slope));
+}
+
+/* The mean over all quantiles x [B, horizon, P, C]. */
+static by_value quantile_loss(const by_model_config *m, by_graph *graph, by_value x,
+                              by_value targets, by_value weight, int64_t all)
+{
+    int64_t count = by__nn_series_outputs(m);
+    by_value sum = BY_NONE;
+    for (int64_t i = 0; i < count; i++) {
+        by_value loss = level_loss(graph, by_slice(graph, x, 2, i, 1), targets, weight,
+                                   by__nn_series_level(m, (size_t)i), all);
+        sum = i == 0 ? loss : by_add(graph, sum, loss);
+    }
+    return by_scale(graph, sum, by_fill(graph, BY_F32, BY_SHAPE(1), (float)(1.0 / (double)count)));
+}
+
+by_status by__forecast_loss(const by_config *config, const by_model_request *request,
+                            by_graph *graph, by_model *model, by_error *error)
+{
+    const by_model_config *m = &config->model;
+    by_shape shape = BY_SHAPE(request->batch, m->outputs, m->channels);
+    int64_t all = request->batch * m->outputs * m->channels;
+    if (model->output == BY_NONE || strcmp(by_model_reads(m), "series") != 0) {
+        return by_error_set(error, BY_ECONFIG, "task.kind forecast needs a model of series");
+    }
+    by_value targets = by_graph_input(graph, "targets", BY_F32, shape);
+    by_value weight = by_graph_input(graph, "weight", BY_F32, shape);
+    by_value x = model->output;
+    model->loss = by__nn_series_is_point(m)
+                      ? point_loss(by__nn_series_loss(m), graph, x, targets, weight, all)
+                      : quantile_loss(m, graph, x, targets, weight, all);
+    int64_t width = m->outputs * by__nn_series_outputs(m) * m->channels;
+    model->evaluated = request->mode == BY_MODEL_TRAIN
+                           ? BY_NONE
+                           : by_reshape(graph, x, BY_SHAPE(request->batch, width));
+    return BY_OK;
+}
+
+const char *by__forecast_loss_label(const by_config *config)
+{
+    const char *loss = by__nn_series_loss(&config->model);
+    return strcmp(loss, "mae") == 0         ? "absolute error (standardized values)"
+           : strcmp(loss, "smooth_l1") == 0 ? "smooth L1 error (standardized values)"
+           : strcmp(loss, "quantile") == 0  ? "pinball loss (standardized values)"
+                                            : "squared error (standardized values)";
+}

@@ -1,0 +1,148 @@
+/* What `predict` says of the rows behind the last one of each series, and of held-out windows with
+ * what these rows were. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "nn/series.h"
+#include "tasks/forecast/forecast.h"
+
+/* Fields of a row, and the names of those that are quantiles, "sold_0.1", and, of held-out windows,
+ * of the numbers that were to be forecast, "sold_true". */
+typedef struct report_row {
+    by_field *fields;
+    char (*names)[128]; /* [channels * (levels + 1)] */
+    size_t levels;
+    bool held_out;
+} report_row;
+
+/* A window that is reported. */
+typedef struct report_window {
+    size_t series;
+    uint64_t origin;      /* its first row that is forecast */
+    const float *values;  /* [horizon, P, channels] */
+    const float *targets; /* [horizon, channels] */
+    const float *weights; /* [horizon, channels] */
+    size_t horizon;
+} report_window;
+
+static by_status make_row(report_row *row, const by__forecast_data *d, by_error *error)
+{
+    size_t channels = d->set->channels.count;
+    row->levels = d->form.point ? 0 : d->form.outputs;
+    row->held_out = d->purpose != BY_TASK_PREDICT;
+    size_t each = row->levels + 1;
+    BY_TRY(by__alloc((void **)&row->fields, channels * (each + 1) + 3, sizeof *row->fields,
+                     "predictions", error));
+    BY_TRY(
+        by__alloc((void **)&row->names, channels * each, sizeof *row->names, "predictions", error));
+    for (size_t c = 0; c < channels; c++) {
+        for (size_t k = 0; k < each; k++) {
+            (void)snprintf(row->names[c * each + k], sizeof row->names[0], "%.100s_%.20s",
+                           d->set->channels.items[c],
+                           k < row->levels ? by__nn_series_level_name(d->model, k) : "true");
+        }
+    }
+    return BY_OK;
+}
+
+/* The time of a row; the fields have times if the rows are evenly spaced. */
+static by_field time_field(const by__forecast_data *d, const by__series_rows *rows, uint64_t row,
+                           char text[40])
+{
+    double time = rows->last + ((double)row - (double)(rows->count - 1)) * rows->step;
+    by_field field = {.name = d->set->time, .number = time, .is_whole = time == floor(time)};
+    if (d->set->stamped) {
+        by__series_stamp_print(text, time, &d->set->style);
+        field.text = text;
+    }
+    return field;
+}
+
+/* The point of a channel, its quantiles, and the number that it was. Returns how many. */
+static size_t channel_fields(const by__forecast_data *d, const report_row *row,
+                             const report_window *w, size_t step, size_t c, by_field *out)
+{
+    size_t channels = d->set->channels.count;
+    size_t width = channels * d->form.outputs;
+    double mean = d->scales->mean[c];
+    double deviation = d->scales->deviation[c];
+    char(*names)[128] = row->names + c * (row->levels + 1);
+    const by__forecast_numbers n = {
+        .form = &d->form, .first = w->values + step * width + c, .stride = channels};
+    size_t count = 0;
+    out[count++] = (by_field){.name = d->set->channels.items[c],
+                              .number = mean + deviation * by__forecast_point(&n)};
+    for (size_t k = 0; k < row->levels; k++) {
+        double at = by__forecast_number(&n, k);
+        out[count++] = (by_field){.name = names[k], .number = mean + deviation * at};
+    }
+    if (row->held_out) {
+        size_t i = step * channels + c;
+        bool known = w->weights[i] > 0.0f;
+        out[count++] =
+            (by_field){.name = names[row->levels],
+                       .number = known ? mean + deviation * (double)w->targets[i] : (double)NAN};
+    }
+    return count;
+}
+
+/* Reports a row for each step of a window's forecast. */
+static void report_steps(const by__forecast_data *d, const report_row *row, const report_window *w,
+                         by_predicted *report, void *user)
+{
+    const by__series_rows *rows = &d->set->series[w->series];
+    for (size_t step = 0; step < w->horizon; step++) {
+        size_t count = 0;
+        char text[40];
+        if (d->set->names != NULL) {
+            row->fields[count++] =
+                (by_field){.name = d->scales->id, .text = d->set->names[w->series]};
+        }
+        row->fields[count++] =
+            (by_field){.name = "step", .number = (double)step + 1, .is_whole = true};
+        if (rows->step > 0.0) {
+            row->fields[count++] = time_field(d, rows, w->origin + step, text);
+        }
+        for (size_t c = 0; c < d->set->channels.count; c++) {
+            count += channel_fields(d, row, w, step, c, row->fields + count);
+        }
+        report(user, row->fields, count);
+    }
+}
+
+/* A window has a number that counts, unless it is padding. */
+static bool counts(const float *weights, size_t targets)
+{
+    bool any = false;
+    for (size_t i = 0; i < targets; i++) {
+        any = any || weights[i] > 0.0f;
+    }
+    return any;
+}
+
+by_status by__forecast_predict(by_task_data *data, const by_batch *batch, double sum,
+                               const float *values, size_t width, by_predicted *report, void *user,
+                               by_error *error)
+{
+    const by__forecast_data *d = (const by__forecast_data *)data;
+    const by_array *weight = by_batch_array(batch, "weight");
+    const by_array *target = by_batch_array(batch, "targets");
+    size_t targets = width / d->form.outputs;
+    report_row row = {0};
+    BY_UNUSED(sum);
+    by_status status = make_row(&row, d, error);
+    for (size_t i = 0; status == BY_OK && weight != NULL && target != NULL && i < batch->batch;
+         i++) {
+        report_window w = {.values = values + i * width,
+                           .targets = (const float *)target->data + i * targets,
+                           .weights = (const float *)weight->data + i * targets,
+                           .horizon = targets / d->set->channels.count};
+        if (counts(w.weights, targets)) {
+            w.series = by__forecast_place(d, batch->first_sample + i, &w.origin);
+            report_steps(d, &row, &w, report, user);
+        }
+    }
+    free(row.fields);
+    free(row.names);
+    return status;
+}
