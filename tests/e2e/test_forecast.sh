@@ -15,7 +15,7 @@ END
 cat >shops.yaml <<'END'
 name: shops
 task: {kind: forecast, season: 24}
-model: {kind: dlinear, context: 48, outputs: 6, kernel: 5}
+model: {kind: dlinear, context: 48, horizon: 6, kernel: 5}
 data: {table: shops.csv, series: shop, valid_fraction: 0.1, test_fraction: 0.2}
 train: {steps: 40, batch: 8, micro_batch: 2, eval_every: 20, threads: 1}
 precision: {compute: f32}
@@ -74,7 +74,60 @@ run 0 "$banyan" compress runs/shops --method int8 --out small
 run 0 "$banyan" predict small shops.csv
 [ "$(wc -l <out)" -eq 12 ] || fail "$(wc -l <out) lines"
 
+say "quantiles: a band in the forecasts, their metrics, and a file of ONNX"
+run 0 "$banyan" train shops.yaml --set name=band --set task.loss=quantile --set task.quantiles='[0.1, 0.5, 0.9]'
+holds runs/band/checkpoints/step-00000040/config.json '"loss": "quantile"'
+run 0 "$banyan" eval runs/band --test --json
+python3 -c 'import json
+e = json.load(open("out"))
+assert abs(e["crps"] - 2 * e["pinball"]) < 1e-7 and 0 <= e["coverage_80"] <= 1, e
+assert abs(e["valid_loss"] - e["pinball"]) < 1e-5 and e["ets_mse"] > 0 and e["mase"] > 0, e' || fail "metrics of quantiles"
+run 0 "$banyan" predict runs/band shops.csv --csv --out band.csv
+python3 -c 'import csv
+rows = list(csv.DictReader(open("band.csv")))
+assert len(rows) == 12 and list(rows[0])[3:7] == ["sold", "sold_0.1", "sold_0.5", "sold_0.9"], rows[0]
+assert all(r["sold"] == r["sold_0.5"] for r in rows), rows' || fail "the quantiles of forecasts"
+run 0 "$banyan" export runs/band --format onnx --out band-onnx
+run 0 "$banyan" train shops.yaml --set name=more --set model.from=runs/band --set train.steps=2
+holds out "174 windows for training, 30 held out"
+run 2 "$banyan" train shops.yaml --set name=other --set model.from=runs/band --set task.loss=mae
+holds err "task.loss is mae, but the weights of model.from=runs/band"
+
+say "absolute errors"
+run 0 "$banyan" train shops.yaml --set name=absolute --set task.loss=mae --set train.steps=2
+
+say "PatchTST has a layer for each quantile"
+run 0 "$banyan" train shops.yaml --set name=likely --set model.kind=patchtst --set model.width=8 --set model.heads=2 \
+    --set model.layers=1 --set norm.kind=batch --set train.steps=4 --set task.loss=quantile
+grep -q "head.projection.proj.2.weight" runs/likely/checkpoints/step-00000004/model.safetensors || fail "no third layer"
+run 0 "$banyan" predict runs/likely shops.csv
+
+say "a backtest of a run, and with a run for each fold"
+run 0 "$banyan" backtest runs/band --folds 3 --step 5 --json
+python3 -c 'import json
+b = json.load(open("out"))
+assert [f["rows_behind"] for f in b["folds"]] == [10, 5, 0] and [f["windows"] for f in b["folds"]] == [10] * 3, b
+mean = sum(f["mse"] for f in b["folds"]) / 3
+assert abs(b["mean"]["mse"] - mean) < 1e-7 and "ets_mse" in b["mean"], b' || fail "the backtest"
+run 0 "$banyan" backtest shops.yaml --refit --folds 2 --step 1 --set train.steps=4
+[ "$(wc -l <out)" -eq 4 ] && [ -d runs/shops-fold-2 ] || fail "the backtest with refits: $(cat out)"
+holds err "fold 2/2: mse"
+run 2 "$banyan" backtest runs/band --set train.steps=4
+holds err "set needs --refit"
+
+say "a forecast is drawn beside the truth"
+if "$banyan" plot runs/band --show forecast --series south --out band.svg >out 2>err; then
+    grep -q "<svg" band.svg || fail "no picture"
+    run 1 "$banyan" plot runs/band --show forecast --series west --out west.svg
+    holds err "no window of a series 'west'"
+else
+    holds err "without"
+fi
+
 say "what is refused"
+run 2 "$banyan" train shops.yaml --set task.quantiles='[0.5, 0.1]'
+holds err "task.quantiles must be numbers between 0 and 1 that ascend"
+run 2 "$banyan" train shops.yaml --set model.outputs=6
 run 2 "$banyan" train shops.yaml --set data.channels='[sold, sold]'
 holds err "two fields of a forecast would be named 'sold'"
 run 2 "$banyan" train shops.yaml --set data.valid_fraction=0.01

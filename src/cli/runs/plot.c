@@ -9,6 +9,7 @@
 #include "banyan/track.h"
 #include "banyan/train.h"
 #include "base/cli.h"
+#include "runs/plot_forecast.h"
 #include "runs/plot_scores.h"
 
 #define MAX_RUNS 8
@@ -79,10 +80,11 @@ static by_status find_view(plot_view *out, char text[MAX_NAME], const char *name
     }
     const char *dot = memchr(name, '.', length);
     if (dot == NULL || length >= MAX_NAME || dot == name || dot + 1 == name + length) {
-        return by_error_set(error, BY_EARG,
-                            "--show: '%.*s' is not loss, throughput, norm, utilisation, lr or "
-                            "EVENT.KEY, such as train.loss; nor, of one model, " CLI_SCORE_CHARTS,
-                            (int)length, name);
+        return by_error_set(
+            error, BY_EARG,
+            "--show: '%.*s' is not loss, throughput, norm, utilisation, lr or "
+            "EVENT.KEY, such as train.loss; nor, of one model, forecast, " CLI_SCORE_CHARTS,
+            (int)length, name);
     }
     memcpy(text, name, length);
     text[length] = '\0';
@@ -292,15 +294,20 @@ static int run(int argc, char **argv)
     bool log_y = false;
     schedule_flags schedule = {.ranks = 4, .micro_batches = 8, .chunks = 1};
     cli_scores_request scores = {.count = CLI_SCORE_IMAGES};
+    cli_forecast_request forecast = {0};
     const cli_flag flags[] = {
         {"out", CLI_STRING, &out, "FILE", "file to write, .png or .svg (default loss.png)"},
         {"show", CLI_STRING, &show, "LIST",
          "charts, separated by commas: loss, throughput, norm, utilisation, lr, or EVENT.KEY of "
-         "recorded events (default loss); or, of one model: " CLI_SCORE_CHARTS},
+         "recorded events (default loss); or, of one model: forecast, " CLI_SCORE_CHARTS},
         {"data", CLI_STRING, &scores.data, "WHAT",
          "of one model: IMAGES,LABELS, a folder, shards or a table (default: the held-out data)"},
         {"count", CLI_INTEGER_IN(1, MAX_IMAGES), &scores.count, "N",
          "wrong, filters, attention: images to draw, at most (default 24)"},
+        {"series", CLI_STRING, &forecast.series, "NAME",
+         "forecast: the series (default: the first)"},
+        {"test", CLI_SWITCH, &forecast.test, NULL,
+         "forecast: of the part that the run keeps for a test"},
         {"device", CLI_STRING, &scores.device, "NAME", CLI_DEVICE_HELP},
         {"best", CLI_SWITCH, &scores.best, NULL, CLI_BEST_HELP},
         {"log", CLI_SWITCH, &log_y, NULL, "logarithmic loss axis"},
@@ -329,6 +336,14 @@ static int run(int argc, char **argv)
     if (count < 1 || count > MAX_RUNS) {
         return cli_misuse(&cli_plot, "name one to %d run directories", MAX_RUNS);
     }
+    if (strcmp(show, "forecast") == 0) {
+        forecast.out = out;
+        forecast.data = scores.data;
+        forecast.device = scores.device;
+        forecast.best = scores.best;
+        return count == 1 ? cli_plot_forecast(&cli_plot, rest[0], &forecast)
+                          : cli_misuse(&cli_plot, "--show forecast is of one model: name one run");
+    }
     if (cli_shows_scores(show, strcspn(show, ","))) {
         scores.show = show;
         scores.out = out;
@@ -350,6 +365,8 @@ const cli_command cli_plot = {
     .usage = "banyan plot RUN... [--show LIST] [--out FILE] [--log]\n"
              "       banyan plot RUN --show confusion,classes,pr,roc,calibration [--data WHAT]\n"
              "       banyan plot RUN --show wrong|filters|attention [--count N] [--out FILE]\n"
+             "       banyan plot RUN --show forecast [--series NAME] [--test | --data FILE] "
+             "[--out FILE]\n"
              "       banyan plot --schedule KIND [--ranks N] [--micro-batches N] [--chunks N] "
              "[--out FILE]",
     .text =
@@ -362,6 +379,9 @@ const cli_command cli_plot = {
         "classes: of all together, and of the worst), calibration, and the images that are wrong\n"
         "with most confidence; filters are the weights of the first layer, attention what the\n"
         "class token of a ViT attends to in the last one. Grids are PNG.\n"
+        "\n"
+        "Of a model of series, --show forecast draws the last held-out window of a series, what\n"
+        "it was, and the band of the outermost quantiles.\n"
         "\n"
         "examples:\n"
         "  banyan plot runs/shakespeare-char --out loss.png\n"
