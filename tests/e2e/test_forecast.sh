@@ -118,7 +118,7 @@ holds err "set needs --refit"
 say "a forecast is drawn beside the truth"
 if "$banyan" plot runs/band --show forecast --series south --out band.svg >out 2>err; then
     grep -q "<svg" band.svg || fail "no picture"
-    run 1 "$banyan" plot runs/band --show forecast --series west --out west.svg
+    run 2 "$banyan" plot runs/band --show forecast --series west --out west.svg
     holds err "no window of a series 'west'"
 else
     holds err "without"
