@@ -69,7 +69,6 @@ static const alias aliases[] = {
     {"model.channels", "num_channels|in_chans|in_channels", NULL},
     {"model.image_height", "image_size|img_size",
      "model.image_width too; both are taken from the data"},
-    {"model.horizon", "prediction_length|pred_len|forecast_length|forecast_horizon", NULL},
     {"model.outputs", "num_labels|num_classes|n_classes|out_features", "taken from the data"},
     {"model.hidden", "hidden_layers|hidden_sizes|hidden_layer_sizes|hidden_units|layer_sizes",
      "a list, hidden: [128, 128]"},

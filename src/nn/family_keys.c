@@ -51,7 +51,7 @@ const by__config_key_list by__nn_table_keys = BY__KEY_LIST(table);
 static const by__config_key series[] = {
     {"model", "context", BY__KEY_INT, BY__FIELD(model.context), "64", 1, BY__MI20,
      .help = "rows of a series that the model reads"},
-    {"model", "horizon", BY__KEY_INT, BY__FIELD(model.outputs), "-1", 1, BY__MI20,
+    {"model", "outputs", BY__KEY_INT, BY__FIELD(model.outputs), "-1", 1, BY__MI20,
      .derived = "a quarter of context", .help = "rows behind these that it forecasts"},
     {"model", "channels", BY__KEY_INT, BY__FIELD(model.channels), "-1", 1, 65536,
      .derived = "what the data has", .help = "numbers in a row"},

@@ -15,7 +15,7 @@ END
 cat >shops.yaml <<'END'
 name: shops
 task: {kind: forecast, season: 24}
-model: {kind: dlinear, context: 48, horizon: 6, kernel: 5}
+model: {kind: dlinear, context: 48, outputs: 6, kernel: 5}
 data: {table: shops.csv, series: shop, valid_fraction: 0.1, test_fraction: 0.2}
 train: {steps: 40, batch: 8, micro_batch: 2, eval_every: 20, threads: 1}
 precision: {compute: f32}
@@ -127,7 +127,6 @@ fi
 say "what is refused"
 run 2 "$banyan" train shops.yaml --set task.quantiles='[0.5, 0.1]'
 holds err "task.quantiles must be numbers between 0 and 1 that ascend"
-run 2 "$banyan" train shops.yaml --set model.outputs=6
 run 2 "$banyan" train shops.yaml --set data.channels='[sold, sold]'
 holds err "two fields of a forecast would be named 'sold'"
 run 2 "$banyan" train shops.yaml --set data.valid_fraction=0.01

@@ -716,7 +716,7 @@ static void test_dlinear(void **state)
 {
     BY_UNUSED(state);
     static const char *const settings[] = {"model.kind=dlinear", "model.context=24",
-                                           "model.horizon=6", "model.channels=3", "model.kernel=5"};
+                                           "model.outputs=6", "model.channels=3", "model.kernel=5"};
     compare_all(CASE("dlinear", &forecasts, settings, "series", "targets"));
 }
 
@@ -725,7 +725,7 @@ static void test_patchtst(void **state)
     BY_UNUSED(state);
     static const char *const settings[] = {
         "model.kind=patchtst",    "model.width=16",         "model.heads=2",
-        "model.mlp_width=24",     "model.context=26",       "model.horizon=6",
+        "model.mlp_width=24",     "model.context=26",       "model.outputs=6",
         "model.channels=3",       "model.patch=8",          "model.stride=5",
         "norm.kind=batch",        "optimizer.kind=sgd",     "optimizer.lr=0.05",
         "optimizer.momentum=0.9", "optimizer.nesterov=true"};
