@@ -64,7 +64,7 @@ static by_status refuse_windows(const by__forecast_data *d, const by_config *con
 {
     return by_error_set(error, BY_ECONFIG,
                         "%s: no series has %lld + %lld rows %s: lower model.context or "
-                        "model.horizon",
+                        "model.outputs",
                         d->set->name, (long long)config->model.context,
                         (long long)config->model.outputs, what);
 }
