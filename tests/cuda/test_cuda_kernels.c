@@ -376,6 +376,7 @@ static bool has_row(by_op op)
     static const by_op of_libraries[] = {BY_OP_LINEAR_CROSS_ENTROPY,
                                          BY_OP_LINEAR_CROSS_ENTROPY_GRAD,
                                          BY_OP_LINEAR_CROSS_ENTROPY_TRAIN,
+                                         BY_OP_LINEAR_CROSS_ENTROPY_PART,
                                          BY_OP_LINEAR_DISTILL,
                                          BY_OP_LINEAR_DISTILL_GRAD,
                                          BY_OP_LINEAR_DISTILL_TRAIN,

@@ -13,6 +13,8 @@
 
 /* Inputs of distillation. */
 enum { HIDDEN = 3, HEAD, IDS, LOGARITHMS, DISTILL_DLOSS };
+/* Of the gradient: logits that the forward pass kept. */
+enum { KEPT = 5 };
 
 typedef enum vocabulary_part { LOGITS, TEACHER, DX, FIRST_DW, DW, PARTS } vocabulary_part;
 
@@ -20,6 +22,7 @@ typedef enum vocabulary_part { LOGITS, TEACHER, DX, FIRST_DW, DW, PARTS } vocabu
 typedef struct loss_plan {
     by_dtype dtype; /* of x, w, dx and the gradients of logits; logits are f32 */
     int64_t rows, columns, words, stride, chunk;
+    int64_t logits_stride;   /* kept logits are packed */
     int64_t teacher_columns; /* 0: no teacher that multiplies */
     int64_t known;           /* ids of a row whose probabilities are given */
     by__cuda_product *products[2][PARTS];
@@ -39,14 +42,21 @@ static bool distils(const by__device_call *call)
 
 static bool has_gradients(const by__device_call *call)
 {
-    return call->op != BY_OP_LINEAR_CROSS_ENTROPY && call->op != BY_OP_LINEAR_DISTILL;
+    return call->op != BY_OP_LINEAR_CROSS_ENTROPY && call->op != BY_OP_LINEAR_CROSS_ENTROPY_PART &&
+           call->op != BY_OP_LINEAR_DISTILL;
+}
+
+/* The logits of all rows are an output, or the forward pass has kept them. */
+static bool has_kept_logits(const by__device_call *call)
+{
+    return (call->op == BY_OP_LINEAR_CROSS_ENTROPY_PART && call->attrs.keep) ||
+           (call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD && by__cuda_present(call, KEPT));
 }
 
 static bool supports_loss(const by__device_call *call)
 {
     by_dtype dtype = call->in[0].dtype;
-    bool kept = call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD && by__cuda_present(call, 5);
-    bool fits = !kept && by_dtype_is_float(dtype) && call->in[1].dtype == dtype;
+    bool fits = by_dtype_is_float(dtype) && call->in[1].dtype == dtype;
     fits = fits && by__tensor_rows(&call->in[0]) > 0 && by__tensor_rows(&call->in[1]) > 0;
     return fits && by__tensor_columns(&call->in[0]) > 0;
 }
@@ -63,7 +73,7 @@ static by_status open_products(loss_plan *v, int which, int64_t rows, bool gradi
                     .trans_b = true,
                     .a_stride = v->columns,
                     .b_stride = v->columns,
-                    .y_stride = v->stride},
+                    .y_stride = v->logits_stride},
         [TEACHER] = {.m = rows,
                      .n = v->words,
                      .k = v->teacher_columns,
@@ -133,6 +143,7 @@ static void set_sizes(loss_plan *v, const by__device_call *call)
     v->columns = by__tensor_columns(&call->in[0]);
     v->words = by__tensor_rows(&call->in[1]);
     v->stride = (int64_t)by__round_up((size_t)v->words, CHUNK_ROWS);
+    v->logits_stride = has_kept_logits(call) ? v->words : v->stride;
     /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): there are words, supports_loss says */
     int64_t most = CHUNK_BYTES / (v->stride * (int64_t)sizeof(float)) / CHUNK_ROWS * CHUNK_ROWS;
     most = most < CHUNK_ROWS ? CHUNK_ROWS : most;
@@ -197,7 +208,9 @@ typedef struct loss_operands {
     const void *x, *w, *hidden, *head;
     const float *lse_in, *dloss, *weights, *logarithms;
     const int32_t *targets, *ids;
-    float *loss, *lse, *dw;
+    const float *kept_in; /* logits of all rows */
+    float *kept_out;
+    float *loss, *lse, *own, *dw; /* own: the logits of targets */
     void *dx;
 } loss_operands;
 
@@ -206,7 +219,7 @@ static const void *input(const by__device_call *call, int i)
     return by__cuda_present(call, i) ? call->in[i].data : NULL;
 }
 
-/* Outputs: loss, lse | dx, dw | loss, dx, dw. */
+/* Outputs: loss, lse | lse and logits of targets, logits | dx, dw | loss, dx, dw. */
 static loss_operands operands_of(const by__device_call *call)
 {
     loss_operands o = {.x = call->in[0].data, .w = call->in[1].data, .targets = call->in[2].data};
@@ -222,12 +235,18 @@ static loss_operands operands_of(const by__device_call *call)
         o.loss = call->out[0].data;
         o.lse = call->out[1].data;
         return o;
+    case BY_OP_LINEAR_CROSS_ENTROPY_PART:
+        o.lse = call->out[0].data;
+        o.own = o.lse + by__tensor_rows(&call->in[0]);
+        o.kept_out = has_kept_logits(call) ? call->out[1].data : NULL;
+        return o;
     case BY_OP_LINEAR_DISTILL:
         o.loss = call->out[0].data;
         return o;
     case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
         o.lse_in = call->in[3].data;
         o.dloss = call->in[4].data;
+        o.kept_in = input(call, KEPT);
         o.weights = input(call, 6);
         break;
     case BY_OP_LINEAR_CROSS_ENTROPY_TRAIN:
@@ -277,23 +296,32 @@ static by_status launch_distill(const by__device_call *call, const loss_operands
     return by__cuda_over_rows(context, BY__CUDA_KERNEL_distill, rows, wide, &args);
 }
 
+/* The logits of a chunk: kept ones, or those in the workspace. */
+static const void *chunk_logits(const by__device_call *call, const loss_operands *o, int64_t begin)
+{
+    const loss_plan *v = call->state;
+    const float *kept = o->kept_out == NULL ? o->kept_in : o->kept_out;
+    return kept == NULL ? call->work : kept + begin * v->words;
+}
+
 static by_status launch_rows(const by__device_call *call, const loss_operands *o, int64_t begin,
                              int64_t rows, const by__device_context *context)
 {
     const loss_plan *v = call->state;
     bool wide = v->words > BY__CUDA_WIDE;
     const by__cuda_cross_entropy_args args = {
-        .x = call->work,
+        .x = chunk_logits(call, o, begin),
         .targets = o->targets + begin,
         .weight = o->weights == NULL ? NULL : o->weights + begin,
         .lse_in = o->lse_in == NULL ? NULL : o->lse_in + begin,
         .dloss = o->dloss,
         .lse = o->lse == NULL ? NULL : o->lse + begin,
+        .own = o->own == NULL ? NULL : o->own + begin,
         .loss = o->loss == NULL ? NULL : floats_at(call, v->losses_at) + begin,
         .dx = o->dloss == NULL ? NULL : (char *)call->work + v->gradients_at,
         .rows = rows,
         .columns = v->words,
-        .stride = v->stride,
+        .stride = v->logits_stride,
         .dx_stride = v->stride,
         .first = call->attrs.begin,
         .classes = call->attrs.rows > 0 ? call->attrs.rows : v->words,
@@ -314,8 +342,11 @@ static by_status run_chunk(const by__device_call *call, const loss_operands *o, 
     const void *gradients = (const char *)call->work + v->gradients_at;
     size_t first = (size_t)(begin * v->columns) * by_dtype_size(v->dtype);
     const void *x = (const char *)o->x + first;
-    const by__cuda_product_operands logits = {.a = x, .b = o->w, .y = call->work};
-    BY_TRY(by__cuda_product_run(products[LOGITS], &logits, work, queue));
+    if (o->kept_in == NULL) {
+        float *y = o->kept_out == NULL ? call->work : o->kept_out + begin * v->words;
+        const by__cuda_product_operands logits = {.a = x, .b = o->w, .y = y};
+        BY_TRY(by__cuda_product_run(products[LOGITS], &logits, work, queue));
+    }
     if (o->hidden != NULL) {
         size_t at = (size_t)(begin * v->teacher_columns) * by_dtype_size(v->dtype);
         const by__cuda_product_operands teacher = {
@@ -356,6 +387,7 @@ static by_status run_loss(const by__device_call *call, const by__device_context 
 LOSS(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy);
 LOSS(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad);
 LOSS(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train);
+LOSS(BY_OP_LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part);
 LOSS(BY_OP_LINEAR_DISTILL, linear_distill);
 LOSS(BY_OP_LINEAR_DISTILL_GRAD, linear_distill_grad);
 LOSS(BY_OP_LINEAR_DISTILL_TRAIN, linear_distill_train);

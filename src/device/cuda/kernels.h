@@ -236,7 +236,8 @@ typedef struct by__cuda_softmax_args {
     int32_t dtype, logarithm, wide;
 } by__cuda_softmax_args;
 
-/* CROSS_ENTROPY of rows of logits that are `stride` apart: lse[r], and loss[r], 0 without target.
+/* CROSS_ENTROPY of rows of logits that are `stride` apart: lse[r], and loss[r], 0 without target;
+ * own[r], the logit of the target, 0 if it is not among these.
  * Targets are those of `classes` classes, of which the logits are those from `first` on. Where
  * dx is given, it gets the gradients, which may be in the place of the logits, and zeros in columns
  * .. dx_stride - 1. lse_in: lse is read from there instead of computed. Rows. */
@@ -246,12 +247,22 @@ typedef struct by__cuda_cross_entropy_args {
     const float *weight; /* NULL: 1 */
     const float *lse_in; /* NULL: computed */
     const float *dloss;
-    float *lse, *loss; /* may be NULL */
-    void *dx;          /* may be NULL */
+    float *lse, *loss, *own; /* may be NULL */
+    void *dx;                /* may be NULL */
     int64_t rows, columns, stride, dx_stride, first, classes;
     float smoothing;
     int32_t dtype, dx_dtype, wide;
 } by__cuda_cross_entropy_args;
+
+/* CROSS_ENTROPY_COMBINE: parts [2 slices, rows]. lse[r], and loss[r], 0 without target. One thread a
+ * row, blocks of 256. */
+typedef struct by__cuda_combine_losses_args {
+    const float *parts;
+    const int32_t *targets;
+    const float *weight; /* NULL: 1 */
+    float *lse, *loss;
+    int64_t rows, slices, classes;
+} by__cuda_combine_losses_args;
 
 /* LINEAR_DISTILL of rows of the student's logits x, `stride` apart: loss[r], 0 without target. The
  * teacher has logits of the same kind, or `known` ids of a row with the logarithms of their
@@ -808,6 +819,109 @@ typedef struct by__cuda_pool_args {
     int32_t dtype, mean, keep;
 } by__cuda_pool_args;
 typedef by__cuda_pool_args by__cuda_pool_grad_args;
+
+/* ---- upsample.cu ---- */
+
+/* UPSAMPLE: x [images, height, width, channels], y [images, to_height, to_width, channels]. One
+ * thread an element of y, blocks of 256. UPSAMPLE_GRAD: x is dx and y is dy of the same sizes. One
+ * thread an element of dx, blocks of 256. */
+typedef struct by__cuda_upsample_args {
+    const void *from;
+    void *to;
+    int64_t count, height, width, to_height, to_width, channels;
+    int32_t dtype, linear;
+} by__cuda_upsample_args;
+typedef by__cuda_upsample_args by__cuda_upsample_grad_args;
+
+/* ---- group_norm.cu: x [samples, rows, columns], groups of `width` columns ---- */
+
+/* mean and rstd [samples, groups]. A block for each group of a sample. */
+typedef struct by__cuda_group_moments_args {
+    const void *x;
+    float *mean, *rstd;
+    int64_t rows, columns, groups;
+    float eps;
+    int32_t dtype;
+} by__cuda_group_moments_args;
+
+/* y = (x - mean) rstd w + b. Elements. */
+typedef struct by__cuda_group_norm_args {
+    const void *x;
+    const float *w, *b, *mean, *rstd;
+    void *y;
+    int64_t count, rows, columns, groups;
+    int32_t dtype;
+} by__cuda_group_norm_args;
+
+/* With n the normal entries and g = w dy: the means of g, and of g n, [samples, groups] each. A
+ * block for each group of a sample. */
+typedef struct by__cuda_group_sums_args {
+    const void *x, *dy;
+    const float *w, *mean, *rstd;
+    float *plain, *scaled;
+    int64_t rows, columns, groups;
+    int32_t dtype;
+} by__cuda_group_sums_args;
+
+/* Partial sums of dw and db over BY__CUDA_SUM_ROWS of the `all_rows` rows of all samples, as
+ * norm_weights makes them. Grid: ceil(all_rows / that), ceil(columns / 256). */
+typedef struct by__cuda_group_weights_args {
+    const void *x, *dy;
+    const float *mean, *rstd;
+    float *dw, *db;
+    int64_t all_rows, rows, columns, groups;
+    int32_t dtype;
+} by__cuda_group_weights_args;
+
+/* dx = rstd (g - plain - n scaled). Elements. */
+typedef struct by__cuda_group_norm_grad_args {
+    const void *x, *dy;
+    const float *w, *mean, *rstd, *plain, *scaled;
+    void *dx;
+    int64_t count, rows, columns, groups;
+    int32_t dtype;
+} by__cuda_group_norm_grad_args;
+
+/* ---- dice.cu: logits [samples, rows, classes] ---- */
+
+/* The largest logit of each row, and one through the sum of the exponentials of what the others are
+ * below it. Rows, samples * rows of them. */
+typedef struct by__cuda_dice_rows_args {
+    const void *logits;
+    float *largest, *inverse;
+    int64_t all_rows, classes;
+    int32_t dtype, wide;
+} by__cuda_dice_rows_args;
+
+/* sums [samples, 3, classes]: of the probabilities p of targets, of all p, of targets. A block for
+ * each class of a sample. */
+typedef struct by__cuda_dice_sums_args {
+    const void *logits;
+    const int32_t *targets;
+    const float *largest, *inverse;
+    float *sums;
+    int64_t rows, classes;
+    int32_t dtype;
+} by__cuda_dice_sums_args;
+
+/* The loss from the sums. One block. */
+typedef struct by__cuda_dice_args {
+    const float *sums;
+    float *loss;
+    int64_t samples, classes;
+    float eps;
+} by__cuda_dice_args;
+
+/* DICE_GRAD. Rows, samples * rows of them. */
+typedef struct by__cuda_dice_grad_args {
+    const void *logits;
+    const int32_t *targets;
+    const float *sums, *dloss;
+    void *dlogits;
+    int64_t all_rows, rows, classes;
+    float eps;
+    int32_t dtype, wide;
+} by__cuda_dice_grad_args;
 
 /* ---- instructions.cu ---- */
 

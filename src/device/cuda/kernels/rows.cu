@@ -91,6 +91,9 @@ BY__KERNEL(cross_entropy, 256)
     if (a.lse != nullptr && team.lane == 0) {
         a.lse[team.row] = lse;
     }
+    if (a.own != nullptr && team.lane == 0) {
+        a.own[team.row] = here ? by__get(a.x, a.dtype, at + own) : 0.0f;
+    }
     if (a.loss != nullptr) {
         float mean = 0.0f;
         if (a.smoothing != 0.0f) {
@@ -120,6 +123,30 @@ BY__KERNEL(cross_entropy, 256)
     for (int64_t i = a.columns + team.lane; i < a.dx_stride; i += team.lanes) {
         by__put(a.dx, a.dx_dtype, to + i, 0.0f);
     }
+}
+
+BY__KERNEL(combine_losses, 256)
+{
+    int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= a.rows) {
+        return;
+    }
+    float largest = -BY__INFINITY;
+    float sum = 0.0f;
+    float own = 0.0f;
+    for (int64_t i = 0; i < a.slices; i++) {
+        largest = by__at_least(largest, a.parts[2 * i * a.rows + row]);
+    }
+    for (int64_t i = 0; i < a.slices; i++) {
+        sum += by__exp(a.parts[2 * i * a.rows + row] - largest);
+        own += a.parts[(2 * i + 1) * a.rows + row];
+    }
+    float lse = largest + by__log(sum);
+    int64_t target = a.targets[row];
+    float weight = a.weight == nullptr ? 1.0f : a.weight[row];
+    bool counts = target >= 0 && target < a.classes && weight != 0.0f;
+    a.lse[row] = lse;
+    a.loss[row] = counts ? weight * (lse - own) : 0.0f;
 }
 
 /* ---- distillation ---- */

@@ -90,6 +90,34 @@ BY__CUDA_ROW_KERNEL(BY_OP_CROSS_ENTROPY, cross_entropy, supports_first, prepare_
 BY__CUDA_ROW_KERNEL(BY_OP_CROSS_ENTROPY_GRAD, cross_entropy_grad, supports_first, NULL, NULL,
                     run_cross_entropy_grad);
 
+/* ---- CROSS_ENTROPY_COMBINE ---- */
+
+static by_status prepare_combine(by__device_call *call, const by__device_context *context,
+                                 by_error *error)
+{
+    BY_UNUSED(context);
+    return by__cuda_reserve(call, by__tensor_columns(&call->in[0]), error);
+}
+
+static by_status run_combine(const by__device_call *call, const by__device_context *context)
+{
+    by__cuda_combine_losses_args args = {
+        .parts = call->in[0].data,
+        .targets = call->in[1].data,
+        .weight = by__cuda_present(call, 2) ? call->in[2].data : NULL,
+        .lse = call->out[1].data,
+        .loss = call->work,
+        .rows = by__tensor_columns(&call->in[0]),
+        .slices = by__tensor_rows(&call->in[0]) / 2,
+        .classes = call->attrs.rows,
+    };
+    BY_TRY(by__cuda_over_each(context, BY__CUDA_KERNEL_combine_losses, args.rows, &args));
+    return add_up(context, args.loss, args.rows, call->out[0].data);
+}
+
+BY__CUDA_ROW_KERNEL(BY_OP_CROSS_ENTROPY_COMBINE, cross_entropy_combine, supports_first,
+                    prepare_combine, NULL, run_combine);
+
 /* ---- SQUARED_ERROR, SMOOTH_L1 ---- */
 
 static int64_t partials(const by__device_call *call)
