@@ -33,7 +33,7 @@ typedef struct train_data {
     float targets[ROWS];
     float weight[ROWS];
     int32_t tokens[ROWS * CONTEXT];
-    int32_t labels[ROWS * CONTEXT];
+    int32_t labels[ROWS * SIDE * SIDE]; /* at least ROWS * CONTEXT */
     float images[ROWS * SIDE * SIDE];
     by_array arrays[3];
 } train_data;
@@ -94,6 +94,21 @@ static by_batch make_images(train_data *d, uint64_t step)
                       .batch = ROWS,
                       .valid_targets = ROWS,
                       .global_targets = ROWS};
+}
+
+/* The class of a pixel is whether it is bright; some have none. */
+static by_batch make_maps(train_data *d, uint64_t step)
+{
+    int64_t targets = 0;
+    by_batch batch = make_images(d, step);
+    for (size_t i = 0; i < ROWS * SIDE * SIDE; i++) {
+        d->labels[i] = i % 13 == 5 ? -1 : d->images[i] > 0.0f;
+        targets += d->labels[i] >= 0;
+    }
+    d->arrays[1] = (by_array){"labels", BY_I32, BY_SHAPE(ROWS, SIDE, SIDE), d->labels};
+    batch.valid_targets = targets;
+    batch.global_targets = targets;
+    return batch;
 }
 
 static void keep_values(train_result *r, const by_trainer *t)
@@ -276,6 +291,36 @@ static void test_convolutions(void **state)
     by_config_close(&config);
 }
 
+/* Group norm, a decoder that interpolates, and both losses of pixels. */
+static void test_segmentation(void **state)
+{
+    static const char *const settings[] = {"task.kind=segment",
+                                           "task.loss=both",
+                                           "model.kind=unet",
+                                           "model.width=8",
+                                           "model.depth=1",
+                                           "model.up=bilinear",
+                                           "model.channel_norm=group",
+                                           "model.norm_groups=2",
+                                           "model.channels=1",
+                                           "model.image_height=8",
+                                           "model.image_width=8",
+                                           "model.outputs=2",
+                                           "train.batch=4",
+                                           "train.micro_batch=2",
+                                           "train.steps=50",
+                                           "train.threads=1",
+                                           "optimizer.lr=1e-3",
+                                           "optimizer.warmup=0",
+                                           "precision.compute=f32",
+                                           NULL};
+    static const char *const none[] = {NULL};
+    BY_UNUSED(state);
+    by_config *config = config_of(settings, none);
+    (void)compare(config, make_maps, &f32_bound);
+    by_config_close(&config);
+}
+
 /* An odd width has products whose rows are not aligned. */
 static void test_odd_width(void **state)
 {
@@ -402,9 +447,10 @@ static int remove_cache(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queues),    cmocka_unit_test(test_models),
-        cmocka_unit_test(test_odd_width), cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_errors),    cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_queues),       cmocka_unit_test(test_models),
+        cmocka_unit_test(test_odd_width),    cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_segmentation), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_ranks),
     };
     seeds = argc > 1 ? atoi(argv[1]) : seeds; /* NOLINT(cert-err34-c): a person's number */
     return cmocka_run_group_tests(tests, use_standins, remove_cache);
