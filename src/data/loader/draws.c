@@ -50,35 +50,48 @@ static double weight_of(const double *weights, uint64_t i)
     return weights == NULL ? 1.0 : weights[i];
 }
 
-/* Adds the weights of the examples from `first` on that have its class, and of all others without
- * classes; *sum: of these. Returns the place behind them. */
-static uint64_t add_class(by__loader_draws *d, const double *weights, const int32_t *classes,
-                          uint64_t first, double before, double *sum)
+/* The place in `order` behind those of the class that place `first` has; without classes, of
+ * all. */
+static uint64_t class_end(const by__loader_draws *d, const int32_t *classes, uint64_t first)
 {
-    uint64_t i = first;
-    *sum = 0.0;
-    for (; i < d->count && (classes == NULL || classes[d->order[i]] == classes[d->order[first]]);
-         i++) {
-        *sum += weight_of(weights, d->order[i]);
-        d->ends[i] = before + *sum;
+    uint64_t end = classes == NULL ? d->count : first + 1;
+    while (end < d->count && classes[d->order[end]] == classes[d->order[first]]) {
+        end++;
     }
-    return i;
+    return end;
 }
 
-/* Classes of which no example has a weight are left out. */
-static void add_up(by__loader_draws *d, const double *weights, const int32_t *classes)
+static uint64_t count_groups(const by__loader_draws *d, const int32_t *classes)
 {
-    double before = 0.0;
-    for (uint64_t i = 0; i < d->count;) {
-        double sum;
-        uint64_t end = add_class(d, weights, classes, i, 0.0, &sum);
-        bool scales = classes != NULL && sum > 0.0;
-        for (uint64_t k = i; k < end; k++) {
-            d->ends[k] = before + (scales ? d->ends[k] / sum : d->ends[k]);
-        }
-        i = end;
-        before = d->ends[end - 1];
+    uint64_t groups = 0;
+    for (uint64_t i = 0; i < d->count; i = class_end(d, classes, i)) {
+        groups++;
     }
+    return groups;
+}
+
+/* Adds up the weights of each class. Classes of which no example has a weight are left out. */
+static by_status add_up(by__loader_draws *d, const double *weights, const int32_t *classes,
+                        by_error *error)
+{
+    size_t groups = (size_t)count_groups(d, classes);
+    BY_TRY(by__alloc((void **)&d->groups, groups, sizeof *d->groups, "draws", error));
+    for (uint64_t i = 0; i < d->count;) {
+        double sum = 0.0;
+        uint64_t first = i;
+        for (uint64_t end = class_end(d, classes, i); i < end; i++) {
+            sum += weight_of(weights, d->order[i]);
+            d->ends[i] = sum;
+        }
+        if (!(sum < INFINITY)) {
+            return by_error_set(error, BY_EARG,
+                                "the sum of how often examples are drawn is too large");
+        }
+        if (sum > 0.0) {
+            d->groups[d->group_count++] = (by__loader_draw_group){.first = first, .end = i};
+        }
+    }
+    return BY_OK;
 }
 
 by_status by__loader_draws_open(by__loader_draws *out, const double *weights,
@@ -107,32 +120,56 @@ by_status by__loader_draws_open(by__loader_draws *out, const double *weights,
     if (classes != NULL) {
         BY_TRY(order_classes(out, classes, error));
     }
-    add_up(out, weights, classes);
-    double total = out->ends[count - 1];
-    return total < INFINITY ? BY_OK
-                            : by_error_set(error, BY_EARG,
-                                           "the sum of how often examples are drawn is too large");
+    return add_up(out, weights, classes, error);
 }
 
 void by__loader_draws_free(by__loader_draws *draws)
 {
     free(draws->ends);
     free(draws->order);
+    free(draws->groups);
     *draws = (by__loader_draws){0};
+}
+
+/* Random bits of a place of an epoch; the place behind the last stands for the epoch. */
+static void draw_bits(uint32_t bits[4], const by_source_sample *sample, uint64_t place)
+{
+    uint32_t key[2];
+    const uint32_t counter[4] = {(uint32_t)sample->epoch, (uint32_t)(sample->epoch >> 32),
+                                 (uint32_t)place, (uint32_t)(place >> 32)};
+    by__philox_key(key, sample->seed, STREAM_DRAW);
+    by__philox(bits, key, counter);
+}
+
+/* The first place of group g: floor((g * count + offset) / groups) without overflow, so that each
+ * group has the integer below or above count / groups, and the offset decides which. */
+static uint64_t first_place(const by__loader_draws *d, uint64_t g, uint64_t offset)
+{
+    uint64_t groups = d->group_count;
+    return g * (d->count / groups) + (g * (d->count % groups) + offset) / groups;
 }
 
 uint64_t by__loader_draws_at(const by__loader_draws *d, const by_source_sample *sample)
 {
-    uint32_t key[2];
     uint32_t bits[4];
-    const uint32_t counter[4] = {(uint32_t)sample->epoch, (uint32_t)(sample->epoch >> 32),
-                                 (uint32_t)sample->place, (uint32_t)(sample->place >> 32)};
-    by__philox_key(key, sample->seed, STREAM_DRAW);
-    by__philox(bits, key, counter);
-    double total = d->ends[d->count - 1];
-    double point = ((double)sample->place + (double)bits[0] * 0x1p-32) / (double)d->count * total;
-    uint64_t low = 0; /* the first whose end is behind the point */
-    uint64_t high = d->count - 1;
+    draw_bits(bits, sample, d->count);
+    uint64_t offset = (uint64_t)bits[0] * d->group_count >> 32;
+    uint64_t group = 0; /* the last that begins at or before the place */
+    for (uint64_t end = d->group_count; end - group > 1;) {
+        uint64_t middle = group + (end - group) / 2;
+        if (first_place(d, middle, offset) <= sample->place) {
+            group = middle;
+        } else {
+            end = middle;
+        }
+    }
+    uint64_t first = first_place(d, group, offset);
+    uint64_t places = first_place(d, group + 1, offset) - first;
+    uint64_t low = d->groups[group].first; /* the first whose end is behind the point */
+    uint64_t high = d->groups[group].end - 1;
+    draw_bits(bits, sample, sample->place);
+    double point = ((double)(sample->place - first) + (double)bits[0] * 0x1p-32) / (double)places *
+                   d->ends[high];
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (d->ends[middle] > point) {
@@ -142,7 +179,7 @@ uint64_t by__loader_draws_at(const by__loader_draws *d, const by_source_sample *
         }
     }
     /* A point that was rounded up to the sum of all belongs to the last that has a weight. */
-    while (low > 0 && d->ends[low] == d->ends[low - 1]) {
+    while (low > d->groups[group].first && d->ends[low] == d->ends[low - 1]) {
         low--;
     }
     return d->order[low];

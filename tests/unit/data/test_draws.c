@@ -98,6 +98,38 @@ static void test_balanced_classes(void **state)
     by_array_set_close(&set);
 }
 
+/* Where the classes do not divide an epoch, their numbers differ by one, and take turns. */
+static void test_balance_to_one(void **state)
+{
+    (void)state;
+    enum { COUNT = 52, CLASSES = 3 };
+    int32_t classes[COUNT];
+    by_error error = {0};
+    by__loader_draws d;
+    size_t with_more[CLASSES] = {0};
+    for (int32_t i = 0; i < COUNT; i++) {
+        classes[i] = i < 40 ? 0 : i < 50 ? 2 : 7; /* those between have no example */
+    }
+    check_ok(by__loader_draws_open(&d, NULL, classes, COUNT, &error), &error);
+    for (uint64_t e = 0; e < EPOCHS; e++) {
+        size_t times[CLASSES] = {0};
+        for (uint64_t i = 0; i < COUNT; i++) {
+            const by_source_sample sample = {.place = i, .epoch = e, .seed = 7};
+            int32_t class = classes[by__loader_draws_at(&d, &sample)];
+            times[class == 0 ? 0 : class == 2 ? 1 : 2]++;
+        }
+        for (size_t c = 0; c < CLASSES; c++) {
+            assert_in_range(times[c], 17, 18);
+            with_more[c] += times[c] == 18;
+        }
+        assert_int_equal(times[0] + times[1] + times[2], COUNT);
+    }
+    for (size_t c = 0; c < CLASSES; c++) {
+        assert_in_range(with_more[c], EPOCHS / 6, EPOCHS / 2);
+    }
+    by__loader_draws_free(&d);
+}
+
 static void test_same_draws(void **state)
 {
     (void)state;
@@ -236,8 +268,8 @@ static void test_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_balanced_classes), cmocka_unit_test(test_same_draws),
-        cmocka_unit_test(test_weights), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_files)};
+        cmocka_unit_test(test_balanced_classes), cmocka_unit_test(test_balance_to_one),
+        cmocka_unit_test(test_same_draws),       cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_refused),          cmocka_unit_test(test_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
