@@ -12,9 +12,17 @@ by_status by__format_image_begin(by__format_image_decoding *d, int64_t height, i
     if (d->fit->height > 0) {
         BY_TRY(by__format_image_fit_check(d->fit, height, width, error));
     }
-    if (height < 1 || width < 1 || height > BY__IMAGE_PIXELS / width) {
-        return by_error_set(error, BY_EARG, "an image of %lld x %lld pixels; up to %lld are read",
-                            (long long)width, (long long)height, (long long)BY__IMAGE_PIXELS);
+    int64_t most = d->most == 0 ? BY__IMAGE_PIXELS : d->most;
+    if (height < 1 || width < 1) {
+        return by_error_set(error, BY_EARG, "an image of %lld x %lld pixels: at least one is read",
+                            (long long)width, (long long)height);
+    }
+    if (height > most / width) {
+        return by_error_set(error, BY_EARG,
+                            "an image of %lld x %lld pixels is larger than the %.1f million that "
+                            "are decoded: scale it down first, as ImageMagick's `magick mogrify "
+                            "-resize 4000x4000 FILE` does",
+                            (long long)width, (long long)height, (double)most / 1e6);
     }
     d->height = height;
     d->width = width;
@@ -187,6 +195,15 @@ by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width
                                   by_error *error)
 {
     const by__format_image_decoding d = {.channels = channels, .fit = fit};
+    return decode(d, out, height, width, data, size, error);
+}
+
+by_status by__format_image_decode_request(uint8_t **out, int64_t *height, int64_t *width,
+                                          int64_t channels, const by_image_fit *fit,
+                                          const uint8_t *data, size_t size, by_error *error)
+{
+    const by__format_image_decoding d = {
+        .channels = channels, .most = BY__REQUEST_IMAGE_PIXELS, .fit = fit};
     return decode(d, out, height, width, data, size, error);
 }
 

@@ -4,14 +4,16 @@
 
 #include "formats/image/image_fit.h"
 
-/* Most pixels of an image that is decoded to be resized: a small file can contain any number. */
-#define BY__IMAGE_PIXELS ((int64_t)1 << 24)
+/* Most pixels of an image that is decoded, of one's own data and of a request: a small file can
+ * contain any number, and each thread that decodes needs memory for all of them. */
+#define BY__IMAGE_PIXELS         ((int64_t)1 << 26)
+#define BY__REQUEST_IMAGE_PIXELS ((int64_t)1 << 24)
 
 /* Returns true if the data begin as a JPEG, PNG or WebP does. */
 bool by__format_image_is_file(const uint8_t *data, size_t size);
 /* Most pixels of the images of one request: what a worker decodes in about three seconds, if they
  * are interlaced. */
-#define BY__IMAGES_PIXELS (4 * BY__IMAGE_PIXELS)
+#define BY__IMAGES_PIXELS (4 * BY__REQUEST_IMAGE_PIXELS)
 
 /* Finds the size of an image in its head. Returns false if it is not there. */
 bool by__format_image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size);
@@ -26,7 +28,11 @@ bool by__format_image_size(int64_t *height, int64_t *width, const uint8_t *data,
 by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
                                   const by_image_fit *fit, const uint8_t *data, size_t size,
                                   by_error *error);
-/* The same of an image as it is, for who needs less of it: the sides of a JPEG are divided by
+/* The same of an image from a client, with at most BY__REQUEST_IMAGE_PIXELS. */
+by_status by__format_image_decode_request(uint8_t **out, int64_t *height, int64_t *width,
+                                          int64_t channels, const by_image_fit *fit,
+                                          const uint8_t *data, size_t size, by_error *error);
+/* The same of one's own image as it is, for who needs less of it: the sides of a JPEG are divided by
  * `reduction`, 1, 2, 4 or 8, and rounded up, and rows from `rows` on of the result are 0. Others
  * are decoded whole. */
 by_status by__format_image_decode_reduced(uint8_t **out, int64_t *height, int64_t *width,

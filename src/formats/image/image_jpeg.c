@@ -7,9 +7,9 @@
 #include "formats/image/image_parts.h"
 
 /* Limit on scans of a progressive JPEG: each is a pass over the whole image, however small its
- * data. Encoders write about ten; for a large image 16 are read. */
-#define MAX_SCANS    100
-#define SCANS_PIXELS ((int64_t)16 * BY__IMAGE_PIXELS)
+ * data. Encoders write about ten; for the largest image that is decoded 16 are read. */
+#define MAX_SCANS   100
+#define LEAST_SCANS 16
 
 #define INK 4 /* bytes of a pixel of CMYK */
 
@@ -19,6 +19,7 @@ typedef struct jpeg {
     struct jpeg_progress_mgr progress;
     jmp_buf back;
     uint8_t *row;
+    int64_t scans_pixels; /* of all scans together, at most */
     char reason[JMSG_LENGTH_MAX];
 } jpeg;
 
@@ -42,7 +43,7 @@ static void on_progress(j_common_ptr info)
     jpeg *j = info->client_data;
     int64_t scans = j->info.input_scan_number;
     int64_t pixels = (int64_t)j->info.image_height * j->info.image_width;
-    if (scans > MAX_SCANS || scans > SCANS_PIXELS / pixels) {
+    if (scans > MAX_SCANS || scans > j->scans_pixels / pixels) {
         (void)snprintf(j->reason, sizeof j->reason, "more than %d scans", (int)scans - 1);
         longjmp(j->back, 1);
     }
@@ -86,6 +87,7 @@ static by_status decode(jpeg *j, by__format_image_decoding *d, const uint8_t *da
     if (setjmp(j->back) != 0) {
         return by_error_set(error, BY_EFORMAT, "the JPEG is damaged: %s", j->reason);
     }
+    j->scans_pixels = LEAST_SCANS * (d->most == 0 ? BY__IMAGE_PIXELS : d->most);
     jpeg_create_decompress(&j->info);
     j->info.progress = &j->progress;
     jpeg_mem_src(&j->info, data, size);

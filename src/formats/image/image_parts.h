@@ -8,6 +8,7 @@
 /* An image being decoded. */
 typedef struct by__format_image_decoding {
     int64_t channels; /* 1 or 3 */
+    int64_t most;     /* pixels that are decoded at most; 0: BY__IMAGE_PIXELS */
     const by_image_fit *fit;
     uint8_t *pixels; /* [channels, height, width] */
     int64_t height;

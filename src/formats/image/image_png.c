@@ -1,18 +1,15 @@
-#include <setjmp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <png.h>
-
 #include "formats/image/image_parts.h"
+#include "formats/image/png_fault.h"
 
 #define HEAD 8 /* bytes before the first chunk */
 
 typedef struct png {
     png_structp reader;
     png_infop info;
-    jmp_buf back;
+    by__format_png_fault fault;
     const uint8_t *at;
     const uint8_t *end;
     uint8_t *rows; /* of the whole image, if it is interlaced, else one */
@@ -22,21 +19,7 @@ typedef struct png {
     int passes;
     bool stored; /* numbers are wanted as they are in the file */
     uint8_t colours[256][3];
-    char reason[80];
 } png;
-
-static void on_error(png_structp reader, png_const_charp message)
-{
-    png *p = png_get_error_ptr(reader);
-    (void)snprintf(p->reason, sizeof p->reason, "%s", message);
-    longjmp(p->back, 1);
-}
-
-static void on_warning(png_structp reader, png_const_charp message)
-{
-    BY_UNUSED(reader);
-    BY_UNUSED(message);
-}
 
 static void read_bytes(png_structp reader, png_bytep out, size_t n)
 {
@@ -123,8 +106,8 @@ static void put_row(const by__format_image_decoding *d, const png *p, uint8_t *r
 /* The only function that longjmp returns to: state changed after setjmp is in *p. */
 static by_status decode(png *p, by__format_image_decoding *d, by_error *error)
 {
-    if (setjmp(p->back) != 0) {
-        return by_error_set(error, BY_EFORMAT, "the PNG is damaged: %s", p->reason);
+    if (setjmp(p->fault.back) != 0) {
+        return by_error_set(error, BY_EFORMAT, "the PNG is damaged: %s", p->fault.reason);
     }
     png_set_read_fn(p->reader, p, read_bytes);
     png_set_user_limits(p->reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* ours says more */
@@ -174,7 +157,8 @@ by_status by__format_image_decode_png(by__format_image_decoding *d, const uint8_
     if (status == BY_OK) {
         p->at = plain;
         p->end = plain + copy_chunks(plain, data, size);
-        p->reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, p, on_error, on_warning);
+        p->reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, &p->fault, by__format_png_error,
+                                           by__format_png_warning);
         p->info = p->reader == NULL ? NULL : png_create_info_struct(p->reader);
         status = p->info == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: an image")
                                  : decode(p, d, error);

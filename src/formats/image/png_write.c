@@ -1,36 +1,20 @@
 /* Writes images as PNG. */
-#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <png.h>
-
 #include "formats/image/image_file.h"
+#include "formats/image/png_fault.h"
 #include "formats/image/png_write.h"
 
 typedef struct png_writer {
     png_structp writer;
     png_infop info;
-    jmp_buf back;
+    by__format_png_fault fault;
     uint8_t *data;
     size_t size;
     size_t capacity;
     uint8_t *row;
-    char reason[80];
 } png_writer;
-
-static void on_error(png_structp writer, png_const_charp message)
-{
-    png_writer *w = png_get_error_ptr(writer);
-    (void)snprintf(w->reason, sizeof w->reason, "%s", message);
-    longjmp(w->back, 1);
-}
-
-static void on_warning(png_structp writer, png_const_charp message)
-{
-    BY_UNUSED(writer);
-    BY_UNUSED(message);
-}
 
 static void add_bytes(png_structp writer, png_bytep bytes, size_t n)
 {
@@ -54,8 +38,8 @@ static by_status encode(png_writer *w, const by__format_image_pixels *image, by_
     int kind = image->palette != NULL ? PNG_COLOR_TYPE_PALETTE
                : image->channels == 3 ? PNG_COLOR_TYPE_RGB
                                       : PNG_COLOR_TYPE_GRAY;
-    if (setjmp(w->back) != 0) {
-        return by_error_set(error, BY_EMEMORY, "the PNG cannot be written: %s", w->reason);
+    if (setjmp(w->fault.back) != 0) {
+        return by_error_set(error, BY_EMEMORY, "the PNG cannot be written: %s", w->fault.reason);
     }
     png_set_write_fn(w->writer, w, add_bytes, flush);
     png_set_IHDR(w->writer, w->info, (png_uint_32)image->width, (png_uint_32)image->height, 8, kind,
@@ -102,7 +86,8 @@ by_status by__format_png_encode(uint8_t **out, size_t *size, const by__format_im
     by_status status = by__alloc((void **)&w->row, (size_t)image->width, (size_t)image->channels,
                                  "an image", error);
     if (status == BY_OK) {
-        w->writer = png_create_write_struct(PNG_LIBPNG_VER_STRING, w, on_error, on_warning);
+        w->writer = png_create_write_struct(PNG_LIBPNG_VER_STRING, &w->fault, by__format_png_error,
+                                            by__format_png_warning);
         w->info = w->writer == NULL ? NULL : png_create_info_struct(w->writer);
         status = w->info == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: an image")
                                  : encode(w, image, error);

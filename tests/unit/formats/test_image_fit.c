@@ -95,6 +95,36 @@ static size_t add_chunk(uint8_t *out, const char *type, const uint8_t *data, siz
     return size + 12;
 }
 
+/* The head of an image says whether it has too many pixels: 17.6 million are those of no request,
+ * 67.2 million are too many anywhere. */
+static void test_large_images(void **state)
+{
+    (void)state;
+    const by_image_fit fit = {.resize = BY_RESIZE_STRETCH, .height = 8, .width = 8};
+    for (int i = 0; i < 2; i++) {
+        const int side = i == 0 ? 4200 : 8200;
+        const uint8_t high = (uint8_t)(side >> 8);
+        const uint8_t low = (uint8_t)side;
+        const uint8_t head[13] = {0, 0, high, low, 0, 0, high, low, 8};
+        uint8_t png[128] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+        size_t size = 8;
+        uint8_t *pixels;
+        int64_t height;
+        int64_t width;
+        by_error error = {0};
+        size += add_chunk(png + size, "IHDR", head, sizeof head);
+        size += add_chunk(png + size, "IDAT", head, sizeof head);
+        assert_int_equal(
+            by__format_image_decode_request(&pixels, &height, &width, 1, &fit, png, size, &error),
+            BY_EARG);
+        assert_non_null(strstr(error.message, "16.8 million that are decoded: scale it down"));
+        assert_int_equal(
+            by__format_image_decode(&pixels, &height, &width, 1, &fit, png, size, &error),
+            i == 0 ? BY_EFORMAT : BY_EARG); /* the pixels are no PNG's */
+        assert_non_null(strstr(error.message, i == 0 ? "is damaged" : "67.1 million"));
+    }
+}
+
 enum {
     SIDE = 8,
     TEXT = 7 << 20,
@@ -290,11 +320,9 @@ static void test_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pillow),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_png_of_texts),
-        cmocka_unit_test(test_channels),
-        cmocka_unit_test(test_sizes_that_are_refused),
+        cmocka_unit_test(test_pillow),       cmocka_unit_test(test_files),
+        cmocka_unit_test(test_large_images), cmocka_unit_test(test_png_of_texts),
+        cmocka_unit_test(test_channels),     cmocka_unit_test(test_sizes_that_are_refused),
         cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
