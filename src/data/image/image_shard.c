@@ -21,6 +21,7 @@ typedef struct shard_listing {
     const char *path;
     const char *name; /* the last part of the path */
     bool labelled;
+    const char *labels; /* what has the label of a sample, for messages */
 } shard_listing;
 
 static bool is_shard_name(const char *name)
@@ -128,11 +129,9 @@ static by_status label_of(int32_t *out, const shard_listing *l, const by__format
         return refuse_sample(l, s, what, error);
     }
     if (s->label == NULL) {
-        return refuse_sample(l, s,
-                             "it has no label: cls or json in a tar archive, in which the files of "
-                             "a sample follow each other (tar --sort=name); label or class in a "
-                             "TFRecord or MDS",
-                             error);
+        char what[160];
+        (void)snprintf(what, sizeof what, "it has no label: that is %s", l->labels);
+        return refuse_sample(l, s, what, error);
     }
     for (size_t i = 0; i < f->class_count; i++) {
         if (strlen(f->classes[i]) == s->label_size &&
@@ -265,6 +264,7 @@ static by_status read_content(const listed_shard *s, shard_listing *l, const cha
                               .classes = key == NULL ? take_classes : take_indexed_classes};
     shard.user = key == NULL ? (void *)l : (void *)&both;
     const by__format_shard_row *row = by__format_shard_find(s->path, map.data, map.size);
+    l->labels = row == NULL ? NULL : row->labels;
     by_status status = row == NULL ? refuse_file(s->path, &map, error) : row->read(&shard, error);
     if (status == BY_OK && l->out->count == 0) {
         status = by_error_set(error, BY_EFORMAT, "%s: %s without samples", s->path, row->name);
@@ -297,7 +297,8 @@ static by_status read_shard(listed_shard *s, const shard_list *list, by_error *e
                        .classes = list->out,
                        .path = s->path,
                        .name = s->remote != NULL ? name : name_of(s->path),
-                       .labelled = list->labelled};
+                       .labelled = list->labelled,
+                       .labels = "what the shard's format names label or class"};
     if (directory != NULL) {
         BY_TRY(by__image_index_key(&key, s->path, s->remote, error));
     }

@@ -94,7 +94,12 @@ static int64_t number_at(const uint8_t *at, size_t size, bool is_signed)
     if (is_signed && size > 0 && size < 8 && at[size - 1] >> 7 != 0) {
         out |= UINT64_MAX << (8 * size);
     }
-    return out > INT64_MAX ? -1 : (int64_t)out;
+    if (out > INT64_MAX && !is_signed) {
+        return INT64_MAX; /* too large for any class, as it is */
+    }
+    int64_t number;
+    memcpy(&number, &out, sizeof number);
+    return number;
 }
 
 /* Takes the sample in [begin, end). */
@@ -181,4 +186,7 @@ static by_status read_mds(const by__format_shard *shard, by_error *error)
 }
 
 const by__format_shard_row by__format_shard_mds = {
-    .name = "an MDS shard", .is = is_mds, .read = read_mds};
+    .name = "an MDS shard",
+    .labels = "a column label, class, cls or y of integers or texts",
+    .is = is_mds,
+    .read = read_mds};

@@ -47,7 +47,8 @@ typedef struct by__format_shard {
 
 /* A row of the table. */
 typedef struct by__format_shard_row {
-    const char *name; /* for messages */
+    const char *name;   /* for messages */
+    const char *labels; /* likewise: what has the label of a sample */
     /* Whether a file of this name begins as one of the format. */
     bool (*is)(const char *path, const uint8_t *data, size_t size);
     /* Gives all samples. BY_EFORMAT: what is damaged cannot be told from what follows it. */

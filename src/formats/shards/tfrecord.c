@@ -277,4 +277,7 @@ static by_status read_tfrecord(const by__format_shard *shard, by_error *error)
 }
 
 const by__format_shard_row by__format_shard_tfrecord = {
-    .name = "a TFRecord file", .is = is_tfrecord, .read = read_tfrecord};
+    .name = "a TFRecord file",
+    .labels = "a feature image/class/label, label or class of integers or texts",
+    .is = is_tfrecord,
+    .read = read_tfrecord};

@@ -162,7 +162,8 @@ static void test_labels(void **state)
     file.size = 0;
     put_member("a.jpg", "", '0', "picture");
     put(zeros, sizeof zeros);
-    assert_non_null(strstr(list(&f, "x.tar"), "sample a: it has no label"));
+    assert_non_null(
+        strstr(list(&f, "x.tar"), "sample a: it has no label: that is a file cls or json"));
     assert_non_null(strstr(list(&f, "x.tar"), "follow each other"));
     by__image_folder_free(&f);
     file.size = 0;
@@ -466,6 +467,16 @@ static void test_mds(void **state)
         assert_non_null(strstr(list(&f, "shard.00000.mds"), "the MDS shard is damaged"));
         by__image_folder_free(&f);
     }
+    make_mds();
+    memset(file.data + whole - 8, 0xff, 8);
+    file.data[whole - 8] = 0xfb;
+    assert_non_null(strstr(list(&f, "shard.00000.mds"), "its label, -5, is negative"));
+    by__image_folder_free(&f);
+    make_mds();
+    memcpy(strstr((char *)file.data + 16, "\"label\""), "\"other\"", 7);
+    assert_non_null(strstr(list(&f, "shard.00000.mds"),
+                           "sample 0: it has no label: that is a column label, class, cls or y"));
+    by__image_folder_free(&f);
     make_mds();
     file.data[whole - 8 - 5 - 2 - 4] = 6; /* the size of a picture */
     assert_string_equal(list(&f, "shard.00000.mds"), "");
