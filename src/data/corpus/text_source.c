@@ -272,6 +272,12 @@ static bool report(text_scan *s, uint64_t bytes)
     return go_on;
 }
 
+/* Whether a file's content is the lines that were made of it, and not its own bytes. */
+static bool is_converted(const by__data_source_file *file)
+{
+    return file->content != NULL && file->content_file >= 0;
+}
+
 static by_status scan_file(text_scan *s, by__data_source_file *file, char *block, by_error *error)
 {
     int fd;
@@ -286,7 +292,7 @@ static by_status scan_file(text_scan *s, by__data_source_file *file, char *block
     for (uint64_t at = 0; at < file->bytes && status == BY_OK && go_on;) {
         size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
         status = by__read_at(fd, file->path, at, block, n, error);
-        if (status == BY_OK && at == 0 && file->content == NULL) {
+        if (status == BY_OK && at == 0 && !is_converted(file)) {
             status = by__file_check_text(file->path, (const uint8_t *)block, n, "text", error);
         }
         if (status == BY_OK) {
