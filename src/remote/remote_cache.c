@@ -244,7 +244,8 @@ static by_status refuse_full(const by__remote_cache *cache, by_error *error)
     char limit[32];
     return by_error_set(error, BY_EIO,
                         "the cache of remote files, %s, is full of files that are in use: let it "
-                        "hold more than %s (data.remote_cache_size)",
+                        "hold more than %s (data.remote_cache_size; banyan pack: "
+                        "--remote-cache-size)",
                         cache->directory, by_format_bytes(limit, cache->limit));
 }
 

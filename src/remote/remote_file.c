@@ -170,14 +170,17 @@ static by_status open_entry(by__remote_file *f, by_error *error)
     by__remote *r = f->remote;
     char limit[32];
     char size[32];
+    char least[32];
     char shown[BY__REMOTE_SHOWN];
     char name[200];
     if (f->version.size > r->cache.limit - r->cache.limit / 10) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s has %s, too much for a cache of %s: let it hold more "
-                            "(data.remote_cache_size)",
+                            "%s has %s, too much for a cache of %s, of which a file has nine "
+                            "tenths at most: let it hold more than %s (data.remote_cache_size; "
+                            "banyan pack: --remote-cache-size)",
                             by__remote_shown(shown, f->url), by_format_bytes(size, f->version.size),
-                            by_format_bytes(limit, r->cache.limit));
+                            by_format_bytes(limit, r->cache.limit),
+                            by_format_bytes(least, f->version.size / 9 * 10));
     }
     BY_TRY(by__alloc((void **)&f->checked, by__remote_blocks(f) + 1, 1, "a remote file", error));
     by__remote_file_name(name, f->url);

@@ -215,8 +215,19 @@ static by_status refuse_status(const by__remote_client *c, const by__remote_ask 
         return refuse_access(c, ask, a->status, code, error);
     case 404:
     case 410:
+        if (strcmp(code, "NoSuchBucket") == 0) {
+            return by_error_set(error, BY_EIO,
+                                "%s: there is no such bucket at the endpoint %s (status %ld, %s): "
+                                "look at its name, and at AWS_ENDPOINT_URL",
+                                shown, ask->target->host, a->status, code);
+        }
         return by_error_set(error, BY_EIO, "%s: the server has no such file (status %ld%s%s)",
                             shown, a->status, code[0] == '\0' ? "" : ", ", code);
+    case 407:
+        return by_error_set(error, BY_EIO,
+                            "%s: a proxy wants credentials (status 407): put them into its URL, in "
+                            "https_proxy or http_proxy",
+                            shown);
     case 412:
         return changed(ask, error);
     default:
@@ -261,6 +272,29 @@ static by_status refuse_whole(const by__remote_ask *ask, by_error *error)
                         by__remote_shown(shown, ask->url));
 }
 
+/* Refuses an answer to Range that is not the part that was asked for. */
+static by_status refuse_part(const by__remote_ask *ask, const by__remote_answer *a, uint64_t at,
+                             by_error *error)
+{
+    char shown[BY__REMOTE_SHOWN];
+    char why[160];
+    if (!a->has_range) {
+        (void)snprintf(why, sizeof why, "without Content-Range, which tells the part");
+    } else if (a->first != at) {
+        (void)snprintf(why, sizeof why, "with byte %" PRIu64 " on, and not %" PRIu64 " as asked",
+                       a->first, at);
+    } else if (a->total == UINT64_MAX) {
+        (void)snprintf(why, sizeof why, "without the size of the file (Content-Range: .../*)");
+    } else {
+        (void)snprintf(why, sizeof why, "with more bytes than the %" PRIu64 " that were asked for",
+                       (uint64_t)a->capacity);
+    }
+    return by_error_set(error, BY_EIO,
+                        "%s: the server answers a request for a part of it (Range, status 206) %s: "
+                        "fetch the file, or use another server or proxy",
+                        by__remote_shown(shown, ask->url), why);
+}
+
 /* Takes an answer with bytes of the file. *done: all that there is has come. */
 static by_status take_bytes(const by__remote_ask *ask, by__remote_got *got,
                             const by__remote_answer *a, bool *done, by_error *error)
@@ -280,7 +314,7 @@ static by_status take_bytes(const by__remote_ask *ask, by__remote_got *got,
         return BY_OK;
     }
     if (!a->has_range || a->first != at || a->total == UINT64_MAX || a->overflow) {
-        return refuse_whole(ask, error);
+        return refuse_part(ask, a, at, error);
     }
     BY_TRY(check_version(ask, got, a, a->total, error));
     got->size += a->got;
@@ -348,18 +382,38 @@ static void wait_before(by__remote_client *c, int attempt, double asked)
     }
 }
 
+/* The variable that names a proxy for a URL; "" if there is none. */
+static const char *proxy_variable(const char *url)
+{
+    /* In the order of libcurl, which ignores HTTP_PROXY, as a request to a CGI could set it. */
+    static const char *const secure[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+    static const char *const plain[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
+    bool is_secure = strncmp(url, "https", 5) == 0;
+    const char *const *names = is_secure ? secure : plain;
+    for (size_t i = 0; i < (is_secure ? BY_ARRAY_LENGTH(secure) : BY_ARRAY_LENGTH(plain)); i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && value[0] != '\0') {
+            return names[i];
+        }
+    }
+    return "";
+}
+
 static by_status give_up(const by__remote_ask *ask, const by__remote_answer *a, int tries,
                          by_error *error)
 {
     char shown[BY__REMOTE_SHOWN];
+    const char *proxy = proxy_variable(ask->target->url);
     (void)by__remote_shown(shown, ask->url);
     return a->failure == BY__REMOTE_ANSWERED
                ? by_error_set(error, BY_EIO,
                               "%s: the server answered %d times in a row with an error, the last "
                               "of status %ld",
                               shown, tries, a->status)
-               : by_error_set(error, BY_EIO, "%s: %d attempts failed, the last: %s", shown, tries,
-                              a->why[0] == '\0' ? "the connection was cut" : a->why);
+               : by_error_set(error, BY_EIO, "%s: %d attempts failed, the last: %s%s%s%s", shown,
+                              tries, a->why[0] == '\0' ? "the connection was cut" : a->why,
+                              proxy[0] == '\0' ? "" : "; requests go to the proxy that ", proxy,
+                              proxy[0] == '\0' ? "" : " names, unless no_proxy names the host");
 }
 
 /* One attempt. */

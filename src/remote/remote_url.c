@@ -165,7 +165,12 @@ static by_status make_s3(by__remote_target *out, const char *url, const by__remo
     }
     if (strncmp(access->endpoint, "http://", 7) != 0 &&
         strncmp(access->endpoint, "https://", 8) != 0) {
-        return refuse(access->endpoint, "the endpoint of S3 (AWS_ENDPOINT_URL) is no URL", error);
+        char shown[BY__REMOTE_SHOWN];
+        (void)by__remote_shown(shown, access->endpoint);
+        return by_error_set(error, BY_ECONFIG,
+                            "the endpoint of S3 is '%.150s', and no URL: set AWS_ENDPOINT_URL (or "
+                            "endpoint_url of the profile) to https://HOST or http://HOST:PORT",
+                            shown);
     }
     BY_TRY(split(access->endpoint, &host, &host_size, &rest, error));
     size_t n = strcspn(rest, "?#");

@@ -171,6 +171,8 @@ static int run(int argc, char **argv)
     const char *corrupt = "fail";
     double budget = 0.01;
     const char *cache = NULL;
+    const char *cache_size = "20GiB";
+    int64_t cache_bytes;
     bool no_eos = false;
     bool json = false;
     const cli_flag flags[] = {
@@ -194,6 +196,9 @@ static int run(int argc, char **argv)
         {"shard-tokens", CLI_INTEGER_FROM(1), &shard, "N", "tokens per shard (default 134217728)"},
         {"remote-cache", CLI_STRING, &cache, "DIR",
          "directory that keeps parts of remote files (default: banyan/remote in ~/.cache)"},
+        {"remote-cache-size", CLI_STRING, &cache_size, "SIZE",
+         "the most that it holds: the largest file, and all that are packed together (default "
+         "20GiB)"},
         {"no-eos", CLI_SWITCH, &no_eos, NULL, "add no end-of-text token after each document"},
         {"threads", CLI_THREADS, &threads, "N", "threads (default: one per core)"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
@@ -207,6 +212,9 @@ static int run(int argc, char **argv)
     const char *misuse = find_misuse(count, output, corrupt);
     if (misuse == NULL && !parse_dedup(dedup, &options.dedup)) {
         misuse = "--dedup must be none, exact or near";
+    }
+    if (misuse == NULL && (!by_parse_size(&cache_bytes, cache_size) || cache_bytes < 1)) {
+        misuse = "--remote-cache-size must be a number of bytes, such as 20GiB";
     }
     if (misuse != NULL) {
         return cli_misuse(&cli_pack, "%s", misuse);
@@ -223,7 +231,7 @@ static int run(int argc, char **argv)
                                 .shard_tokens = (uint64_t)shard,
                                 .threads = (size_t)threads,
                                 .valid_fraction = valid,
-                                .remote = {.cache = cache},
+                                .remote = {.cache = cache, .bytes = (uint64_t)cache_bytes},
                                 .no_eos = no_eos,
                                 .progress = show,
                                 .note = show_note,

@@ -30,8 +30,9 @@ static const by_image_range *range_of(const picture_reader *r, size_t i)
     return range == NULL || (range->size == 0 && range->problem == NULL) ? NULL : range;
 }
 
-/* Reads a file; *height and *width are those of the fit, if it has any. */
-static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
+/* Reads a file; *height and *width are those of the fit, if it has any. *damaged: on failure, the
+ * file is at fault, and not the network, the memory or a request to stop. */
+static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width, bool *damaged,
                            const picture_reader *r, size_t i, by_error *error)
 {
     uint8_t *data;
@@ -39,29 +40,39 @@ static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width,
     by_error why = {0};
     const char *path = r->files->images[i];
     const by_image_range *range = range_of(r, i);
-    BY_TRY(by__image_picture_bytes(&data, &size, r->files->remote, r->pages, path, range, error));
-    by_status status =
-        by__format_image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
+    by_status status = by__image_picture_bytes(&data, &size, r->files->remote, r->pages, path,
+                                               range, error);
+    if (status != BY_OK) {
+        bool lies_there = !by_remote_is(path) || (range != NULL && range->problem != NULL);
+        *damaged = lies_there && status != BY_EMEMORY;
+        return status;
+    }
+    status = by__format_image_decode(pixels, height, width, r->channels, &r->fit, data, size, &why);
+    *damaged = status != BY_EMEMORY;
     free(data);
     return status == BY_OK ? BY_OK : by__image_picture_refuse(path, range, &why, "", error);
 }
 
-/* Takes files until there are no more. */
+/* Takes files until there are no more. Fails if one cannot be read, though it may be good. */
 static by_status work(void *context, size_t thread, by_error *error)
 {
     picture_reader *r = context;
     BY_UNUSED(thread);
-    BY_UNUSED(error);
     for (;;) {
         size_t i = atomic_fetch_add(&r->next, 1);
         if (i >= r->files->image_count || (!r->files->skip && i > atomic_load(&r->first))) {
             return BY_OK;
         }
+        bool damaged = false;
         uint8_t *pixels;
         int64_t height;
         int64_t width;
         by_error why = {0};
-        by_status status = read_file(&pixels, &height, &width, r, i, &why);
+        by_status status = read_file(&pixels, &height, &width, &damaged, r, i, &why);
+        if (status != BY_OK && !damaged) {
+            atomic_store(&r->next, r->files->image_count);
+            return by_error_set(error, status, "%s", why.message);
+        }
         if (status == BY_OK) {
             if (r->pixels != NULL) {
                 memcpy(r->pixels + i * r->bytes, pixels, r->bytes);
@@ -97,12 +108,13 @@ static by_status derive_size(picture_reader *r, by_error *error)
 {
     for (size_t i = 0; i < r->files->image_count && r->fit.height == 0; i++) {
         uint8_t *pixels;
+        bool damaged = false;
         by_error why = {0};
-        by_status status = read_file(&pixels, &r->fit.height, &r->fit.width, r, i, &why);
+        by_status status = read_file(&pixels, &r->fit.height, &r->fit.width, &damaged, r, i, &why);
         if (status == BY_OK) {
             r->sized_by = i;
             free(pixels);
-        } else if (!r->files->skip || status == BY_EMEMORY || status == BY_ESTOPPED) {
+        } else if (!r->files->skip || !damaged) {
             return refuse_one(r, &why, false, error);
         } else if (i + 1 == r->files->image_count) {
             return refuse_all(r, why.message, error);
@@ -111,17 +123,19 @@ static by_status derive_size(picture_reader *r, by_error *error)
     return BY_OK;
 }
 
-/* Tells what is wrong with a file: another size than the first one has (*whole: which damages
- * nothing, so that it cannot be skipped), or itself. */
+/* Tells what is wrong with a file: another size than the first one has, or itself. *whole: nothing
+ * is damaged, so that it cannot be skipped. */
 static by_status explain(const picture_reader *r, size_t i, bool *whole, by_error *error)
 {
     uint8_t *pixels;
     int64_t height;
     int64_t width;
     const by_image_fit any = {.resize = BY_RESIZE_NONE};
+    bool damaged = false;
     picture_reader own = {
         .files = r->files, .fit = any, .channels = r->channels, .pages = r->pages};
-    if (r->files->fit == NULL && read_file(&pixels, &height, &width, &own, i, error) == BY_OK) {
+    if (r->files->fit == NULL &&
+        read_file(&pixels, &height, &width, &damaged, &own, i, error) == BY_OK) {
         free(pixels);
         char name[BY__IMAGE_NAME];
         char first[BY__IMAGE_NAME];
@@ -135,7 +149,8 @@ static by_status explain(const picture_reader *r, size_t i, bool *whole, by_erro
             by__image_picture_name(first, r->files->images[r->sized_by], range_of(r, r->sized_by)),
             (long long)r->fit.width, (long long)r->fit.height);
     }
-    by_status status = read_file(&pixels, &height, &width, r, i, error);
+    by_status status = read_file(&pixels, &height, &width, &damaged, r, i, error);
+    *whole = !damaged;
     if (status == BY_OK) {
         free(pixels);
         return by_error_set(error, BY_EIO, "%s changes while it is read", r->files->images[i]);
@@ -152,8 +167,8 @@ static by_status remove_skipped(size_t *kept, picture_reader *r, int32_t *labels
         if (r->bad[i] != 0) {
             bool whole = false;
             by_error why = {0};
-            by_status status = explain(r, i, &whole, &why);
-            if (!r->files->skip || whole || status == BY_EMEMORY || status == BY_ESTOPPED) {
+            (void)explain(r, i, &whole, &why);
+            if (!r->files->skip || whole) {
                 return refuse_one(r, &why, whole, error);
             }
             const by_image_range *range = range_of(r, i);
