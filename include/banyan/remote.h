@@ -26,6 +26,10 @@ typedef struct by_remote_options {
      * so. */
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
+    /* May be NULL. Asked as long as the files are in use, by one thread at a time; returning true
+     * ends all requests with BY_ESTOPPED within a second or so. */
+    bool (*stop)(void *user);
+    void *stop_user;
 } by_remote_options;
 
 /* Whether a path is a URL of a remote file. */

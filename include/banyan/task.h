@@ -109,6 +109,10 @@ typedef struct by_task_request {
     const char *resumed;
     /* Receives progress of long work and may stop it; may be NULL. */
     const struct by_train_options *progress;
+    /* Asked by threads that read data as long as it is open, one at a time; returning true ends
+     * what they wait for with BY_ESTOPPED. May be NULL. */
+    bool (*stop)(void *user);
+    void *user;
 } by_task_request;
 
 /* Open data of a task, the first member of the task's own struct. */
@@ -178,6 +182,18 @@ typedef struct by_example_name {
     const char *sample; /* its name in a file of many, "" in another file; NULL: none has one */
 } by_example_name;
 
+/* An example that the data of training has, and what an epoch does with it. */
+typedef struct by_example_use {
+    by_example_name name; /* its index is the number by which data.draws and lists of rows count */
+    int64_t label;        /* its class; -1: it has none, or one of each word or pixel */
+    bool trained;
+    bool held_out;
+    double draws;   /* data.draws of it; 1 if there are none */
+    uint64_t drawn; /* how often it is a sample of the epoch */
+} by_example_use;
+/* Receives one example; it is valid during the call. */
+typedef void by_example_listed(void *user, const by_example_use *use);
+
 /* Bits of by_task.knows. */
 enum {
     BY_TASK_SIZES = 1,    /* the config has all sizes that the data would determine */
@@ -232,7 +248,8 @@ struct by_task {
                         by_error *error);
 
     /* Opens a source of the training data, in the order and with the arrays of `source`, as it is
-     * before augmentation and normalization: "images" are u8. NULL: the task does not augment. */
+     * before augmentation and normalization: "images" are u8; and "example", i32, is the number of
+     * a sample's example. NULL: the task does not augment. */
     by_status (*plain)(by_source **out, by_task_data *data, by_error *error);
     /* Turns an image of a batch, [channels, height, width] normalized, back into pixels. NULL: the
      * task has no images. */
@@ -242,6 +259,13 @@ struct by_task {
     by_status (*classes)(by_task_data *data, const by_config *config, uint64_t epoch,
                          size_t classes, uint64_t *trained, uint64_t *held_out, uint64_t *drawn,
                          by_error *error);
+
+    /* Lists the examples among which data.draws and lists of rows choose, in the order in which they
+     * count them: training data, and what is held out of it. NULL: the task has no such list. */
+    by_status (*list)(by_task_data *data, const by_config *config, uint64_t epoch,
+                      by_example_listed *report, void *user, by_error *error);
+    /* Tells which one a training example is, by its number there. NULL, if there is no `list`. */
+    void (*name_trained)(const by_task_data *data, uint64_t index, by_example_name *out);
 
     /* Gets the arrays of the graph's constant inputs (by_graph_constant_input), which the data
      * owns. NULL: it has none. */

@@ -130,8 +130,13 @@ static by_status open_data(by__job *job, const by_train_options *progress, by_er
     char *resumed;
     const by_trainer_options *own = job->options->trainer;
     BY_TRY(find_resumed(&resumed, job, error));
-    const by_task_request request = {
+    by_task_request request = {
         .purpose = BY_TASK_TRAIN, .config = job->config, .resumed = resumed, .progress = progress};
+    /* One of several ranks cannot leave a step that the others have begun: it waits for its batch. */
+    if (job->comm == NULL) {
+        request.stop = job->options->stop;
+        request.user = job->options->user;
+    }
     by_status status = by_task_open(&job->data, own == NULL ? NULL : own->task, &request, error);
     free(resumed);
     return status;

@@ -282,6 +282,12 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     return by__job_hooks_run(job, &result, error);
 }
 
+static by_status stopped(const by__job *job, by_error *error)
+{
+    return by_error_set(error, BY_ESTOPPED, "stopped at step %lld of %lld",
+                        (long long)job->at.done_step, (long long)job->config->train.steps);
+}
+
 static by_status submit_step(by__job *job, by_error *error)
 {
     by_batch batch;
@@ -296,7 +302,7 @@ static by_status submit_step(by__job *job, by_error *error)
         by_error ignored;
         while (steps_ahead(job) > 0 && collect_step(job, true, &ignored) == BY_OK) {
         }
-        return status;
+        return status == BY_ESTOPPED ? stopped(job, error) : status;
     }
     job->saved.state_incomplete = true;
     BY_TRY(by_trainer_submit(job->trainer, &batch, error));
@@ -368,8 +374,7 @@ static by_status run_steps(by__job *job, by_error *error)
             BY_TRY(agree_to_stop(job, error));
         }
         if (job->is_stopping && steps_ahead(job) == 0) {
-            return by_error_set(error, BY_ESTOPPED, "stopped at step %lld of %lld",
-                                (long long)job->at.done_step, (long long)last);
+            return stopped(job, error);
         }
         hold = hold || job->is_stopping;
         if (!hold) {

@@ -62,7 +62,7 @@ by_status by__remote_ahead(by__remote *remote, by__remote_file *const *files, si
 
 /* How many files of a size the cache holds at once; at least 1. */
 size_t by__remote_at_once(const by__remote *remote, uint64_t size);
-/* From now on, nobody is told of progress. */
+/* From now on, nobody is told of progress; `stop` is asked as before. */
 void by__remote_quiet(by__remote *remote);
 
 /* Of a path that is a URL, the local file of by__remote_local; any other path itself. Opens *remote

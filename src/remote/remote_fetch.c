@@ -197,8 +197,10 @@ by_status by__remote_read(by__remote_file *f, uint64_t offset, void *out, size_t
 static bool tell_locked(by__remote *r)
 {
     r->told = by__now();
-    r->stopped = r->stopped || (r->options.progress != NULL &&
-                                !r->options.progress(r->options.user, r->fetched, r->wanted));
+    const by_remote_options *o = &r->options;
+    r->stopped = r->stopped ||
+                 (o->progress != NULL && !o->progress(o->user, r->fetched, r->wanted)) ||
+                 (o->stop != NULL && o->stop(o->stop_user));
     return r->stopped;
 }
 

@@ -28,7 +28,7 @@ struct by__remote_file {
 struct by__remote {
     by__remote_client client;
     by__remote_cache cache;
-    by_remote_options options; /* only progress and user */
+    by_remote_options options; /* only what is told and asked, and the users of that */
     pthread_mutex_t lock;      /* of what follows */
     by__remote_file **files;
     size_t count;
@@ -41,7 +41,7 @@ struct by__remote {
     uint64_t fetched;        /* bytes of the files that are fetched whole, */
     uint64_t wanted;         /* and how many there will be */
     double told;             /* when that was last said */
-    bool stopped;            /* as `progress` asked for */
+    bool stopped;            /* as `progress` or `stop` asked for */
     by__base_worker ahead;   /* fetches what was asked for ahead: */
     by__remote_file **queue;
     size_t queue_count;

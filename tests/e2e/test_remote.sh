@@ -124,6 +124,14 @@ for file in tokens-00000.npy documents.npy; do
 done
 [ "$(grep '^206' log | cut -d ' ' -f 3 | sort | uniq -d)" = "" ] || fail "fetched twice: $(cat log)"
 
+say "a URL that is no text is refused as a file is"
+printf '\211PNG\r\n\032\n' >files/notes.txt
+head -c 4000 /dev/zero >>files/notes.txt
+run 1 "$banyan" pack files/notes.txt --tokenizer char --out packed_none
+holds err "is no text: it is a PNG picture"
+run 1 "$banyan" pack $server/notes.txt --tokenizer char --out packed_none --remote-cache shared
+holds err "$server/notes.txt is no text: it is a PNG picture"
+
 say "a table"
 cat >table.yaml <<END
 name: table
@@ -191,6 +199,38 @@ unset AWS_PROFILE
 run 1 "$banyan" pack s3://bucket/none.txt --out none --tokenizer char --remote-cache other
 holds err "s3://bucket/none.txt: the server has no such file (status 404, NoSuchKey)"
 
+say "a run that waits for a server stops when it is asked to, and saves what is done"
+serve hold
+: >log
+"$banyan" train images.yaml --set "data.images=$server/bucket/train-{000..004}.tar" --set name=held --set train.steps=1000000 \
+    --set train.eval_every=1000000 --set data.remote_cache=few --set data.remote_cache_size=1MiB --quiet >a 2>&1 &
+background=$!
+until [ -s runs/held/events.jsonl ] && grep -q '"step":3' runs/held/events.jsonl; do
+    kill -0 "$background" 2>/dev/null || fail "$(cat a)"
+    sleep 0.02
+done
+: >files/.hold
+until grep -q '^held' log; do
+    kill -0 "$background" 2>/dev/null || fail "$(cat a)"
+    sleep 0.02
+done
+kill -INT "$background"
+status=0
+wait "$background" || status=$?
+background=
+[ "$status" = 3 ] || fail "status $status: $(cat a)"
+grep -q 'stopped at step' a || fail "$(cat a)"
+ls runs/held/checkpoints/step-* >/dev/null || fail "nothing was saved"
+rm files/.hold
+
+say "what the network does not give is no damage, which corrupt: skip would leave out"
+serve "gone=3 +.png"
+for decode in ahead use; do
+    run 1 env AWS_ENDPOINT_URL=$server/s3 "$banyan" train images.yaml --set "data.images=s3://zoo/pets & more/" --set name=gone \
+        --set data.decode=$decode --set data.corrupt=skip --set data.corrupt_budget=9 --set data.remote_cache=other --set train.batch=4
+    holds err "3 +.png: the server has no such file (status 404, NoSuchKey)"
+done
+
 say "killed while it fetches: nothing is torn, and what came is not fetched again"
 : >log
 serve stall=2
@@ -216,8 +256,25 @@ say "errors name the URL, and checks of a config ask nobody"
 serve whole
 run 1 "$banyan" train images.yaml --set data.images=$server/bucket/train-000.tar --set name=whole --set data.remote_cache=other
 holds err "does not send parts of files"
+for fault in "bare:without Content-Range" "shifted:with byte 1 on, and not 0" "sizeless:without the size of the file" \
+    "longer:with more bytes than the 262144"; do
+    serve "part=${fault%%:*}"
+    run 1 "$banyan" pack $server/text.txt --tokenizer char --out none --remote-cache other
+    holds err "$server/text.txt: the server answers a request for a part of it (Range, status 206) ${fault#*:}"
+done
 run 1 "$banyan" train images.yaml --set data.images=http://127.0.0.1:1/a.tar --set name=nobody --set data.remote_cache=other
 holds err "http://127.0.0.1:1/a.tar: 4 attempts failed"
+if grep -q proxy err; then fail "$(cat err)"; fi
+run 1 env http_proxy=http://127.0.0.1:1 "$banyan" pack http://nobody.invalid/a.txt --out none --tokenizer char --remote-cache other
+holds err "http://nobody.invalid/a.txt: 4 attempts failed"
+holds err "the proxy that http_proxy names, unless no_proxy names the host"
+run 2 env AWS_ENDPOINT_URL=127.0.0.1:9000 "$banyan" pack s3://bucket/a.txt --out none --tokenizer char --remote-cache other
+holds err "the endpoint of S3 is '127.0.0.1:9000', and no URL: set AWS_ENDPOINT_URL"
+serve
+run 2 "$banyan" pack $server/long.txt --out none --tokenizer char --remote-cache tiny --remote-cache-size 1MiB
+holds err "data.remote_cache_size; banyan pack: --remote-cache-size"
+run 2 "$banyan" pack $server/long.txt --out none --tokenizer char --remote-cache-size much
+holds err "must be a number of bytes"
 run 2 "$banyan" train images.yaml --set data.train_rows=http://127.0.0.1:1/rows.npy --set name=rows
 holds err "is read from a local path, and not from a URL"
 run 2 "$banyan" train images.yaml --set data.images=http://user:hidden@127.0.0.1:1/a.tar --set name=user

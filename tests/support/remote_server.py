@@ -8,7 +8,10 @@ for each answer: status, path, range, bytes.
 
 Faults, by the number of the request alone: "flaky": three of ten fail, in turn by status 503, by closing the
 connection, and by sending a part of the answer; another one of ten comes in small pieces. "whole": no ranges.
-"deny": 403. "stall=N": from the Nth request on, nothing is answered until the file ROOT/.go exists, and LOG says "stalled". "untagged": no
+"part=HOW": answers to ranges
+are wrong: "bare" (no Content-Range), "shifted", "sizeless", "longer". "gone=NAME": 404 for files of this name, though
+they are listed. "deny": 403. "stall=N": from the Nth request on, nothing is answered until the file ROOT/.go exists, and LOG says "stalled". "hold": nothing is
+answered while the file ROOT/.hold exists, and LOG says "held". "untagged": no
 ETag and no Last-Modified.
 """
 import hashlib
@@ -55,6 +58,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.note("stalled", 0)
                 while not os.path.exists(os.path.join(server.root, ".go")):
                     time.sleep(0.01)
+        while "hold" in server.faults and os.path.exists(os.path.join(server.root, ".hold")):
+            if fault != "held":
+                self.note("held", 0)
+            fault = "held"
+            time.sleep(0.01)
         if fault == "status":
             return self.answer(503, b"busy", {})
         if fault == "close":
@@ -74,7 +82,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.send_file(os.path.join(server.root, urllib.parse.unquote(path).lstrip("/")), fault)
 
     def send_file(self, path, fault):
-        if not os.path.isfile(path):
+        if not os.path.isfile(path) or f"gone={os.path.basename(path)}" in self.server.faults:
             return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>", {})
         with open(path, "rb") as file:
             data = file.read()
@@ -92,7 +100,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes */{len(data)}"
             return self.answer(416, b"", headers)
         headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-        return self.answer(206, data[first : last + 1], headers, fault)
+        body = data[first : last + 1]
+        if "part=bare" in self.server.faults:
+            del headers["Content-Range"]
+        elif "part=shifted" in self.server.faults:
+            headers["Content-Range"] = f"bytes {first + 1}-{last + 1}/{len(data)}"
+        elif "part=sizeless" in self.server.faults:
+            headers["Content-Range"] = f"bytes {first}-{last}/*"
+        elif "part=longer" in self.server.faults:
+            body += bytes(1 << 18)
+        return self.answer(206, body, headers, fault)
 
     def note(self, status, size):
         with self.server.lock:

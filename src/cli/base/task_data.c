@@ -30,6 +30,7 @@ by_status cli_open_task_data(by_task_data **out, cli_spool *spool, by_config *co
     what.path = spool->path;
     what.learned = by_pretrained_directory(model);
     what.progress = &options;
+    what.stop = cli_stop_requested;
     return status == BY_OK ? by_task_open(out, NULL, &what, error) : status;
 }
 

@@ -24,7 +24,9 @@ void by__task_examples_set_remote(by__task_examples *d, const by_task_request *r
         (by_remote_options){.cache = data->remote_cache,
                             .bytes = (uint64_t)data->remote_cache_size,
                             .progress = request->progress == NULL ? NULL : relay_fetching,
-                            .user = (void *)(uintptr_t)request->progress};
+                            .user = (void *)(uintptr_t)request->progress,
+                            .stop = request->stop,
+                            .stop_user = request->user};
     /* Where no place is known, shards are read each time. */
     d->indexes = NULL;
     if (data->remote_cache[0] != '\0') {
