@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "banyan/infer.h"
 #include "banyan/serve_config.h"
 #include "banyan/status.h"
 
@@ -98,8 +99,7 @@ typedef struct by_worker_options {
     const char *adapter;    /* PEFT directory (docs/lora.md); NULL: none */
     const char *precision;  /* as in by_engine_options */
     const char *kv;         /* as in by_engine_options; of no effect on models without a cache */
-    bool pool_last;         /* embeddings are the last token's state instead of the mean */
-    bool pool_first;        /* or the first token's */
+    by_pooling pooling;     /* of embeddings */
     double delay;           /* seconds an example waits for others to share a batch; 0: 0.002 */
     int64_t batch;          /* maximum of rows or images per batch; 0: 16 */
     int64_t context;        /* as in by_engine_options, as the next three */

@@ -210,6 +210,8 @@ int cli_with_config(const cli_command *command, const char *path, const cli_list
 by_status cli_find_model(char **out, const char *path, by_error *error);
 /* Tells, on standard error, which file a command has written beside what it prints. NULL: none. */
 void cli_tell_written(const char *path);
+/* Has what is printed to standard output go to a file from now on; NULL: leaves it. BY_EIO. */
+by_status cli_redirect(const char *path, by_error *error);
 /* Returns the exit code of a command of which `failed` of `all` texts have an error in their lines
  * instead of a result, and says so. */
 int cli_tell_failed(const cli_command *command, size_t failed, size_t all);
@@ -318,10 +320,10 @@ by_dtype cli_compute_dtype(const by_config *config);
 /* Refuses a --precision (NULL: not given) that by_infer_precision does not know. Returns an exit
  * code, or -1 to continue. */
 int cli_check_precision(const cli_command *command, const char *precision);
-/* Whether a name is one of --pool: mean, last or first. */
-bool cli_is_pool(const char *pool);
-/* Refuses a --pool (NULL: not given) that is none. Likewise. */
-int cli_check_pool(const cli_command *command, const char *pool);
+/* Finds a way of --pool by its name: mean, last or first. */
+bool cli_find_pool(by_pooling *out, const char *pool);
+/* The same; refuses a --pool that is none (NULL: not given, which sets nothing). Likewise. */
+int cli_check_pool(const cli_command *command, by_pooling *out, const char *pool);
 /* Returns the name of a precision (NULL: the config's) whose programs compute in `computes`. */
 const char *cli_precision_name(const char *precision, by_dtype computes);
 /* Prints text that came from a file or a model, with backslashes and control characters escaped:

@@ -88,6 +88,13 @@ void cli_tell_written(const char *path)
     }
 }
 
+by_status cli_redirect(const char *path, by_error *error)
+{
+    return path == NULL || freopen(path, "w", stdout) != NULL
+               ? BY_OK
+               : by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno));
+}
+
 int cli_tell_failed(const cli_command *command, size_t failed, size_t all)
 {
     if (failed == 0) {
@@ -351,14 +358,22 @@ int cli_check_precision(const cli_command *command, const char *precision)
     return cli_misuse(command, "--precision %s", error.message);
 }
 
-bool cli_is_pool(const char *pool)
+bool cli_find_pool(by_pooling *out, const char *pool)
 {
-    return strcmp(pool, "mean") == 0 || strcmp(pool, "last") == 0 || strcmp(pool, "first") == 0;
+    static const char *const names[] = {
+        [BY_POOL_LAST] = "last", [BY_POOL_MEAN] = "mean", [BY_POOL_FIRST] = "first"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i], pool) == 0) {
+            *out = (by_pooling)i;
+            return true;
+        }
+    }
+    return false;
 }
 
-int cli_check_pool(const cli_command *command, const char *pool)
+int cli_check_pool(const cli_command *command, by_pooling *out, const char *pool)
 {
-    return pool == NULL || cli_is_pool(pool)
+    return pool == NULL || cli_find_pool(out, pool)
                ? -1
                : cli_misuse(command, "--pool %s: must be mean, last or first", pool);
 }

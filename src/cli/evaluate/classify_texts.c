@@ -73,6 +73,21 @@ static void print_row(const void *user, const float *row)
     printf("}");
 }
 
+/* A run of a task predicts its own way. */
+static by_status check_task(const by_config *config, const char *path, by_error *error)
+{
+    const char *kind = config->task.kind;
+    bool embeds = strcmp(kind, "masked") == 0 || strcmp(kind, "contrast") == 0;
+    return strcmp(kind, "language") == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s was trained with task.kind %s, and classify is of models with "
+                              "the head ...ForSequenceClassification of transformers: `banyan %s "
+                              "%s%s` is for it",
+                              path, kind, embeds ? "embed" : "predict", path,
+                              embeds ? " --batch FILE" : " FILE");
+}
+
 static by_status open_model(by_classifier **out, by_tokenizer **tokenizer,
                             const classify_request *r, const char *path, by_error *error)
 {
@@ -82,6 +97,9 @@ static by_status open_model(by_classifier **out, by_tokenizer **tokenizer,
                                 .precision = r->precision,
                                 .threads = (int)r->threads};
     by_status status = cli_open_pretrained(&pretrained, path, r->device, false, false, NULL, error);
+    if (status == BY_OK) {
+        status = check_task(by_pretrained_config(pretrained), path, error);
+    }
     if (status == BY_OK) {
         status = by_classifier_open(out, by_pretrained_config(pretrained),
                                     by_pretrained_weights(pretrained), &options, error);

@@ -9,6 +9,7 @@ typedef struct embed_request {
     bool json; /* accepted, as of every command; there is no other form */
     const char *file;
     const char *pool;
+    by_pooling pooling;
     const char *precision;
     const char *adapter;
     int64_t batch;
@@ -51,9 +52,7 @@ static by_status open_model(embed_session *s, const char *path, by_error *error)
 {
     const embed_request *r = s->r;
     by_pretrained *pretrained = NULL;
-    by_embed_options options = {.pooling = strcmp(r->pool, "mean") == 0   ? BY_POOL_MEAN
-                                           : strcmp(r->pool, "last") == 0 ? BY_POOL_LAST
-                                                                          : BY_POOL_FIRST,
+    by_embed_options options = {.pooling = r->pooling,
                                 .normalize = r->normalize,
                                 .context = r->context,
                                 .batch = r->batch,
@@ -126,7 +125,7 @@ static int run(int argc, char **argv)
     if (count != 1 || r.file == NULL) {
         return cli_misuse(&cli_embed, "name one run or model directory, and texts with --batch");
     }
-    code = cli_check_pool(&cli_embed, r.pool);
+    code = cli_check_pool(&cli_embed, &r.pooling, r.pool);
     code = code >= 0 ? code : cli_check_precision(&cli_embed, r.precision);
     return code >= 0 ? code : embed(&r, rest[0]);
 }

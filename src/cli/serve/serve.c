@@ -390,7 +390,8 @@ static by_status check_settings(const by_served_model_config *m, by_error *error
     if (m->kv[0] != '\0' && strcmp(m->kv, "auto") != 0 && strcmp(m->kv, "int8") != 0) {
         return by_error_set(error, BY_ECONFIG, "kv is '%s': it must be auto or int8", m->kv);
     }
-    if (m->pool[0] != '\0' && !cli_is_pool(m->pool)) {
+    by_pooling pooling;
+    if (m->pool[0] != '\0' && !cli_find_pool(&pooling, m->pool)) {
         return by_error_set(error, BY_ECONFIG, "pool is '%s': it must be mean, last or first",
                             m->pool);
     }
@@ -592,7 +593,8 @@ static int run(int argc, char **argv)
                               ? "at most 16 models can be served"
                               : "--workers must be 1 to 256, or LEAST:MOST such as 1:8");
     }
-    if ((code = cli_check_pool(&cli_serve, c.pool)) >= 0 ||
+    by_pooling pooling;
+    if ((code = cli_check_pool(&cli_serve, &pooling, c.pool)) >= 0 ||
         (code = cli_check_log(&cli_serve, &c.log)) >= 0) {
         return code;
     }

@@ -45,14 +45,6 @@ static void write_failure(const char *path, const by_error *error)
     }
 }
 
-/* -1: there is such a way to pool; else the exit code. */
-static int set_pool(by_worker_options *options, const char *pool)
-{
-    options->pool_last = strcmp(pool, "last") == 0;
-    options->pool_first = strcmp(pool, "first") == 0;
-    return cli_check_pool(&cli_worker, pool);
-}
-
 static int run(int argc, char **argv)
 {
     cli_log log = {0};
@@ -118,7 +110,7 @@ static int run(int argc, char **argv)
     if (rest_count != 1) {
         return cli_misuse(&cli_worker, "name one run or model directory");
     }
-    if ((code = set_pool(&options, pool)) >= 0) {
+    if ((code = cli_check_pool(&cli_worker, &options.pooling, pool)) >= 0) {
         return code;
     }
     (void)cli_hide_password(address, NULL);

@@ -481,10 +481,13 @@ by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model
         r->title == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a report")
                          : by__telemetry_served_drift_open(&r->drift, weights, &of, &silent, error);
     if (status == BY_OK && r->drift == NULL) {
-        status = by_error_set(error, BY_ESTATE,
-                              "%s has no " BY_DRIFT_FILE ": train it anew, or save another "
-                              "checkpoint of the run",
-                              weights);
+        status =
+            by_error_set(error, BY_ESTATE,
+                         "%s has no " BY_DRIFT_FILE ", which is kept of language models, "
+                         "classes and numbers (task.kind language, classify, regress), and the "
+                         "model's task.kind is %s: if it is one of these, train it anew, or "
+                         "save another checkpoint of the run",
+                         weights, by_pretrained_config(model)->task.kind);
     }
     if (status == BY_OK) {
         r->features = by__telemetry_served_drift_features(r->drift);

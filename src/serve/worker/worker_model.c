@@ -54,9 +54,7 @@ static by_status open_text(by__worker_served_model *m, const char *directory,
 
 static by_embed_options vectors_of(const by__worker_served_model *m, const by_worker_options *o)
 {
-    return (by_embed_options){.pooling = o->pool_last    ? BY_POOL_LAST
-                                         : o->pool_first ? BY_POOL_FIRST
-                                                         : BY_POOL_MEAN,
+    return (by_embed_options){.pooling = o->pooling,
                               .normalize = true,
                               .context = m->context,
                               .batch = (int64_t)by__worker_embedder_batch()};
@@ -176,6 +174,21 @@ by_status by__worker_served_encode(by_token_buffer *out, const by__worker_served
     return by__worker_served_fits(model, out->count, code, error);
 }
 
+/* Refuses a model of a task whose predictions need files: no request has any. */
+static by_status check_task(const by_pretrained *pretrained, const char *name, by_error *error)
+{
+    const by_config *config = by_pretrained_config(pretrained);
+    const by_task *task = NULL;
+    bool files = by_task_find(&task, config, NULL) == BY_OK && task->predict != NULL &&
+                 task->open_examples == NULL;
+    return !files || strcmp(by_model_reads(&config->model), "tokens") == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: a model of task.kind %s is not served, since it predicts files: "
+                              "`banyan predict %s FILE`",
+                              name, config->task.kind, name);
+}
+
 /* Opens the run or directory that the options name, with their adapter. */
 static by_status open_pretrained(by_pretrained **out, const by_worker_options *options,
                                  by_error *error)
@@ -192,6 +205,9 @@ static by_status open_pretrained(by_pretrained **out, const by_worker_options *o
         options->device == NULL ? BY_OK : by_pretrained_use_device(*out, options->device, error);
     if (status == BY_OK && options->adapter != NULL) {
         status = by_pretrained_adapt(*out, options->adapter, error);
+    }
+    if (status == BY_OK) {
+        status = check_task(*out, options->model, error);
     }
     if (status != BY_OK) {
         by_pretrained_close(out);
