@@ -40,15 +40,26 @@ static by_status find_column(const by_column **out, const by_table *table, const
                               kind == BY_COLUMN_NUMBER ? "numbers or times" : "names");
 }
 
+/* The first value of a column of texts that is no time; NULL: all are. */
+static const char *first_odd(const by_column *column)
+{
+    by__series_stamp style;
+    double seconds;
+    for (size_t i = 0; i < column->value_count; i++) {
+        if (!by__series_stamp_parse(&seconds, &style, column->values[i])) {
+            return column->values[i];
+        }
+    }
+    return NULL;
+}
+
 /* The times that a column of texts has; NULL: one is none. */
 static double *read_stamps(const by_column *column, by__series_stamp *style)
 {
-    double *stamps = column->value_count > 0 ? malloc(column->value_count * sizeof *stamps) : NULL;
+    bool all = column->value_count > 0 && first_odd(column) == NULL;
+    double *stamps = all ? malloc(column->value_count * sizeof *stamps) : NULL;
     for (size_t i = 0; stamps != NULL && i < column->value_count; i++) {
-        if (!by__series_stamp_parse(&stamps[i], style, column->values[i])) {
-            free(stamps);
-            return NULL;
-        }
+        (void)by__series_stamp_parse(&stamps[i], style, column->values[i]);
     }
     return stamps;
 }
@@ -77,14 +88,17 @@ static by_status find_time(found_columns *f, const by_table *table, const char *
         return BY_OK;
     }
     f->time = by_table_find(table, name);
-    return f->time != NULL && (f->time->kind == BY_COLUMN_NUMBER || is_time(f, f->time))
-               ? BY_OK
-               : by_error_set(error, BY_ECONFIG,
-                              f->time == NULL
-                                  ? "%s has no column '%s'"
-                                  : "%s: column '%s' is neither of numbers nor of times such as "
-                                    "2026-11-29 07:45:00",
-                              by_table_name(table), name);
+    if (f->time == NULL) {
+        return by_error_set(error, BY_ECONFIG, "%s has no column '%s'", by_table_name(table), name);
+    }
+    if (f->time->kind == BY_COLUMN_NUMBER || is_time(f, f->time)) {
+        return BY_OK;
+    }
+    const char *odd = first_odd(f->time);
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: column '%s' (data.time): '%.40s' is neither a number nor a time as it "
+                        "is read: " BY__SERIES_STAMPS,
+                        by_table_name(table), name, odd == NULL ? "" : odd);
 }
 
 static by_status find_columns(found_columns *f, const by_table *table,
@@ -242,6 +256,39 @@ static by_status add_name(by__series_names *names, const char *name, by_error *e
     return BY_OK;
 }
 
+/* Whether a text looks like a date or a time: digits in two groups or more, and little else. */
+static bool looks_like_time(const char *text)
+{
+    size_t digits = 0;
+    size_t groups = 0;
+    size_t letters = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        bool digit = *c >= '0' && *c <= '9';
+        bool letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z');
+        if (!digit && !letter && strchr(" -/.:,+", *c) == NULL) {
+            return false;
+        }
+        groups += digit && (c == text || c[-1] < '0' || c[-1] > '9');
+        digits += digit;
+        letters += letter;
+    }
+    return groups >= 2 && digits >= 5 && letters <= 12;
+}
+
+/* Notes that a column which is left out looks like times. */
+static void doubt_column(by_string *doubt, const by_column *column)
+{
+    const char *odd = column->kind == BY_COLUMN_CATEGORY ? first_odd(column) : NULL;
+    bool begins = odd != NULL && odd != column->values[0]; /* as a time */
+    if (odd != NULL && (begins || looks_like_time(odd))) {
+        by_string_format(
+            doubt,
+            "column '%s' looks like times, but '%.40s' is none as they are read: " BY__SERIES_STAMPS
+            "; write it so, or name another column in data.time",
+            column->name, odd);
+    }
+}
+
 static bool is_channel(const found_columns *f, const by_column *column)
 {
     bool found = false;
@@ -249,6 +296,21 @@ static bool is_channel(const found_columns *f, const by_column *column)
         found = found || f->channels[c] == column;
     }
     return found;
+}
+
+/* Tells of the first column that looks like times, if none is read as times. */
+static by_status find_doubt(by__series_set *set, const found_columns *f, const by_table *table,
+                            by_error *error)
+{
+    by_string doubt = {0};
+    for (size_t i = 0; f->time == NULL && i < by_table_column_count(table); i++) {
+        const by_column *column = by_table_column(table, i);
+        if (column != f->id && !is_channel(f, column) && doubt.length == 0) {
+            doubt_column(&doubt, column);
+        }
+    }
+    by__string_append(&doubt, "");
+    return by__string_release(&doubt, &set->doubt, error);
 }
 
 /* A channel is a field of a forecast, beside the number of the step. */
@@ -287,6 +349,7 @@ static by_status copy_names(by__series_set *set, const found_columns *f, const b
             BY_TRY(add_name(&set->left_out, column->name, error));
         }
     }
+    BY_TRY(find_doubt(set, f, table, error));
     set->time = by__strdup(f->time == NULL ? "" : f->time->name);
     set->stamped = f->stamps != NULL;
     set->style = f->style;
@@ -385,6 +448,7 @@ void by__series_set_close(by__series_set **set)
     free(s->values);
     free(s->present);
     free(s->time);
+    free(s->doubt);
     free(s->name);
     free(s);
     *set = NULL;

@@ -47,6 +47,7 @@ typedef struct by__series_set {
     by__series_names channels;
     by__series_names left_out; /* columns that are neither channels nor times nor tell the series */
     char *time;                /* the column of times; "": none */
+    char *doubt;               /* what a column looks like that was not read as one; "": nothing */
     bool stamped;              /* which is text, */
     by__series_stamp style;    /* in this style; false: numbers */
     by__series_rows *series;

@@ -5,6 +5,11 @@
 
 #include <stdbool.h>
 
+/* What is read, for messages. */
+#define BY__SERIES_STAMPS                                                                          \
+    "2026-11-29 or 2026/11/29, with 07:45 or 07:45:30.5 behind a blank or T, and Z or +01:00 "     \
+    "behind that"
+
 /* How a time is written. */
 typedef struct by__series_stamp {
     char date;    /* between the parts of the date: '-' or '/' */

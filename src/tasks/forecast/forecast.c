@@ -196,6 +196,7 @@ static by_status describe(by__forecast_data *d, by_error *error)
                      d->set->channels.count == 1 ? "" : "s");
     add_names(&text, ": ", &d->set->channels);
     add_names(&text, "; left out: ", &d->set->left_out);
+    by_string_format(&text, "%s%s", d->set->doubt[0] == '\0' ? "" : "; ", d->set->doubt);
     BY_TRY(by__string_release(&text, &d->summary, error));
     d->base.summary = d->summary;
     return BY_OK;

@@ -51,6 +51,41 @@ static const char two[] = "date,shop,sold,price\n"
                           "2026-01-03,north,5,14\n"
                           "2026-01-03,south,9,20\n";
 
+/* A column of times in another style is named, with what is read; of others nothing is said. */
+static void test_doubted_times(void **state)
+{
+    static const char *const cases[][2] = {
+        {"when,x\n29.11.2026 07:45,1\n29.11.2026 08:45,2\n", "'29.11.2026 07:45' is none"},
+        {"when,x\n11/29/2026 7:45 AM,1\n11/29/2026 8:45 AM,2\n", "column 'when' looks like times"},
+        {"a,when,x\nu,2026-11-29,1\nv,2026-11-31,2\n", "but '2026-11-31' is none"},
+        {"a,x\nstore 17,1\nstore 18,2\n", NULL},
+        {"when,other,x\n2026-11-29,29.11.2026,1\n2026-11-30,30.11.2026,2\n", NULL},
+    };
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        by__series_set *set;
+        assert_int_equal(open_text(&set, cases[i][0], "", &error), BY_OK);
+        if (cases[i][1] == NULL) {
+            assert_string_equal(set->doubt, "");
+        } else {
+            assert_non_null(strstr(set->doubt, cases[i][1]));
+            assert_non_null(strstr(set->doubt, "2026/11/29"));
+            assert_non_null(strstr(set->doubt, "data.time"));
+        }
+        by__series_set_close(&set);
+    }
+    const by__series_columns columns = {.time = "when", .id = ""};
+    by_error error = {0};
+    by__series_set *set;
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(cases[0][0], file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(by__series_set_open(&set, path, &columns, 0, &error), BY_ECONFIG);
+    assert_non_null(strstr(error.message, "'29.11.2026 07:45' is neither a number nor a time"));
+}
+
 static by__series_set *open_two(by__series_scales **scales)
 {
     by_error error = {0};
@@ -238,6 +273,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_doubted_times),
         cmocka_unit_test(test_groups_and_scales),
         cmocka_unit_test(test_scales_survive_json),
         cmocka_unit_test(test_windows_of_parts),
