@@ -140,8 +140,10 @@ typedef struct by_array_source_options {
     /* Array with the labels, i32 or f32, or u8 [N, H, W]: classes of pixels, one higher, and 0 for
      * none, which samples have as i32 [H, W], from 0, and -1 for none. NULL: none */
     const char *target;
-    /* With `shuffle`: an epoch has as many samples of each class of `target`, i32 [N]. */
+    /* With `shuffle`: an epoch has as many samples of each class of `target`, i32 [N]: their
+     * numbers differ by at most one. */
     bool balance;
+    bool numbers; /* samples also have "example", i32: the number of their example in the set */
     /* With `shuffle`: how often each example of the set is drawn, in proportion to the others;
      * [examples], finite and at least 0. With `balance`, in proportion to those of its class. Not
      * needed after the call. NULL: all alike, and without `balance` each once in an epoch. Which

@@ -193,3 +193,15 @@ run 2 "$banyan" train bert.yaml --set data.documents=mask --set name=other
 holds err "data.documents"
 run 2 "$banyan" predict runs/bert text.txt
 holds err "no predictions"
+
+say "texts that are cut are counted, and commands that are not of a task say which one is"
+awk 'BEGIN { print "words,tags"; for (i = 0; i < 40; i++) { n = i % 8 == 0 ? 40 : 3; w = t = "";
+    for (k = 0; k < n; k++) { w = w (k ? " " : "") "fox"; t = t (k ? " " : "") (k ? "O" : "B-X") } print w "," t } }' >long.csv
+sed 's/^name: .*/name: long/; s/tags.csv/long.csv/' tags.yaml >long.yaml
+run 0 "$banyan" train long.yaml
+cat out err >told
+holds told "5 of 40 texts have more than 32 tokens, and are cut there: words behind that have no tag"
+run 2 "$banyan" classify runs/long --batch one.txt
+holds err "task.kind tag, and classify is of models with the head ...ForSequenceClassification of transformers: \`banyan predict runs/long FILE\`"
+run 2 "$banyan" classify runs/bert --batch one.txt
+holds err "\`banyan embed runs/bert --batch FILE\`"

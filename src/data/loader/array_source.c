@@ -33,6 +33,7 @@ typedef struct array_source {
     size_t maps;            /* index of the target if it is classes of pixels; `count`: it is not */
     size_t weight;          /* index of the weights; `count`: an array behind the set's, of ones */
     size_t mixed;           /* index of the arrays of mixed samples; 0: there are none */
+    size_t number;          /* index of the numbers of examples; 0: there are none */
     pixels pixels;
     uint64_t *list; /* rows in the order of their files; NULL: they are in that of the part */
 } array_source;
@@ -157,6 +158,9 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     }
     if (s->mixed > 0) {
         fill_mixed(s, sample, rows, share);
+    }
+    if (s->number > 0) {
+        *(int32_t *)rows[s->number] = counts ? (int32_t)row : -1;
     }
     return BY_OK;
 }
@@ -342,7 +346,7 @@ static by_status check_weights(const array_source *s, const by_array *weights, b
 static by_status open_arrays(array_source *s, const by_array_set *set,
                              const by_array_source_options *o, by_error *error)
 {
-    BY_TRY(by__alloc((void **)&s->arrays, s->count + 4, sizeof *s->arrays, "arrays", error));
+    BY_TRY(by__alloc((void **)&s->arrays, s->count + 5, sizeof *s->arrays, "arrays", error));
     BY_TRY(by__alloc((void **)&s->row_bytes, s->count, sizeof *s->row_bytes, "arrays", error));
     for (size_t i = 0; i < s->count; i++) {
         by_array *a = &s->arrays[i];
@@ -366,7 +370,12 @@ static by_status open_arrays(array_source *s, const by_array_set *set,
             s->arrays[s->maps].dtype = BY_I32;
         }
     }
-    return open_images(s, set, o, error);
+    BY_TRY(open_images(s, set, o, error));
+    if (o->numbers) {
+        s->number = s->base.array_count++;
+        s->arrays[s->number] = (by_array){.name = "example", .dtype = BY_I32};
+    }
+    return BY_OK;
 }
 
 /* An image, by where it lies. */

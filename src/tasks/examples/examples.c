@@ -146,6 +146,9 @@ by_status by__task_examples_open(by_task_data **out, const by_task_request *requ
     if (status == BY_OK && request->purpose == BY_TASK_TRAIN) {
         status = describe_held_out(d, request, error);
     }
+    if (status == BY_OK) {
+        status = by__task_examples_tell_cut(d, request, error);
+    }
     if (status != BY_OK) {
         by__task_examples_close(&d->base);
         return status;
@@ -173,6 +176,7 @@ void by__task_examples_close(by_task_data *data)
     by_encoding_close(&d->encoding);
     by__loader_damage_free(&d->damage);
     by__image_folder_free(&d->folder);
+    by__image_folder_free(&d->others);
     for (size_t i = 0; i < d->described.count; i++) {
         free(d->described.items[i]);
     }

@@ -65,6 +65,12 @@ extern const by__config_key_list by__task_table_data_keys;
 extern const by__config_key_list by__task_split_keys;
 extern const by__config_key_list by__task_text_column_keys;
 
+/* Texts that have more tokens than a sample, of all that were read. */
+typedef struct by__task_examples_cut {
+    uint64_t cut;
+    uint64_t texts;
+} by__task_examples_cut;
+
 /* Texts of a column (examples_text.c). */
 typedef struct by__task_examples_texts {
     by_tokenizer *tokenizer; /* NULL: there are none */
@@ -72,11 +78,12 @@ typedef struct by__task_examples_texts {
     size_t json_length;
     char *settings; /* tokenizer_config.json, unless the origin has one */
     by__task_origin_files origin;
-    int64_t context;  /* of the model */
-    size_t before;    /* tokens that the tokenizer adds in front of a text */
-    int64_t time;     /* tokens of each text; -1: not known yet */
-    by_array rows;    /* of pairs: the numbers of a micro-batch's rows, */
-    int32_t *numbers; /* and their memory */
+    int64_t context;           /* of the model */
+    size_t before;             /* tokens that the tokenizer adds in front of a text */
+    int64_t time;              /* tokens of each text; -1: not known yet */
+    by__task_examples_cut cut; /* of files */
+    by_array rows;             /* of pairs: the numbers of a micro-batch's rows, */
+    int32_t *numbers;          /* and their memory */
 } by__task_examples_texts;
 
 typedef struct by__task_examples {
@@ -109,7 +116,8 @@ typedef struct by__task_examples {
     const char **labels;      /* class names; NULL: none */
     size_t label_count;
     by__task_top_label top;
-    by__image_folder folder;  /* of images that were read from folders, or file by file */
+    by__image_folder folder;  /* of images that were read from folders, or file by file; */
+    by__image_folder others;  /* of the set that was opened second, to evaluate on */
     bool skip;                /* damaged examples are skipped, */
     bool skip_files;          /* and pictures that are files of their own */
     by__loader_damage damage; /* and listed here */
@@ -123,8 +131,8 @@ typedef struct by__task_examples {
 } by__task_examples;
 
 /* Opens folders and files of images (examples_folders.c). Of the config's folders, each has one of
- * each class; of others only if `classes`. d->folder then has the files of the set that was opened
- * last, and the classes of the first one. */
+ * each class; of others only if `classes`. d->folder then has the files and classes of the first
+ * set that was opened, d->others those of the second. */
 bool by__task_examples_are_folders(const by_string_list *images);
 by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *d,
                                          const by_string_list *images, bool classes,
@@ -140,7 +148,7 @@ by_status by__task_examples_open_table(by_table **out, by__task_examples *d, con
                                        const by_table_options *options, by_error *error);
 /* Opens images with the classes of their pixels: folders of pictures and of PNGs of equal names, or
  * files of both (examples_maps.c). */
-by_status by__task_examples_open_maps(by_array_set **out, const by__task_examples *d,
+by_status by__task_examples_open_maps(by_array_set **out, by__task_examples *d,
                                       const by_string_list *images, const by_string_list *labels,
                                       by_error *error);
 /* Sets the summary to what is in the folders of the training data. */
@@ -149,6 +157,12 @@ by_status by__task_examples_describe_folders(by__task_examples *d, by_error *err
 by_status by__task_examples_keep_classes(const by__task_examples *d, by_config *config,
                                          by_error *error);
 void by__task_examples_name(const by_task_data *data, uint64_t index, by_example_name *out);
+/* Keeps the files of a set, less those that were left out of it; takes `files`. */
+void by__task_examples_keep_folder(by__task_examples *d, by__image_folder *files,
+                                   const by_array_set *set);
+void by__task_examples_name_trained(const by_task_data *data, uint64_t index, by_example_name *out);
+by_status by__task_examples_list(by_task_data *data, const by_config *config, uint64_t epoch,
+                                 by_example_listed *report, void *user, by_error *error);
 /* Makes the parts to train on and to evaluate on (examples_rows.c). valid_apart: the latter is a
  * set of its own. */
 by_status by__task_examples_split(by__task_examples *d, const by_config *config, uint64_t examples,
@@ -191,7 +205,8 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     .complete = by__task_examples_complete, .source = by__task_examples_source,                    \
     .plain = by__task_examples_plain, .pixels = by__task_examples_pixels,                          \
     .keep = by__task_examples_keep, .check = by__task_examples_check,                              \
-    .name_example = by__task_examples_name, .open_examples = by__task_examples_set,                \
+    .name_example = by__task_examples_name, .name_trained = by__task_examples_name_trained,        \
+    .list = by__task_examples_list, .open_examples = by__task_examples_set,                        \
     .column = by__task_examples_column, .encoding = by__task_examples_encoding
 /* by__task_examples_source for a part of a set. */
 by_status by__task_examples_source_of(by_source **out, const by__task_examples *data,
@@ -213,7 +228,7 @@ bool by__task_examples_mixes(const by__task_examples_keys *keys);
 /* Number of classes of the open labels: the largest plus one. 0: there are no labels. */
 int64_t by__task_examples_classes(const by__task_examples *data);
 /* Keeps the largest label of a set that was opened, and what has it (examples_labels.c). `labels`:
- * its files; none: those of d->folder. */
+ * its files; none: those of the folder of the set. */
 void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
                                 const by_string_list *labels);
 /* Refuses a label that is none of the model's classes, or if their number is to be that of the

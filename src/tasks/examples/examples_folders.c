@@ -15,16 +15,28 @@ bool by__task_examples_are_folders(const by_string_list *images)
             by__image_is_shard(images->items[0]));
 }
 
+static by_example_name name_of(const by__task_examples *d, const by__image_picture_file *file,
+                               uint64_t index)
+{
+    const char *sample = file->range.sample == NULL ? "" : file->range.sample;
+    return (by_example_name){.index = index,
+                             .file = file->shown == NULL ? file->path : file->shown,
+                             .sample = d->has_samples ? sample : NULL};
+}
+
 void by__task_examples_name(const by_task_data *data, uint64_t index, by_example_name *out)
 {
     const by__task_examples *d = (const by__task_examples *)data;
     if (d->is_predicted && index < d->folder.count) {
-        const by__image_picture_file *file = &d->folder.files[index];
-        const char *sample = file->range.sample == NULL ? "" : file->range.sample;
-        *out = (by_example_name){.index = file->number,
-                                 .file = file->shown == NULL ? file->path : file->shown,
-                                 .sample = d->has_samples ? sample : NULL};
+        *out = name_of(d, &d->folder.files[index], d->folder.files[index].number);
     }
+}
+
+void by__task_examples_name_trained(const by_task_data *data, uint64_t index, by_example_name *out)
+{
+    const by__task_examples *d = (const by__task_examples *)data;
+    *out = d->train != NULL && index < d->folder.count ? name_of(d, &d->folder.files[index], index)
+                                                       : (by_example_name){.index = index};
 }
 
 static by_status add_file(by__image_folder *f, const char *path, by_error *error)
@@ -163,6 +175,19 @@ static by_status find_shown(by__image_folder *f, by_error *error)
     return BY_OK;
 }
 
+void by__task_examples_keep_folder(by__task_examples *d, by__image_folder *files,
+                                   const by_array_set *set)
+{
+    remove_damaged(files, set);
+    by__image_folder *kept = d->train != NULL && d->train != set ? &d->others : &d->folder;
+    by__image_folder_free(kept);
+    *kept = *files;
+    for (size_t i = 0; i < kept->count && !d->has_samples; i++) {
+        d->has_samples = kept->files[i].range.sample != NULL;
+    }
+    *files = (by__image_folder){0};
+}
+
 by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *d,
                                          const by_string_list *images, bool classes,
                                          by_error *error)
@@ -187,13 +212,7 @@ by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *
         by__image_folder_free(&f);
         return status;
     }
-    remove_damaged(&f, *out);
-    by__image_folder_free(&d->folder);
-    d->folder = f;
-    d->has_samples = false;
-    for (size_t i = 0; i < f.count && !d->has_samples; i++) {
-        d->has_samples = f.files[i].range.sample != NULL;
-    }
+    by__task_examples_keep_folder(d, &f, *out);
     return BY_OK;
 }
 

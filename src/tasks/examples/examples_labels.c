@@ -37,6 +37,7 @@ void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
 {
     const by_array *all = by_array_set_find(set, "labels");
     by__task_top_label *top = &d->top;
+    const by__image_folder *folder = d->train != NULL && d->train != set ? &d->others : &d->folder;
     if (all == NULL || all->dtype != BY_I32) { /* of pixels */
         return;
     }
@@ -46,9 +47,9 @@ void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
             continue;
         }
         top->label = label;
-        if (labels->count == 0 && (size_t)i < d->folder.count) {
+        if (labels->count == 0 && (size_t)i < folder->count) {
             char name[BY__IMAGE_NAME];
-            const by__image_picture_file *file = &d->folder.files[i];
+            const by__image_picture_file *file = &folder->files[i];
             (void)snprintf(top->name, sizeof top->name, "%.390s",
                            by__image_picture_name(name, file->path, &file->range));
         } else {

@@ -95,7 +95,7 @@ static by_status open_folders(by_array_set **out, const by__task_examples *d,
     return status;
 }
 
-by_status by__task_examples_open_maps(by_array_set **out, const by__task_examples *d,
+by_status by__task_examples_open_maps(by_array_set **out, by__task_examples *d,
                                       const by_string_list *images, const by_string_list *labels,
                                       by_error *error)
 {
@@ -117,6 +117,9 @@ by_status by__task_examples_open_maps(by_array_set **out, const by__task_example
     if (status == BY_OK) {
         by__image_folder_mix(&f);
         status = open_folders(out, d, &f, images, labels, error);
+    }
+    if (status == BY_OK) {
+        by__task_examples_keep_folder(d, &f, *out);
     }
     by__image_folder_free(&f);
     return status;

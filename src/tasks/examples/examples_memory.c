@@ -98,6 +98,7 @@ by_status by__task_examples_plain(by_source **out, by_task_data *data, by_error 
                                              .shuffle_files = (size_t)d->keys->shuffle_files,
                                              .balance = strcmp(d->keys->balance, "classes") == 0,
                                              .draws = d->draws,
+                                             .numbers = true,
                                              .target = target_of(d->train)};
     return by_array_source_open(out, d->train, &d->train_part, &options, error);
 }
@@ -145,8 +146,9 @@ static by_status decode(by_array_set **out, const by__task_examples *d,
         uint8_t *pixels;
         int64_t height;
         int64_t width;
-        status = by__format_image_decode(&pixels, &height, &width, size[0], &fit,
-                                         examples->files[i].data, examples->files[i].size, error);
+        status = by__format_image_decode_request(&pixels, &height, &width, size[0], &fit,
+                                                 examples->files[i].data, examples->files[i].size,
+                                                 error);
         if (status == BY_OK) {
             memcpy(all + i * bytes, pixels, bytes);
             free(pixels);
@@ -164,8 +166,10 @@ static by_status make_set(by_array_set **out, const by__task_examples *d,
                           const by_task_examples *examples, by_error *error)
 {
     if (d->encoding != NULL) {
+        by__task_examples_cut cut = {0};
         return examples->table != NULL
-                   ? by__task_examples_apply_encoding(out, d, examples->table, false, NULL, error)
+                   ? by__task_examples_apply_encoding(out, d, examples->table, false, NULL, &cut,
+                                                      error)
                    : by_error_set(error, BY_EARG, "the model predicts rows of a table, not images");
     }
     if (examples->files != NULL) {

@@ -162,7 +162,8 @@ by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d
     by_table *table;
     BY_TRY(open_table(&table, d, path, targets, own, error));
     const char *weight = targets && own && d->keys->weight[0] != '\0' ? d->keys->weight : NULL;
-    by_status status = by__task_examples_apply_encoding(out, d, table, targets, weight, error);
+    by_status status =
+        by__task_examples_apply_encoding(out, d, table, targets, weight, &d->texts.cut, error);
     by_table_close(&table);
     return status;
 }
@@ -303,7 +304,8 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
     }
     if (status == BY_OK) {
         const char *weight = k->weight[0] == '\0' ? NULL : k->weight;
-        status = by__task_examples_apply_encoding(&d->train, d, table, true, weight, error);
+        status = by__task_examples_apply_encoding(&d->train, d, table, true, weight, &d->texts.cut,
+                                                  error);
     }
     by_table_close(&table);
     free(ignored);

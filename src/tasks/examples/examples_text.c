@@ -260,6 +260,7 @@ typedef struct text_rows {
     int32_t *lengths;
     int32_t *labels; /* NULL: texts have no tags */
     float *weights;  /* of these: how many there are */
+    uint64_t cut;    /* texts that were too long */
 } text_rows;
 
 static by_status refuse_row(const by_table *table, int64_t row, const char *what,
@@ -305,7 +306,7 @@ static by_status find_tag(int32_t *out, const by__task_examples *d, const char *
 
 /* Writes the tokens of each word, with its tag (tags NULL: a placeholder) at the first of them and
  * -1 elsewhere, between the tokens that the tokenizer adds to a text. */
-static by_status put_words(const text_rows *rows, int64_t row, const by__task_examples *d,
+static by_status put_words(text_rows *rows, int64_t row, const by__task_examples *d,
                            const encoded_texts *e, const char *text, const char *tags,
                            by_error *error)
 {
@@ -321,6 +322,7 @@ static by_status put_words(const text_rows *rows, int64_t row, const by__task_ex
     size_t at = 0;
     size_t length;
     size_t tagged;
+    bool cut = false;
     for (; at < before; at++) {
         tokens[at] = (int32_t)empty[at];
     }
@@ -347,6 +349,7 @@ static by_status put_words(const text_rows *rows, int64_t row, const by__task_ex
         if (status != BY_OK) {
             break;
         }
+        cut = cut || ids.count > time - after - at;
         for (size_t i = 0; i < ids.count && at < time - after; i++, at++) {
             tokens[at] = (int32_t)ids.ids[i];
             labels[at] = i == 0 ? class : -1;
@@ -357,6 +360,7 @@ static by_status put_words(const text_rows *rows, int64_t row, const by__task_ex
         tokens[at++] = (int32_t)empty[added - after + i];
     }
     rows->lengths[row] = (int32_t)at;
+    rows->cut += cut;
     by_token_buffer_free(&ids);
     return status;
 }
@@ -426,7 +430,7 @@ static by_status add_arrays(by__table_more *more, text_rows *out, const by__task
 }
 
 /* Writes text i of a row. */
-static by_status put_cell(const text_rows *rows, int64_t row, const by__task_examples *d,
+static by_status put_cell(text_rows *rows, int64_t row, const by__task_examples *d,
                           const text_columns *c, int i, const by_table *table, bool targets,
                           by_error *error)
 {
@@ -451,6 +455,7 @@ static by_status put_cell(const text_rows *rows, int64_t row, const by__task_exa
     } else {
         size_t which = text == NULL ? e->count : (size_t)c->columns[i]->categories[row];
         rows->lengths[at] = put_text(rows->tokens + at * d->texts.time, d, e, which);
+        rows->cut += e->ends[which] - begin_of(e, which) > (size_t)d->texts.time;
     }
     if (rows->lengths[at] == 0 && targets) {
         return by_error_set(error, BY_EFORMAT, "%s: the text of row %lld has no tokens",
@@ -462,7 +467,8 @@ static by_status put_cell(const text_rows *rows, int64_t row, const by__task_exa
 }
 
 static by_status put_rows(by__table_more *more, const by__task_examples *d, const by_table *table,
-                          const text_columns *c, bool targets, by_error *error)
+                          const text_columns *c, bool targets, by__task_examples_cut *cut,
+                          by_error *error)
 {
     text_rows rows;
     const by__task_row *row = by__task_row_of(d->base.task);
@@ -475,6 +481,8 @@ static by_status put_rows(by__table_more *more, const by__task_examples *d, cons
             BY_TRY(put_cell(&rows, r, d, c, i, table, targets, error));
         }
     }
+    cut->cut += rows.cut;
+    cut->texts += (uint64_t)(count * c->count);
     return row->pairs ? add_pairs(more, &rows, &shape, error) : BY_OK;
 }
 
@@ -496,7 +504,7 @@ by_status by__task_examples_measure_texts(by__task_examples *d, const by_table *
 
 by_status by__task_examples_apply_encoding(by_array_set **out, const by__task_examples *d,
                                            const by_table *table, bool targets, const char *weight,
-                                           by_error *error)
+                                           by__task_examples_cut *cut, by_error *error)
 {
     by__table_more more = {0};
     text_columns c;
@@ -506,7 +514,7 @@ by_status by__task_examples_apply_encoding(by_array_set **out, const by__task_ex
     }
     by_status status = open_columns(&c, d, table, error);
     if (status == BY_OK) {
-        status = put_rows(&more, d, table, &c, targets, error);
+        status = put_rows(&more, d, table, &c, targets, cut, error);
     }
     close_columns(&c);
     if (status != BY_OK) {
@@ -515,6 +523,29 @@ by_status by__task_examples_apply_encoding(by_array_set **out, const by__task_ex
     }
     targets = targets && !row->tags && !row->pairs;
     return by__table_encoding_apply(d->encoding, table, targets, weight, &more, out, error);
+}
+
+by_status by__task_examples_tell_cut(const by__task_examples *d, const by_task_request *r,
+                                     by_error *error)
+{
+    const by__task_examples_texts *t = &d->texts;
+    by_string text = {0};
+    char *told;
+    if (t->cut.cut == 0) {
+        return BY_OK;
+    }
+    by_string_format(&text, "%llu of %llu texts have more than %lld tokens, and are cut there%s",
+                     (unsigned long long)t->cut.cut, (unsigned long long)t->cut.texts,
+                     (long long)t->time,
+                     by__task_row_of(d->base.task)->tags ? ": words behind that have no tag" : "");
+    by_string_format(&text,
+                     t->time < t->context ? "; data.max_tokens may be up to %lld"
+                                          : "; model.context %lld allows no more",
+                     (long long)t->context);
+    BY_TRY(by__string_release(&text, &told, error));
+    by__task_examples_remark(r, told);
+    free(told);
+    return BY_OK;
 }
 
 /* ---- for the config and checkpoints ---- */
