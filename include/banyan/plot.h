@@ -71,7 +71,7 @@ BY_API by_status by_plot_write_all(const by_plot_options *charts, size_t count, 
 
 /* ---- grids of images ---- */
 
-#define BY_TILE_LINES 2
+#define BY_TILE_LINES 3
 
 /* Images side by side, with text below them. */
 typedef struct by_tile {

@@ -60,10 +60,10 @@ pixels() { python3 pixels.py "$1" || fail "$1 is no such PNG"; }
 say "images before and after augmentation: the same picture for any number of threads"
 run 0 "$banyan" data show images.yaml --out seen.png --count 6 --epoch 1
 holds err "wrote seen.png"
-[ "$(pixels seen.png)" = "1260 188 54ed828c57dd90d7" ] || fail "other pixels: $(pixels seen.png)"
+[ "$(pixels seen.png)" = "1260 208 c8c1ce797e89f4c0" ] || fail "other pixels: $(pixels seen.png)"
 run 0 "$banyan" data show images.yaml --out threads.png --count 6 --epoch 1 --set data.threads=3 --set train.batch=4 --json
 same seen.png threads.png
-[ "$(cat out)" = '{"out":"threads.png","epoch":1,"samples":6}' ] || fail "$(cat out)"
+holds out '{"out":"threads.png","epoch":1,"samples":6,"examples":[{"example":'
 run 0 "$banyan" data show images.yaml --out other.png --count 6
 ! cmp -s seen.png other.png || fail "two epochs look alike"
 run 0 "$banyan" data show images.yaml --out plain.png --count 1 --set 'data.transforms=[]'
@@ -101,6 +101,43 @@ echo '{task: {kind: regress}, model: {kind: mlp}, data: {table: table.csv, targe
 run 2 "$banyan" train table.yaml
 holds err "has no classes"
 
+say "which example is which: the numbers that data.draws counts, and those that an epoch draws"
+python3 - <<'END' || fail "no pictures"
+import os, struct, zlib
+chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+for i in range(12):
+    os.makedirs(f"pets/{'cat' if i % 2 else 'dog'}", exist_ok=True)
+    with open(f"pets/{'cat' if i % 2 else 'dog'}/{i}.png", "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0))
+                + chunk(b"IDAT", zlib.compress((b"\0" + bytes([20 * i] * 8)) * 8)) + chunk(b"IEND", b""))
+END
+set -- --set 'data.images=[pets]' --set 'data.labels=[]' --set 'data.label_names=[]' --set model.image_height=8 \
+    --set model.image_width=8 --set model.channels=1
+run 0 "$banyan" data show images.yaml "$@" --list
+[ "$(head -n 1 out)" = "$(printf 'example\tpart\tdraws\tdrawn in epoch 0\tclass\tfile\tsample')" ] || fail "$(cat out)"
+[ "$(wc -l <out)" -eq 13 ] || fail "$(cat out)"
+awk -F'\t' 'NR > 1 { if ($1 != NR - 2 || $6 !~ "^pets/" $5 "/") exit 1 }' out || fail "$(cat out)"
+chosen=$(awk -F'\t' '$2 == "training" { print $6; exit }' out)
+awk -F'\t' -v chosen="$chosen" 'NR > 1 { print ($6 == chosen) + 0 }' out >one.txt
+run 0 "$banyan" data show images.yaml "$@" --set data.draws=one.txt --out one.png --count 9 --json
+[ "$(grep -o "\"file\":\"$chosen\"" out | wc -l)" -eq 9 ] || fail "$chosen: $(cat out)"
+awk 'BEGIN { for (i = 0; i < 116; i++) print i % 4 }' >fourths.txt
+run 0 "$banyan" data show images.yaml --set data.draws=fourths.txt --list --json --epoch 2
+cp out listed
+run 0 "$banyan" data show images.yaml --set data.draws=fourths.txt --count 93 --epoch 2 --json --out all.png
+python3 - <<'END' || fail "what is listed as drawn is not what is drawn"
+import collections, json
+drawn = collections.Counter(e["example"] for e in json.load(open("out"))["examples"])
+listed = [json.loads(line) for line in open("listed")]
+assert [e["example"] for e in listed] == list(range(116))
+assert all(e["drawn"] == drawn[i] and e["draws"] == i % 4 and e["trained"] != e["held_out"] for i, e in enumerate(listed))
+assert sum(drawn.values()) == 93 and sum(e["trained"] for e in listed) == 93
+END
+run 2 "$banyan" data show table.yaml --set data.balance=none
+holds err "add --list"
+run 0 "$banyan" data show table.yaml --set data.balance=none --list
+[ "$(wc -l <out)" -eq 21 ] || fail "$(cat out)"
+
 say "what a classifier says of held-out data"
 for chart in confusion classes pr roc calibration confusion,classes,pr,roc,calibration; do
     run 0 "$banyan" plot runs/images --show $chart --out chart.svg
@@ -126,6 +163,10 @@ holds err "drawn by themselves"
 run 2 "$banyan" plot runs/images --show confusion,loss
 run 2 "$banyan" plot runs/images runs/plain --show confusion
 holds err "is of one model"
+for list in "" "loss," ",loss"; do
+    run 2 "$banyan" plot runs/images --show "$list"
+    holds err "--show: '' is not loss, throughput"
+done
 run 2 "$banyan" plot runs/images --show nothing
 holds err "confusion, classes, pr"
 

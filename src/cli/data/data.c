@@ -309,6 +309,8 @@ static int run(int argc, char **argv)
          "show, and stats of a config: epoch, from 0 (default 0)"},
         {"count", CLI_INTEGER_IN(1, MAX_SHOWN), &look.count, "N",
          "show: samples, from the first of the epoch on (default 16)"},
+        {"list", CLI_SWITCH, &look.list, NULL,
+         "show: list the examples by the numbers that data.draws and lists of rows count"},
         {"set", CLI_LIST, &overrides, "KEY=VALUE", CLI_SET_HELP},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "stats: also examine windows of N tokens and the order of an epoch"},
@@ -361,7 +363,7 @@ static int run(int argc, char **argv)
 const cli_command cli_data = {
     .name = "data",
     .summary = "show what a model sees of its data, verify packed data, or print statistics",
-    .usage = "banyan data show CONFIG|RUN [--out FILE] [--epoch N] [--count N]\n"
+    .usage = "banyan data show CONFIG|RUN [--out FILE] [--epoch N] [--count N] [--list]\n"
              "       banyan data verify DIR... | stats DIR|FILE...|CONFIG|RUN",
     .text =
         "Shows training data as the model sees it, verifies packed directories, or prints\n"
@@ -375,7 +377,11 @@ const cli_command cli_data = {
         "\n"
         "show draws images as they are decoded and, beside them, as augmentation makes them: the\n"
         "pixels that the model gets, without their normalization, with their labels. Of texts it\n"
-        "prints the tokens; {seen|hidden} are those that task.kind masked hides.\n"
+        "prints the tokens; {seen|hidden} are those that task.kind masked hides. Below an image\n"
+        "are the number of its example and its file. With --list it prints a line for each\n"
+        "example, images or rows of a table, by these numbers: the part, how often it is drawn\n"
+        "by data.draws, how often in the epoch, and class and file. Line N + 1 of data.draws, and\n"
+        "N in a list of rows, mean example N.\n"
         "\n"
         "verify reads the shards, document offsets and tokenizer and compares them with the\n"
         "checksums in the manifest. Training does the same when it first uses a directory, and\n"

@@ -1,5 +1,4 @@
 /* banyan data show: what the model sees of the training data. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +43,8 @@ typedef struct showing {
     by_task_kept kept;
     by_tiles tiles;
     by_tile *items;
-    char (*lines)[2][LINE];
+    char (*lines)[BY_TILE_LINES][LINE];
+    by_example_name *examples; /* of the tiles */
     uint8_t *pixels;
     size_t bytes; /* of an image */
 } showing;
@@ -68,13 +68,17 @@ static by_status allocate(showing *s, const by_array *images, by_error *error)
     s->bytes = s->tiles.channels * s->tiles.height * s->tiles.width;
     s->items = calloc(count, sizeof *s->items);
     s->lines = calloc(count, sizeof *s->lines);
+    s->examples = calloc(count, sizeof *s->examples);
     s->pixels = calloc(count, 2 * s->bytes);
     s->tiles.tiles = s->items;
-    return s->items == NULL || s->lines == NULL || s->pixels == NULL ? no_memory(error) : BY_OK;
+    bool complete =
+        s->items != NULL && s->lines != NULL && s->examples != NULL && s->pixels != NULL;
+    return complete ? BY_OK : no_memory(error);
 }
 
 /* "cat", or of a mixed sample a line of each class: "cat 0.70"; or the number to predict. */
-static void describe(char out[2][LINE], const showing *s, const by_batch *batch, size_t i)
+static void describe(char out[BY_TILE_LINES][LINE], const showing *s, const by_batch *batch,
+                     size_t i)
 {
     char text[2][32];
     const by_array *labels = by_batch_array(batch, "labels");
@@ -82,7 +86,6 @@ static void describe(char out[2][LINE], const showing *s, const by_batch *batch,
     const by_array *weight = by_batch_array(batch, "weight");
     const by_array *first_weight = by_batch_array(batch, "first_weight");
     const by_array *targets = by_batch_array(batch, "targets");
-    out[0][0] = out[1][0] = '\0';
     if (labels != NULL && labels->shape.rank == 1) {
         int32_t class = ((const int32_t *)labels->data)[i];
         int32_t other = second == NULL ? class : ((const int32_t *)second->data)[i];
@@ -100,6 +103,32 @@ static void describe(char out[2][LINE], const showing *s, const by_batch *batch,
         }
     } else if (targets != NULL && targets->dtype == BY_F32 && targets->shape.rank == 1) {
         (void)snprintf(out[0], LINE, "%g", (double)((const float *)targets->data)[i]);
+    }
+}
+
+/* Adds a line with the number and the file of a sample's example. */
+static void name_example(showing *s, const by_batch *plain, size_t i, size_t tile)
+{
+    const by_array *numbers = by_batch_array(plain, "example");
+    by_example_name *name = &s->examples[tile];
+    char(*lines)[LINE] = s->lines[tile];
+    size_t line = 0;
+    if (numbers == NULL || s->data->task->name_trained == NULL) {
+        return;
+    }
+    s->data->task->name_trained(s->data, (uint64_t)((const int32_t *)numbers->data)[i], name);
+    while (line + 1 < BY_TILE_LINES && lines[line][0] != '\0') {
+        line++;
+    }
+    (void)snprintf(lines[line], LINE, "%" PRIu64 " %.70s", name->index, cli_example_name(name));
+}
+
+static void add_tile(showing *s, size_t at, const uint8_t *pixels)
+{
+    by_tile *tile = &s->items[at];
+    tile->pixels = pixels;
+    for (size_t i = 0; i < BY_TILE_LINES && s->lines[at][i][0] != '\0'; i++) {
+        tile->lines[i] = s->lines[at][i];
     }
 }
 
@@ -121,9 +150,8 @@ static by_status add_batch(showing *s, const by_batch batches[2], by_error *erro
             s->data->task->pixels(s->data, images[k], i, pixels + k * s->bytes);
         }
         describe(s->lines[at], s, &batches[1], i);
-        s->items[at] = (by_tile){
-            .pixels = pixels,
-            .lines = {s->lines[at][0], s->lines[at][1][0] == '\0' ? NULL : s->lines[at][1]}};
+        name_example(s, &batches[0], i, at);
+        add_tile(s, at, pixels);
     }
     return BY_OK;
 }
@@ -157,6 +185,28 @@ static by_status seek(by_loader *loader, int64_t epoch, by_error *error)
                : by_loader_seek(loader, (uint64_t)epoch * samples, error);
 }
 
+static void print_examples(const showing *s, const char *out)
+{
+    printf("{\"out\":");
+    cli_print_json_string(out);
+    printf(",\"epoch\":%" PRId64 ",\"samples\":%zu,\"examples\":[", s->request->epoch,
+           s->tiles.count);
+    for (size_t i = 0; i < s->tiles.count; i++) {
+        const by_example_name *name = &s->examples[i];
+        printf("%s{\"example\":%" PRIu64, i == 0 ? "" : ",", name->index);
+        if (name->file != NULL) {
+            printf(",\"file\":");
+            cli_print_json_string(name->file);
+        }
+        if (name->sample != NULL) {
+            printf(",\"sample\":");
+            cli_print_json_string(name->sample);
+        }
+        printf("}");
+    }
+    printf("]}\n");
+}
+
 static by_status show_images(by_task_data *data, const by_config *config, const cli_show_request *r,
                              by_error *error)
 {
@@ -187,14 +237,13 @@ static by_status show_images(by_task_data *data, const by_config *config, const 
         cli_tell_written(out);
     }
     if (status == BY_OK && r->json) {
-        printf("{\"out\":");
-        cli_print_json_string(out);
-        printf(",\"epoch\":%" PRId64 ",\"samples\":%zu}\n", r->epoch, s.tiles.count);
+        print_examples(&s, out);
     }
     by_loader_close(&s.loaders[0]);
     by_loader_close(&s.loaders[1]);
     free(s.items);
     free(s.lines);
+    free(s.examples);
     free(s.pixels);
     return status;
 }
@@ -335,10 +384,10 @@ static by_status show_texts(by_task_data *data, const by_config *config, const c
 {
     by_loader *loader;
     int64_t done = 0;
-    if (r->out != NULL && freopen(r->out, "w", stdout) == NULL) {
-        return by_error_set(error, BY_EIO, "cannot write %s: %s", r->out, strerror(errno));
+    by_status status = cli_redirect(r->out, error);
+    if (status == BY_OK) {
+        status = by_task_loader(&loader, data, config, true, error);
     }
-    by_status status = by_task_loader(&loader, data, config, true, error);
     if (status != BY_OK) {
         return status;
     }
@@ -365,15 +414,18 @@ by_status cli_show_data(void *request, by_config *config, by_error *error)
         return status;
     }
     const char *reads = by_model_reads(&config->model);
-    if (strcmp(reads, "images") == 0 && data->task->pixels != NULL) {
+    if (r->list) {
+        status = cli_list_data(data, config, r, error);
+    } else if (strcmp(reads, "images") == 0 && data->task->pixels != NULL) {
         status = show_images(data, config, r, error);
     } else if (data->task->decode != NULL) {
         status = show_texts(data, config, r, error);
     } else {
-        status = by_error_set(error, BY_EARG,
-                              "show is of images and texts; a model of kind %s reads %s: `banyan "
-                              "data stats FILE` says what is in a table",
-                              config->model.kind, reads);
+        status =
+            by_error_set(error, BY_EARG,
+                         "show is of images and texts; a model of kind %s reads %s: add --list "
+                         "for the rows, and `banyan data stats FILE` says what is in a table",
+                         config->model.kind, reads);
     }
     by_task_close(&data);
     return status;

@@ -278,8 +278,8 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
     if (status == BY_OK && r->masks != NULL && mkdir(r->masks, 0777) != 0 && errno != EEXIST) {
         status = by_error_set(error, BY_EIO, "cannot make %s: %s", r->masks, strerror(errno));
     }
-    if (status == BY_OK && r->out != NULL && freopen(r->out, "w", stdout) == NULL) {
-        status = by_error_set(error, BY_EIO, "cannot write %s: %s", r->out, strerror(errno));
+    if (status == BY_OK) {
+        status = cli_redirect(r->out, error);
     }
     if (status == BY_OK) {
         r->tells = isatty(STDERR_FILENO) != 0 && strcmp(data->task->examples, "tokens") == 0;

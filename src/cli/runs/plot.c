@@ -211,7 +211,7 @@ static by_status draw(char **runs, int count, const char *show, const char *out,
     if (drawings == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: charts");
     }
-    for (const char *at = show; status == BY_OK && *at != '\0';) {
+    for (const char *at = show; status == BY_OK;) { /* an empty name is none, too */
         size_t length = strcspn(at, ",");
         drawing *d = &drawings[used];
         if (used == MAX_CHARTS) {
@@ -224,7 +224,10 @@ static by_status draw(char **runs, int count, const char *show, const char *out,
             status = open_drawing(d, runs, count, log_y, error);
             charts[used - 1] = d->options;
         }
-        at += length + (at[length] == ',');
+        if (at[length] == '\0') {
+            break;
+        }
+        at += length + 1;
     }
     if (status == BY_OK) {
         status = by_plot_write_all(charts, used, out, error);

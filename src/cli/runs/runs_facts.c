@@ -1,5 +1,4 @@
 /* banyan runs show, compare and export. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,15 +270,6 @@ static by_status find_form(bool *lines, const char *out, by_error *error)
                         out);
 }
 
-/* Redirects standard output to a file. */
-static by_status write_to(const char *out, by_error *error)
-{
-    if (out != NULL && freopen(out, "w", stdout) == NULL) {
-        return by_error_set(error, BY_EIO, "cannot write %s: %s", out, strerror(errno));
-    }
-    return BY_OK;
-}
-
 static void print_rows(const facts_table *t)
 {
     for (size_t k = 0; k < t->key_count; k++) {
@@ -322,7 +312,7 @@ int cli_export_runs(const char *directory, const char *out)
         status = open_table(&t, paths, list.count, true, &error);
     }
     if (status == BY_OK) {
-        status = write_to(out, &error);
+        status = cli_redirect(out, &error);
         if (status == BY_OK && lines) {
             for (size_t i = 0; i < t.count; i++) {
                 print_json_facts(&t.runs[i]);
@@ -384,7 +374,7 @@ int cli_export_series(char **runs, int count, const char *out)
         status = by_run_find(&found[i], runs[i], &error);
     }
     if (status == BY_OK) {
-        status = write_to(out, &error);
+        status = cli_redirect(out, &error);
     }
     if (status == BY_OK && !lines) {
         printf("run,event,step,key,value\r\n");

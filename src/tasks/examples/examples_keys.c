@@ -99,7 +99,9 @@ static const by__config_key split_keys[] = {
      .help = "classes: an epoch draws as many training examples of each class, with repetitions"},
     {"data", "draws", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, draws), "\"\"", .later = true,
      .help = "file with a number of at least 0 for each example, one a line, or an npy array of "
-             "f32 or f64: training examples are drawn in proportion to it; empty: alike"},
+             "f32 or f64, in the order of `banyan data show CONFIG --list`: training examples are "
+             "drawn "
+             "in proportion to it; empty: alike"},
 };
 const by__config_key_list by__task_split_keys = BY__KEY_LIST(split_keys);
 /* clang-format on */
