@@ -28,6 +28,13 @@ typedef struct by__task_row {
     bool maps;    /* of images: it is a class of each pixel */
 } by__task_row;
 
+/* The fields of by_task that a file of a task fills with what it defines under their names: its
+ * metrics and sums_of, and the functions loss_label, loss and measure. */
+#define BY__TASK_LEARNS                                                                            \
+    .metrics = metrics, .metric_count = BY_ARRAY_LENGTH(metrics), .sums = sums_of,                 \
+    .sum_count = BY_ARRAY_LENGTH(sums_of), .loss_label = loss_label, .loss = loss,                 \
+    .measure = measure
+
 /* The row that a task is in. */
 static inline const by__task_row *by__task_row_of(const by_task *task)
 {
