@@ -174,10 +174,10 @@ by_status by__nn_model_check_context(const by_model_config *config, int64_t cont
                               (long long)context, (long long)config->context, why);
 }
 
-by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
-                         const by_model_request *request, by_error *error)
+static by_status build(by_model *out, by_graph *graph, const by__nn_family *family,
+                       const by_model_config *config, const by_model_request *request,
+                       by_error *error)
 {
-    const by__nn_family *family = NULL;
     by_model_request all = *request; /* of all texts of all examples */
     all.batch *= texts_of(request);
     by__nn_build b = {.graph = graph,
@@ -187,7 +187,6 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
                       .router_load = BY_NONE,
                       .router_mass = BY_NONE};
     bool for_loss = request->mode == BY_MODEL_TRAIN || request->mode == BY_MODEL_LOSS;
-    BY_TRY(find_family(&family, config, error));
     if (!for_loss && !reads_tokens(family)) {
         return by_error_set(error, BY_EARG,
                             "model.kind %s reads %s, not tokens: it has no logits "
@@ -217,6 +216,68 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
     BY_TRY(by__nn_choose_output(&b.model, config, error));
     *out = b.model;
     return BY_OK;
+}
+
+/* Whether a model can be built whose pictures have sides of at least `side`. */
+static bool builds_at(const by__nn_family *family, const by_model_config *config,
+                      const by_model_request *request, int64_t side)
+{
+    by_model model;
+    by_graph *graph;
+    by_model_config larger = *config;
+    larger.image_height = side > config->image_height ? side : config->image_height;
+    larger.image_width = side > config->image_width ? side : config->image_width;
+    if (by_graph_open(&graph, NULL) != BY_OK) {
+        return false;
+    }
+    by_status status = build(&model, graph, family, &larger, request, NULL);
+    by_graph_close(&graph);
+    return status == BY_OK;
+}
+
+/* Says that pictures are too small, if a model of larger ones can be built: which is the least size
+ * depends on all windows and strides of the family, so it is searched for. */
+static void explain_size(const by__nn_family *family, const by_model_config *config,
+                         const by_model_request *request, by_status status, by_error *error)
+{
+    const int64_t most = 4096;
+    int64_t low =
+        config->image_height < config->image_width ? config->image_height : config->image_width;
+    int64_t high = low < 1 ? 1 : 2 * low;
+    while (high <= most && !builds_at(family, config, request, high)) {
+        low = high;
+        high *= 2;
+    }
+    if (error == NULL || low < 1 || high > most) {
+        return;
+    }
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        bool builds = builds_at(family, config, request, middle);
+        low = builds ? low : middle;
+        high = builds ? middle : high;
+    }
+    if (!builds_at(family, config, request, high + 1)) {
+        return; /* not every larger size will do: the family says which */
+    }
+    (void)by_error_set(error, status,
+                       "pictures of %lld x %lld pixels (model.image_width, model.image_height) are "
+                       "too small for this %s, which takes %lld x %lld and larger: set both, and "
+                       "data.resize, to which pictures are then resized",
+                       (long long)config->image_width, (long long)config->image_height,
+                       config->kind, (long long)high, (long long)high);
+}
+
+by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *config,
+                         const by_model_request *request, by_error *error)
+{
+    const by__nn_family *family = NULL;
+    BY_TRY(find_family(&family, config, error));
+    by_status status = build(out, graph, family, config, request, error);
+    if (status != BY_OK && strcmp(family->reads, "images") == 0) {
+        explain_size(family, config, request, status, error);
+    }
+    return status;
 }
 
 /* For each value, computes the fraction of it that products of one example multiply. */

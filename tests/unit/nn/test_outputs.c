@@ -116,6 +116,51 @@ static void test_features(void **state)
     }
 }
 
+/* Pictures that are too small for a family: the error tells the least size, which builds, and one
+ * less does not. */
+static void test_small_pictures(void **state)
+{
+    static const char *const kinds[] = {"model.kind=efficientnet", "model.kind=convnext",
+                                        "model.kind=mobilenet_v2"};
+    static const char *const common[] = {"task.kind=classify", "model.outputs=3",
+                                         "model.channels=3", NULL};
+    BY_UNUSED(state);
+    size_t refused = 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        long long least = 0;
+        for (long long side = 7; side >= 0;) {
+            const char *const own[] = {kinds[i], NULL};
+            char size[2][40];
+            by_graph *graph = open_graph();
+            by_model model;
+            by_error error = {0};
+            by_config *config = config_of(common, own);
+            (void)snprintf(size[0], sizeof size[0], "model.image_height=%lld", side);
+            (void)snprintf(size[1], sizeof size[1], "model.image_width=%lld", side);
+            check_ok(by_config_set(config, size[0], &error), &error);
+            check_ok(by_config_set(config, size[1], &error), &error);
+            const by_model_request request = {.mode = BY_MODEL_LOSS, .batch = 1};
+            by_status status = by_model_build(&model, graph, &config->model, &request, &error);
+            const char *told = status == BY_OK ? NULL : strstr(error.message, "which takes ");
+            assert_int_equal(status == BY_OK, side == least || (side == 7 && least == 0 && !told));
+            if (told != NULL) {
+                long long found;
+                assert_int_equal(sscanf(told, "which takes %lld x", &found), 1);
+                assert_true(found > side && (least == 0 || found == least));
+                refused += least == 0;
+                /* First the size that was told, then one less. */
+                side = least == 0 ? found : -1;
+                least = found;
+            } else {
+                side = side == least ? least - 1 : -1;
+            }
+            by_config_close(&config);
+            by_graph_close(&graph);
+        }
+    }
+    assert_true(refused > 0);
+}
+
 static void test_refused(void **state)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
@@ -138,9 +183,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chosen),
-        cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_features),
+        cmocka_unit_test(test_chosen),   cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_features), cmocka_unit_test(test_small_pictures),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
