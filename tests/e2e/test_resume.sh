@@ -74,6 +74,8 @@ say "a resumed run refuses another optimizer, though its states have the same na
 rm -rf runs
 tiny gpt2 >c.yaml
 run 0 "$banyan" train c.yaml --set train.steps=10 --set optimizer.warmup=0 --set name=killed
+run 2 "$banyan" train --resume runs/killed --set model.from=runs/early
+holds err "--resume goes on with the run's own weights, so model.from has no effect"
 run 2 "$banyan" train --resume runs/killed --set optimizer.kind=lamb
 holds err "trained with optimizer.kind adamw, not lamb"
 

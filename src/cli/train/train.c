@@ -462,6 +462,22 @@ static void report_new_run(const char *path, const by_comm *comm)
     }
 }
 
+/* The key of weights to start from that is set for a run which goes on with its own; NULL: none. */
+static const char *unused_weights(const cli_list *overrides)
+{
+    static const char *const keys[] = {"model.from", "lora.from"};
+    for (size_t i = 0; i < overrides->count; i++) {
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+            size_t length = strlen(keys[k]);
+            if (strncmp(overrides->items[i], keys[k], length) == 0 &&
+                overrides->items[i][length] == '=') {
+                return keys[k];
+            }
+        }
+    }
+    return NULL;
+}
+
 static int run(int argc, char **argv)
 {
     const char *resume = NULL;
@@ -499,6 +515,13 @@ static int run(int argc, char **argv)
     }
     if (from_start && resume == NULL) {
         return cli_misuse(&cli_train, "--from-start needs --resume");
+    }
+    if (resume != NULL && !from_start && unused_weights(&overrides) != NULL) {
+        return cli_misuse(&cli_train,
+                          "--resume goes on with the run's own weights, so %s has no effect: to "
+                          "start from other weights, train a new run: banyan train RUN --set "
+                          "%s=WEIGHTS --set name=NAME",
+                          unused_weights(&overrides), unused_weights(&overrides));
     }
     code = cli_check_minutes(&cli_train, minutes.minutes, resume, &overrides);
     if (code >= 0) {
