@@ -5,10 +5,10 @@
 
 #include "data/show.h"
 
-typedef struct listing {
+typedef struct example_list {
     const by_task_kept *kept;
     bool json;
-} listing;
+} example_list;
 
 const char *cli_example_name(const by_example_name *name)
 {
@@ -17,7 +17,7 @@ const char *cli_example_name(const by_example_name *name)
     return text == NULL ? "" : slash == NULL ? text : slash + 1;
 }
 
-static void print_json(const listing *l, const by_example_use *use)
+static void print_json(const example_list *l, const by_example_use *use)
 {
     char text[32];
     printf("{\"example\":%" PRIu64
@@ -41,7 +41,7 @@ static void print_json(const listing *l, const by_example_use *use)
 
 static void print_line(void *user, const by_example_use *use)
 {
-    const listing *l = user;
+    const example_list *l = user;
     char text[32];
     if (l->json) {
         print_json(l, use);
@@ -64,7 +64,7 @@ by_status cli_list_data(by_task_data *data, const by_config *config, const cli_s
                         by_error *error)
 {
     by_task_kept kept = {0};
-    listing l = {.kept = &kept, .json = r->json};
+    example_list l = {.kept = &kept, .json = r->json};
     if (data->task->list == NULL) {
         return by_error_set(error, BY_EARG,
                             "--list is of images and rows of tables, and task.kind %s has neither",
