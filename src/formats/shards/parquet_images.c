@@ -212,4 +212,7 @@ static by_status read_parquet(const by__format_shard *shard, by_error *error)
 }
 
 const by__format_shard_row by__format_shard_parquet_images = {
-    .name = "a Parquet file", .is = is_parquet, .read = read_parquet};
+    .name = "a Parquet file",
+    .labels = "a column label, labels, class, cls, y or fine_label of integers or texts",
+    .is = is_parquet,
+    .read = read_parquet};
