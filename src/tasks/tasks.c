@@ -140,7 +140,10 @@ by_status by_task_open(by_task_data **out, const by_task *task, const by_task_re
         return by_error_set(error, BY_EARG, "task %s opens no data", task->name);
     }
     if (request->purpose == BY_TASK_PREDICT && task->predict == NULL) {
-        return by_error_set(error, BY_EARG, "task %s has no predictions to print", task->name);
+        bool texts = strcmp(by_model_reads(&request->config->model), "tokens") == 0;
+        return by_error_set(
+            error, BY_EARG, "task.kind %s has no predictions to print%s", task->name,
+            texts ? "; `banyan embed RUN --batch FILE` makes vectors of texts" : "");
     }
     if (request->test && !task->keeps_test) {
         return by_error_set(error, BY_EARG,

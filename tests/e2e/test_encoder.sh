@@ -192,7 +192,9 @@ holds err "needs an encoder"
 run 2 "$banyan" train bert.yaml --set data.documents=mask --set name=other
 holds err "data.documents"
 run 2 "$banyan" predict runs/bert text.txt
-holds err "no predictions"
+holds err "no predictions to print; \`banyan embed RUN --batch FILE\` makes vectors of texts"
+run 2 "$banyan" chat runs/bert
+holds err "is an encoder and continues no text"
 
 say "texts that are cut are counted, and commands that are not of a task say which one is"
 awk 'BEGIN { print "words,tags"; for (i = 0; i < 40; i++) { n = i % 8 == 0 ? 40 : 3; w = t = "";

@@ -31,6 +31,12 @@ by_status cli_open_measured(cli_measured_model *out, const char *path, const cli
         }
         m.used = m.config;
     }
+    const char *reads = status == BY_OK ? by_model_reads(&m.used->model) : "tokens";
+    if (strcmp(reads, "tokens") != 0) {
+        status = by_error_set(error, BY_EARG,
+                              "%s: model.kind %s reads %s: what is measured makes text of tokens",
+                              path, m.used->model.kind, reads);
+    }
     free(found);
     *out = m;
     return status;

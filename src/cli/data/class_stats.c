@@ -62,8 +62,8 @@ by_status cli_class_stats(void *request, by_config *config, by_error *error)
     }
     if (data->task->classes == NULL) {
         status = by_error_set(error, BY_EARG,
-                              "stats of a config are those of its classes, and task.kind %s has "
-                              "none: name packed text or a table",
+                              "stats of a config count the examples of each class, and those of "
+                              "task.kind %s have none: name packed text or a table",
                               config->task.kind);
     }
     if (status == BY_OK) {

@@ -67,8 +67,9 @@ by_status cli_list_data(by_task_data *data, const by_config *config, const cli_s
     example_list l = {.kept = &kept, .json = r->json};
     if (data->task->list == NULL) {
         return by_error_set(error, BY_EARG,
-                            "--list is of images and rows of tables, and task.kind %s has neither",
-                            config->task.kind);
+                            "--list is of images and of rows of tables, and the examples of "
+                            "task.kind %s are %s",
+                            config->task.kind, data->task->examples);
     }
     by_status status = cli_redirect(r->out, error);
     if (status == BY_OK && data->task->keep != NULL) {

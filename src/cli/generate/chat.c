@@ -402,6 +402,12 @@ static by_status open_model(chat_session *s, const char *path, by_error *error)
     if (status == BY_OK) {
         status = by_pretrained_tokenizer(&s->tokenizer, pretrained, error);
     }
+    if (status == BY_OK && by_model_is_encoder(&by_pretrained_config(pretrained)->model)) {
+        status = by_error_set(error, BY_EARG,
+                              "%s: model.kind %s is an encoder and continues no text: `banyan "
+                              "embed` makes vectors of texts",
+                              path, by_pretrained_config(pretrained)->model.kind);
+    }
     if (status == BY_OK) {
         status = open_chat(s, by_pretrained_directory(pretrained), error);
     }

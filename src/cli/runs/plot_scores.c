@@ -377,8 +377,9 @@ static by_status open_and_draw(scoring *s, const by_pretrained *model, const cha
     if (strcmp(config->task.kind, "classify") != 0) {
         status =
             by_error_set(error, BY_EARG,
-                         "--show %s is of classes; task.kind %s has none: loss and other curves "
-                         "of its run are drawn",
+                         "--show %s is of models that give each example a class (task.kind "
+                         "classify), and task.kind %s does not: loss and other curves of its run "
+                         "are drawn, and `banyan eval` tells its metrics",
                          s->request->show, config->task.kind);
     } else if (run == NULL && s->request->data == NULL) {
         status = by_error_set(error, BY_EARG,
