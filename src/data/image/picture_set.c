@@ -40,8 +40,8 @@ static by_status read_file(uint8_t **pixels, int64_t *height, int64_t *width, bo
     by_error why = {0};
     const char *path = r->files->images[i];
     const by_image_range *range = range_of(r, i);
-    by_status status = by__image_picture_bytes(&data, &size, r->files->remote, r->pages, path,
-                                               range, error);
+    by_status status =
+        by__image_picture_bytes(&data, &size, r->files->remote, r->pages, path, range, error);
     if (status != BY_OK) {
         bool lies_there = !by_remote_is(path) || (range != NULL && range->problem != NULL);
         *damaged = lies_there && status != BY_EMEMORY;
