@@ -231,5 +231,6 @@ const by__nn_family by__nn_family_mlp = {
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
+    .expresses = expresses,
     .published = (const by__nn_published[]){{"banyan_mlp", "MLP", false}, {0}},
 };
