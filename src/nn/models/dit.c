@@ -16,8 +16,6 @@
 #define TIME_WIDTH 256
 /* What the wavelengths of sines and cosines grow to, in turns. */
 #define PERIOD 10000.0f
-/* Deviation of the initial weights of what reads time and class. */
-#define EMBEDDING_STD 0.02f
 
 typedef struct dit_keys {
     int64_t patch;
@@ -33,6 +31,9 @@ static const by__config_key keys[] = {
      .derived = "4 x width", .help = "hidden width of the MLP"},
     {"model", "norm_eps", BY__KEY_REAL, BY__OWN(dit_keys, norm_eps), "1e-6", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon of layer norm"},
+    {"model", "init_std", BY__KEY_REAL, BY__FIELD(model.init_std), "-1", 0, 10,
+     .derived = "the square root of 2 / (5 x width)",
+     .help = "standard deviation of the initial weights that read time and class"},
 };
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
@@ -142,7 +143,7 @@ static by_value embed(by__nn_build *b)
 static by_value condition(by__nn_build *b)
 {
     const by_model_config *c = b->config;
-    const by_init init = {BY_INIT_NORMAL, EMBEDDING_STD};
+    const by_init init = by__nn_init_normal(b);
     int64_t batch = b->request->batch;
     by_value times = by__nn_input(b, "timesteps", BY_I32, BY_SHAPE(batch));
     by_value classes = by__nn_input(b, "classes", BY_I32, BY_SHAPE(batch));
@@ -248,7 +249,6 @@ static void body(by__nn_build *b)
 
 static void write_config(json_t *out, const by_model_config *c)
 {
-    (void)json_object_del(out, "initializer_range"); /* each layer has its own */
     by__nn_json_write_labels(out, c->outputs);
     (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
     (void)json_object_set_new(out, "num_hidden_layers", json_integer(c->layers));
