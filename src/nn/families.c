@@ -22,7 +22,10 @@
     ROW(dit)                                                                                       \
     ROW(mlp)                                                                                       \
     ROW(dlinear)                                                                                   \
-    ROW(patchtst)
+    ROW(patchtst)                                                                                  \
+    ROW(tcn)                                                                                       \
+    ROW(nbeats)                                                                                    \
+    ROW(tide)
 
 #define DECLARE(name) extern const by__nn_family by__nn_family_##name;
 #define ADDRESS(name) &by__nn_family_##name,

@@ -13,6 +13,9 @@
     check_onnx.py diffusion GOLDEN DIR              the model of golden/dit.safetensors as a directory in Hugging Face form
     check_onnx.py denoises FILE.onnx GOLDEN         what the graph predicts is what PyTorch says in the golden file, for all
                                                     of its images and each alone
+    check_onnx.py forecasts FILE.onnx TABLE AHEAD   the rows that `banyan predict --csv` put behind each series (column shop)
+                                                    of TABLE in AHEAD, within 1e-4 of a channel's deviation, for batches
+                                                    of all series and of one
     check_onnx.py follows LOGITS                    each token behind the 4th is the most probable one by these logits
 """
 import csv
@@ -167,6 +170,31 @@ def denoises(path, golden):
         fail(f"{path}: predictions differ by {distance:.2e}")
 
 
+def forecasts(path, table, ahead):
+    model = Model(path)
+    scales = json.loads(model.session.get_modelmeta().custom_metadata_map["banyan.series"])["channels"]
+    context = model.session.get_inputs()[0].shape[1]
+
+    def by_shop(path):
+        shops = {}
+        with open(path, newline="") as file:
+            for row in csv.DictReader(file):
+                shops.setdefault(row["shop"], []).append([float(row[s["name"]]) for s in scales])
+        return shops
+
+    read, ours = by_shop(table), by_shop(ahead)
+    windows = np.array([rows[-context:] for rows in read.values()])
+    expected = np.array([ours[shop] for shop in read])
+    distance = 0.0
+    for size in (len(windows), 1):
+        out = np.concatenate([model.session.run(None, {"series": windows[i:i + size]})[0]
+                              for i in range(0, len(windows), size)])
+        distance = max(distance, float(np.abs((out - expected) / [s["deviation"] for s in scales]).max()))
+    print(f"{path}: {len(windows)} windows, largest difference {distance:.2e}, spread {expected.std():.2e}")
+    if out.shape != expected.shape or not distance <= 1e-4 or not expected.std() > 1e-3:
+        fail(f"{path}: forecasts differ by {distance:.2e}")
+
+
 if __name__ == "__main__":
     {"logits": check_logits, "greedy": greedy, "follows": follows, "predicts": predicts, "diffusion": diffusion,
-     "denoises": denoises}[sys.argv[1]](*sys.argv[2:])
+     "denoises": denoises, "forecasts": forecasts}[sys.argv[1]](*sys.argv[2:])

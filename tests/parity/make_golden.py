@@ -94,6 +94,10 @@ CASES = {
     "dlinear": dict(kind="dlinear", context=24, horizon=6, channels=3, kernel=5, classes=0, seed=301),
     "patchtst": dict(kind="patchtst", layers=2, heads=2, width=16, mlp_width=24, context=26, horizon=6, channels=3,
                      patch=8, stride=5, classes=0, norm_eps=1e-5, optimizer="sgd", seed=302),
+    "tcn": dict(kind="tcn", layers=3, width=8, kernel=3, context=24, horizon=6, channels=3, classes=0, seed=303),
+    "nbeats": dict(kind="nbeats", blocks=2, layers=2, width=16, context=24, horizon=6, channels=3, classes=0, seed=304),
+    "tide": dict(kind="tide", layers=2, decoder_layers=2, width=16, decoder_width=4, temporal_width=8, context=24,
+                 horizon=6, channels=3, classes=0, norm_eps=1e-5, seed=306),
 }
 CASES["gpt2_sgd"] = dict(CASES["gpt2"], optimizer="sgd")
 # Kinds of parts: "attention" has one for each layer, (kind, window).
@@ -945,6 +949,119 @@ def patchtst_forward(c, w, series):
     return x * deviation + mean
 
 
+def linear_shapes(shapes, name, *shape):
+    shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+
+
+def standardized(forward, w, series):
+    """What `forward` makes of windows [B, T, C] with each channel standardized, in their own scale."""
+    x = series.to(next(iter(w.values())).dtype)
+    mean = x.mean(1, keepdim=True)
+    deviation = torch.sqrt(x.var(1, correction=0, keepdim=True) + 1e-5)
+    return forward((x - mean) / deviation) * deviation + mean
+
+
+def forecast_of_all(c, features, w, name):
+    """[B, width] to [B, horizon, channels]."""
+    return F.linear(features, w[name + ".weight"], w[name + ".bias"]).view(BATCH, c["channels"], -1).transpose(1, 2)
+
+
+def tcn_shapes(c):
+    shapes, width = {}, c["width"]
+    for i in range(c["layers"]):
+        channels = width if i else c["channels"]
+        linear_shapes(shapes, f"network.{i}.conv1", width, channels, c["kernel"])
+        linear_shapes(shapes, f"network.{i}.conv2", width, width, c["kernel"])
+        if channels != width:
+            linear_shapes(shapes, f"network.{i}.downsample", width, channels, 1)
+    linear_shapes(shapes, "linear", c["channels"] * c["horizon"], width)
+    return shapes
+
+
+def tcn_forward(c, w, series):
+    def convolve(x, name, dilation):
+        return F.conv1d(F.pad(x, ((c["kernel"] - 1) * dilation, 0)), w[name + ".weight"], w[name + ".bias"], dilation=dilation)
+
+    def network(x):
+        x = x.transpose(1, 2)
+        for i in range(c["layers"]):
+            block, y = f"network.{i}.", x
+            for name in ("conv1", "conv2"):
+                y = F.relu(convolve(y, block + name, 2 ** i))
+            if block + "downsample.weight" in w:
+                x = F.conv1d(x, w[block + "downsample.weight"], w[block + "downsample.bias"])
+            x = F.relu(y + x)
+        return forecast_of_all(c, x[:, :, -1], w, "linear")
+
+    return standardized(network, w, series)
+
+
+def nbeats_shapes(c):
+    shapes = {}
+    for block in range(c["blocks"]):
+        for layer in range(c["layers"]):
+            linear_shapes(shapes, f"blocks.{block}.layers.{layer}", c["width"], c["width"] if layer else c["context"])
+        linear_shapes(shapes, f"blocks.{block}.basis_parameters", c["context"] + c["horizon"], c["width"])
+    return shapes
+
+
+def nbeats_forward(c, w, series):
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    def network(x):
+        x = x.transpose(1, 2)
+        forecast = 0
+        for block in range(c["blocks"]):
+            y = x
+            for layer in range(c["layers"]):
+                y = F.relu(linear(y, f"blocks.{block}.layers.{layer}"))
+            back, ahead = linear(y, f"blocks.{block}.basis_parameters").split((c["context"], c["horizon"]), -1)
+            x, forecast = x - back, forecast + ahead
+        return forecast.transpose(1, 2)
+
+    return standardized(network, w, series)
+
+
+def tide_blocks(c):
+    """Name, inputs, hidden width and outputs of each residual block."""
+    count = c["layers"] + c["decoder_layers"]
+    for i in range(count):
+        name = f"encoders.{i}" if i < c["layers"] else f"decoders.{i - c['layers']}"
+        yield (name, c["width"] if i else c["context"], c["width"],
+               c["width"] if i + 1 < count else c["decoder_width"] * c["horizon"])
+    yield "temporalDecoder", c["decoder_width"], c["temporal_width"], 1
+
+
+def tide_shapes(c):
+    shapes = {}
+    for name, inputs, hidden, outputs in tide_blocks(c):
+        linear_shapes(shapes, name + ".fc1", hidden, inputs)
+        linear_shapes(shapes, name + ".fc2", outputs, hidden)
+        linear_shapes(shapes, name + ".fc3", outputs, inputs)
+        if name != "temporalDecoder":
+            shapes[name + ".ln.weight"] = shapes[name + ".ln.bias"] = (outputs,)
+    linear_shapes(shapes, "residual_proj", c["horizon"], c["context"])
+    return shapes
+
+
+def tide_forward(c, w, series):
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    def network(x):
+        x = window = x.transpose(1, 2)
+        for name, _, _, outputs in tide_blocks(c):
+            if name == "temporalDecoder":
+                x = x.unflatten(-1, (c["horizon"], c["decoder_width"]))
+            x = linear(F.relu(linear(x, name + ".fc1")), name + ".fc2") + linear(x, name + ".fc3")
+            if name != "temporalDecoder":
+                x = F.layer_norm(x, (outputs,), w[name + ".ln.weight"], w[name + ".ln.bias"], c["norm_eps"])
+        return (x.squeeze(-1) + linear(window, "residual_proj")).transpose(1, 2)
+
+    return standardized(network, w, series)
+
+
 def causal_attention(q, k, v, window=None):
     """Of `window` keys at most, its own among them."""
     length = q.shape[-2]
@@ -976,7 +1093,9 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "efficientnet": (efficientnet_shapes, efficientnet_forward), "unet": (unet_shapes, unet_forward),
           "dit": (dit_shapes, dit_forward),
           "mlp": (mlp_shapes, mlp_forward),
-          "dlinear": (dlinear_shapes, dlinear_forward), "patchtst": (patchtst_shapes, patchtst_forward)}
+          "dlinear": (dlinear_shapes, dlinear_forward), "patchtst": (patchtst_shapes, patchtst_forward),
+          "tcn": (tcn_shapes, tcn_forward), "nbeats": (nbeats_shapes, nbeats_forward),
+          "tide": (tide_shapes, tide_forward)}
 
 
 KINDS = {"gpt2": (gpt2_kinds_shapes, gpt2_kinds_forward), "llama": (llama_kinds_shapes, llama_kinds_forward),

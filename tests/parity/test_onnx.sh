@@ -1,7 +1,7 @@
 #!/bin/sh
 # onnxruntime runs the ONNX graphs that banyan writes. Of models of tokens: equal logits with and without past keys and
-# values, for any batch and sequence, and equal greedy text. Of models of images and tables: what `banyan predict` says,
-# for any batch.
+# values, for any batch and sequence, and equal greedy text. Of models of images, tables and series: what `banyan predict`
+# says, for any batch.
 . "$(dirname "$0")/../support/shell.sh"
 
 "$root/scripts/export-env" >/dev/null || {
@@ -114,6 +114,38 @@ golden=$root/tests/parity/golden/dit.safetensors
 run 0 "$python" "$checker" diffusion "$golden" dit
 run 0 "$banyan" export dit --format onnx --output dit.onnx
 run 0 "$python" "$checker" denoises dit.onnx "$golden"
+
+"$python" - <<'END' || fail "no series"
+import math
+with open("shops.csv", "w") as out:
+    out.write("hour,shop,sold,price\n")
+    for i in range(90):
+        for k, shop in enumerate(("north", "south", "west")):
+            out.write(f"{i},{shop},{math.sin(i * math.pi / 12 + k):.4f},{10 + k + math.cos(i / 5):.3f}\n")
+END
+# forecasts NAME MODEL
+forecasts() {
+    name=$1
+    say "$name: forecasts"
+    cat >"$name.yaml" <<END
+name: $name
+task: {kind: forecast}
+model: {kind: $2, context: 24, outputs: 6}
+precision: {compute: f32}
+data: {table: shops.csv, time: hour, series: shop, valid_fraction: 0.2}
+train: {steps: 12, batch: 12, eval_every: 0}
+optimizer: {lr: 3e-3, warmup: 2}
+END
+    run 0 "$banyan" train "$name.yaml"
+    run 0 "$banyan" predict "runs/$name" shops.csv --csv --out ahead.csv
+    run 0 "$banyan" export "runs/$name" --format onnx --output "$name.onnx"
+    run 0 "$python" "$checker" forecasts "$name.onnx" shops.csv ahead.csv
+}
+forecasts dlinear "dlinear, standardize: true"
+forecasts patchtst "patchtst, layers: 1, width: 8, heads: 2, patch: 8, stride: 4"
+forecasts tcn "tcn, layers: 3, width: 8"
+forecasts nbeats "nbeats, width: 16"
+forecasts tide "tide, width: 16"
 
 say "what has no form in ONNX is an error"
 cat >mixtral.yaml <<END

@@ -732,6 +732,32 @@ static void test_patchtst(void **state)
     compare_all(CASE("patchtst", &forecasts, settings, "series", "targets"));
 }
 
+#define FORECAST "model.context=24", "model.outputs=6", "model.channels=3"
+
+static void test_tcn(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=tcn", FORECAST, "model.layers=3",
+                                           "model.width=8", "model.kernel=3"};
+    compare_all(CASE("tcn", &forecasts, settings, "series", "targets"));
+}
+
+static void test_nbeats(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=nbeats", FORECAST, "model.width=16",
+                                           "model.blocks=2"};
+    compare_all(CASE("nbeats", &forecasts, settings, "series", "targets"));
+}
+
+static void test_tide(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=tide", FORECAST, "model.width=16",
+                                           "model.decoder_width=4", "model.temporal_width=8"};
+    compare_all(CASE("tide", &forecasts, settings, "series", "targets"));
+}
+
 /* In bf16 the gradients keep two digits, those of weights that are put together of several too. */
 static void test_bf16(void **state)
 {
@@ -797,6 +823,9 @@ int main(void)
         cmocka_unit_test(test_mlp_value),
         cmocka_unit_test(test_dlinear),
         cmocka_unit_test(test_patchtst),
+        cmocka_unit_test(test_tcn),
+        cmocka_unit_test(test_nbeats),
+        cmocka_unit_test(test_tide),
         cmocka_unit_test(test_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -294,6 +294,24 @@ static void test_config_json_round_trip(void **state)
     round_trip(square, BY_ARRAY_LENGTH(square));
 }
 
+static void test_config_json_of_series(void **state)
+{
+    BY_UNUSED(state);
+#define WINDOW                                                                                     \
+    "model.context=30", "model.outputs=7", "model.channels=2", "model.layers=3", "model.width=24", \
+        "model.standardize=false"
+    static const char *const tcn[] = {"model.kind=tcn", WINDOW, "model.kernel=5"};
+    static const char *const nbeats[] = {"model.kind=nbeats", WINDOW, "model.blocks=2"};
+    static const char *const tide[] = {"model.kind=tide",        WINDOW,
+                                       "model.decoder_layers=1", "model.decoder_width=5",
+                                       "model.temporal_width=9", "norm.kind=batch"};
+    static const char *const plain[] = {"model.kind=tide", WINDOW, "model.norm=false"};
+    round_trip(tcn, BY_ARRAY_LENGTH(tcn));
+    round_trip(nbeats, BY_ARRAY_LENGTH(nbeats));
+    round_trip(tide, BY_ARRAY_LENGTH(tide));
+    round_trip(plain, BY_ARRAY_LENGTH(plain));
+}
+
 #define LLAMA                                                                                      \
     "\"model_type\":\"llama\",\"vocab_size\":32,\"hidden_size\":16,\"num_hidden_layers\":2,"       \
     "\"num_attention_heads\":4,\"intermediate_size\":24"
@@ -526,9 +544,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameter_counts),       cmocka_unit_test(test_flops),
         cmocka_unit_test(test_flops_of_frozen),        cmocka_unit_test(test_initial_values),
-        cmocka_unit_test(test_config_json_round_trip), cmocka_unit_test(test_config_json_accepts),
-        cmocka_unit_test(test_config_json_refuses),    cmocka_unit_test(test_published_type),
-        cmocka_unit_test(test_unpublished_features),   cmocka_unit_test(test_unknown_kind),
+        cmocka_unit_test(test_config_json_round_trip), cmocka_unit_test(test_config_json_of_series),
+        cmocka_unit_test(test_config_json_accepts),    cmocka_unit_test(test_config_json_refuses),
+        cmocka_unit_test(test_published_type),         cmocka_unit_test(test_unpublished_features),
+        cmocka_unit_test(test_unknown_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

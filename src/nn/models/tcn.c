@@ -1,0 +1,118 @@
+/* TCN (Bai et al. 2018): residual blocks of two causal convolutions, whose dilation doubles from
+ * block to block, over all channels together; the forecast is a linear function of the last step.
+ * Without weight normalization. Parameters are named as in the authors' program. */
+#include "nn/series_frame.h"
+
+typedef struct tcn_keys {
+    by__nn_window_keys window;
+    int64_t kernel;
+} tcn_keys;
+
+/* 2^BLOCKS rows and more are not read: model.context is at most 2^20. */
+#define BLOCKS 24
+
+static const by__config_key keys[] = {
+    {"model", "kernel", BY__KEY_INT, BY__OWN(tcn_keys, kernel), "3", 1, 65535,
+     .help = "steps that a convolution reads, 2^i rows apart in block i"},
+};
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
+
+extern const by__nn_family by__nn_family_tcn;
+
+static tcn_keys *own_keys(const by_model_config *c)
+{
+    return by__config_kind_own(c->own, &by__nn_family_tcn.kind);
+}
+
+static by_status resolve(by_config *config, void *own, by_error *error)
+{
+    BY_TRY(by__nn_series_window_resolve(config, own, error));
+    return config->model.layers <= BLOCKS
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: model.layers %lld: at most %d blocks, whose convolutions read "
+                              "rows 2^%d apart",
+                              by__config_where(config, "model.layers", "model.kind"),
+                              (long long)config->model.layers, BLOCKS, BLOCKS - 1);
+}
+
+/* The convolution of x [B, 1, T, in] over the steps up to each one. */
+static by_value convolve(by__nn_build *b, by_value x, int64_t in, int64_t kernel, int64_t dilation,
+                         double gain, const char *prefix)
+{
+    int64_t out = b->config->width;
+    by_window window = {
+        .stride = {1, 1}, .dilation = {1, dilation}, .before = {0, (kernel - 1) * dilation}};
+    by_value w = by__nn_weight(b, "embed channel pixel", BY_SHAPE(out, in, kernel),
+                               by__nn_init_fan(gain, in * kernel), "%s.weight", prefix);
+    by_value bias = by__nn_weight(b, "embed", BY_SHAPE(out), (by_init){0}, "%s.bias", prefix);
+    w = by_reshape(b->graph, w, BY_SHAPE(out, in, 1, kernel));
+    return by_conv(b->graph, x, w, bias, &window, 1);
+}
+
+static by_value block(by__nn_build *b, by_value x, int64_t in, int layer)
+{
+    const by_model_config *c = b->config;
+    by_graph *g = b->graph;
+    int64_t kernel = own_keys(c)->kernel;
+    int64_t dilation = (int64_t)1 << layer;
+    char name[64];
+    by_graph_set_block(g, layer);
+    (void)snprintf(name, sizeof name, "network.%d.conv1", layer);
+    by_value y = convolve(b, x, in, kernel, dilation, 2.0, name);
+    y = by__nn_drop(b, by_unary(g, y, BY_FN_RELU));
+    (void)snprintf(name, sizeof name, "network.%d.conv2", layer);
+    y = convolve(b, y, c->width, kernel, dilation, 2.0 / (double)c->layers, name);
+    y = by__nn_drop(b, by_unary(g, y, BY_FN_RELU));
+    if (in != c->width) {
+        (void)snprintf(name, sizeof name, "network.%d.downsample", layer);
+        x = convolve(b, x, in, 1, 1, 1.0, name);
+    }
+    y = by_unary(g, by_add(g, y, x), BY_FN_RELU);
+    by_graph_set_block(g, -1);
+    return y;
+}
+
+static void body(by__nn_build *b)
+{
+    const by_model_config *c = b->config;
+    const by__nn_window_keys *window = &own_keys(c)->window;
+    by_graph *g = b->graph;
+    int64_t batch = b->request->batch;
+    by__nn_window_scales scales;
+    by_value x = by_reshape(g, by__nn_series_read(b, window, &scales),
+                            BY_SHAPE(batch, 1, c->context, c->channels));
+    for (int layer = 0; layer < c->layers; layer++) {
+        x = block(b, x, layer == 0 ? c->channels : c->width, layer);
+    }
+    x = by_reshape(g, by_slice(g, x, 2, c->context - 1, 1), BY_SHAPE(batch, c->width));
+    by__nn_series_deliver(b, by__nn_series_head(b, x, c->width, "linear"), window, &scales);
+}
+
+static void write_config(json_t *out, const by_model_config *c)
+{
+    by__nn_series_write_config(out, c, &own_keys(c)->window);
+    (void)json_object_set_new(out, "kernel_size", json_integer(own_keys(c)->kernel));
+}
+
+static by_status read_config(by_model_config *c, const char *name, const json_t *in,
+                             by_error *error)
+{
+    tcn_keys *t = own_keys(c);
+    BY_TRY(by__nn_series_read_config(c, &t->window, name, in, error));
+    return by__nn_json_integer(&t->kernel, name, in, "kernel_size", 3, error);
+}
+
+const by__nn_family by__nn_family_tcn = {
+    .kind = {.name = "tcn",
+             .help = "TCN on windows of series: dilated causal convolutions.",
+             .keys = {&by__nn_series_keys, &by__nn_series_said_keys, &by__nn_window_key_list,
+                      &key_list},
+             .size = sizeof(tcn_keys),
+             .resolve = resolve},
+    .reads = "series",
+    .body = body,
+    .write_config = write_config,
+    .read_config = read_config,
+    .published = (const by__nn_published[]){{"banyan_tcn", "TCN", false}, {0}},
+};

@@ -1,0 +1,38 @@
+/* series_frame: what models of series have around their network: windows that are standardized or
+ * not, what is said of the rows behind them, and the keys of config.json. The network is the
+ * family's own. */
+#ifndef BY_NN_SERIES_FRAME_H
+#define BY_NN_SERIES_FRAME_H
+
+#include "nn/series.h"
+
+/* The first member of a family's own struct. */
+typedef struct by__nn_window_keys {
+    by__nn_series_said said;
+    int64_t standardize;
+} by__nn_window_keys;
+/* standardize. */
+extern const by__config_key_list by__nn_window_key_list;
+/* The input [B, context, channels], standardized if the keys say so. */
+by_value by__nn_series_read(by__nn_build *b, const by__nn_window_keys *keys,
+                            by__nn_window_scales *scales);
+/* Each channel of x [B, context, channels] as a row: [B channels, context]. */
+by_value by__nn_series_channels(by__nn_build *b, by_value x);
+/* Derives the rows that the model forecasts, and checks what it says of them. */
+by_status by__nn_series_window_resolve(by_config *config, void *own, by_error *error);
+/* Makes the model's output of what it says of all channels, as by__nn_series_end, undoing
+ * by__nn_series_read. */
+void by__nn_series_deliver(by__nn_build *b, by_value x, const by__nn_window_keys *keys,
+                           const by__nn_window_scales *scales);
+/* What the model says of all channels, [B, channels P outputs], as a linear function PREFIX of x
+ * [B, width]. */
+by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width, const char *prefix);
+/* Normal with variance gain / in. */
+by_init by__nn_init_fan(double gain, int64_t in);
+/* context, outputs, channels, layers, width, dropout, standardize and what is said, in config.json. */
+void by__nn_series_write_config(json_t *out, const by_model_config *config,
+                                const by__nn_window_keys *keys);
+by_status by__nn_series_read_config(by_model_config *config, by__nn_window_keys *keys,
+                                    const char *name, const json_t *in, by_error *error);
+
+#endif
