@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The twin of `banyan bench train` for models of images and tables: full steps (forward, loss, backward, clipping,
+"""The twin of `banyan bench train` for models of images, tables and series: full steps (forward, loss, backward, clipping,
 AdamW) on random examples, the models as a good PyTorch user writes them. Prints one JSON line.
 
     torch_examples.py mnist_vit --batch 100 --dtype f32 --steps 20
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 
 import torch_convolutions
 import torch_models
+import torch_series
 
 CASES = {
     "mnist_vit": dict(kind="vit", layers=4, heads=4, width=64, mlp_width=256, patch=4, channels=1, side=28,
@@ -27,8 +28,9 @@ CASES = {
     "mobilenet_v2": dict(kind="mobilenet_v2", channels=3, side=224, outputs=1000),
     "convnext_tiny": dict(kind="convnext", depths=(3, 3, 9, 3), channels=3, side=224, outputs=1000),
     "housing_mlp": dict(kind="mlp", hidden=(128, 128), numbers=8, categories=(6,), embedding=3, outputs=1),
+    **torch_series.CASES,
 }
-KINDS = {"vit": lambda c: ViT(c), "mlp": lambda c: MLP(c), **torch_convolutions.KINDS}
+KINDS = {"vit": lambda c: ViT(c), "mlp": lambda c: MLP(c), **torch_convolutions.KINDS, **torch_series.KINDS}
 
 
 class ViTBlock(nn.Module):
@@ -83,6 +85,8 @@ class MLP(nn.Module):
 
 def random_batch(c, batch):
     """Inputs and targets."""
+    if "context" in c:
+        return (torch.randn(batch, c["context"], c["channels"]),), torch.randn(batch, c["outputs"], c["channels"])
     if c["kind"] != "mlp":
         return (torch.randn(batch, c["channels"], c["side"], c["side"]),), torch.randint(c["outputs"], (batch,))
     columns = [torch.randint(n, (batch, 1)) for n in c["categories"]]
@@ -90,6 +94,8 @@ def random_batch(c, batch):
 
 
 def loss_of(c, output, targets):
+    if "context" in c:
+        return F.mse_loss(output.float(), targets)
     return F.cross_entropy(output.float(), targets) if c["kind"] != "mlp" else F.mse_loss(output.float()[:, 0], targets)
 
 
@@ -164,7 +170,7 @@ def train(a, c, model, optimizer):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="training speed of PyTorch on images and tables")
+    parser = argparse.ArgumentParser(description="training speed of PyTorch on images, tables and series")
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
