@@ -1,7 +1,9 @@
 #include "formats/gzip.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <zlib.h>
 
@@ -89,6 +91,49 @@ by_status by__format_gzip_inflate(uint8_t **out, size_t *out_size, const char *n
     *out = n.out;
     *out_size = n.used;
     return BY_OK;
+}
+
+static by_status write_piece(int file, const char *path, const uint8_t *data, size_t size,
+                             by_error *error)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = write(file, data + at, size - at);
+        if (n < 0 && errno != EINTR) {
+            return by__io_error(error, "write", path);
+        }
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return BY_OK;
+}
+
+by_status by__format_gzip_to_file(int file, const char *path, const char *name, const uint8_t *data,
+                                  size_t size, by_error *error)
+{
+    enum { PIECE = 1 << 20 };
+    inflation n = {.next = data, .left = size, .max = PIECE, .capacity = PIECE};
+    BY_TRY(by__alloc((void **)&n.out, PIECE, 1, "a piece", error));
+    by_status status = inflateInit2(&n.stream, WINDOW_GZIP) == Z_OK
+                           ? BY_OK
+                           : by_error_set(error, BY_EMEMORY, "out of memory: inflating %s", name);
+    bool begun = status == BY_OK;
+    while (status == BY_OK && n.left > 0) {
+        bool ended = false;
+        while (!ended && status == BY_OK) {
+            n.used = 0;
+            status = step(&n, name, &ended, error);
+            if (status == BY_OK) {
+                status = write_piece(file, path, n.out, n.used, error);
+            }
+        }
+        if (status == BY_OK && n.left > 0 && inflateReset(&n.stream) != Z_OK) {
+            status = by_error_set(error, BY_EFORMAT, "%s: damaged gzip data", name);
+        }
+    }
+    if (begun) {
+        (void)inflateEnd(&n.stream);
+    }
+    free(n.out);
+    return status;
 }
 
 by_status by__format_gzip_decompress(bool *done, uint8_t *out, size_t out_size, const uint8_t *data,

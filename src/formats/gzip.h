@@ -13,5 +13,8 @@ static inline bool by__format_gzip_is(const uint8_t *data, size_t size)
  * CRC), truncated, or more than `max` bytes. */
 by_status by__format_gzip_inflate(uint8_t **out, size_t *out_size, const char *name,
                                   const uint8_t *data, size_t size, size_t max, by_error *error);
+/* The same, written to an open file piece by piece; `path` is that of the file. */
+by_status by__format_gzip_to_file(int file, const char *path, const char *name, const uint8_t *data,
+                                  size_t size, by_error *error);
 
 #endif

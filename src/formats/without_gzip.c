@@ -13,6 +13,16 @@ by_status by__format_gzip_inflate(uint8_t **out, size_t *out_size, const char *n
     return by__build_lacks(BY_BUILD_ZLIB, name, error);
 }
 
+by_status by__format_gzip_to_file(int file, const char *path, const char *name, const uint8_t *data,
+                                  size_t size, by_error *error)
+{
+    BY_UNUSED(file);
+    BY_UNUSED(path);
+    BY_UNUSED(data);
+    BY_UNUSED(size);
+    return by__build_lacks(BY_BUILD_ZLIB, name, error);
+}
+
 by_status by__format_gzip_decompress(bool *done, uint8_t *out, size_t out_size, const uint8_t *data,
                                      size_t size, const char *name, by_error *error)
 {

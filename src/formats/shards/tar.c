@@ -22,6 +22,8 @@ enum {
 };
 
 #define JSON_LIMIT ((size_t)1 << 20)
+/* A member with the names of the classes. */
+#define CLASSES "__classes.json"
 
 typedef struct tar_reader {
     const by__format_shard *shard;
@@ -34,6 +36,7 @@ typedef struct tar_reader {
     by__format_shard_sample sample;
     json_t *json; /* in which its label is */
     bool has_sample;
+    bool begun; /* a sample has been found, or names of classes */
 } tar_reader;
 
 static const char *const images[] = {"jpg", "jpeg", "png", "webp", NULL};
@@ -245,6 +248,31 @@ static void take_field(tar_reader *t, const char *field, char type, size_t begin
     }
 }
 
+/* Takes the names of classes, {"names": ["ant", "bee"]}, which are in front of all samples. */
+static by_status take_classes(const tar_reader *t, const uint8_t *data, size_t size,
+                              by_error *error)
+{
+    by_string names = {0};
+    json_t *root = size > JSON_LIMIT ? NULL : by_json_load((const char *)data, size, 0, NULL);
+    const json_t *list = json_object_get(root, "names");
+    bool good = json_array_size(list) > 0;
+    for (size_t i = 0; i < json_array_size(list) && good; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        good = name != NULL && name[0] != '\0';
+        if (good) {
+            by_string_add(&names, name, strlen(name) + 1);
+        }
+    }
+    /* Of another form, it is somebody else's. */
+    by_status status = !good ? BY_OK
+                       : names.failed
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: classes")
+                           : t->shard->classes(t->shard->user, names.data, names.length, error);
+    json_decref(root);
+    by_string_free(&names);
+    return status;
+}
+
 /* Takes a member: a field of the sample of its key. */
 static by_status take_member(tar_reader *t, char *name, char type, size_t begin, size_t size,
                              by_error *error)
@@ -252,6 +280,10 @@ static by_status take_member(tar_reader *t, char *name, char type, size_t begin,
     char *base = strrchr(name, '/');
     base = base == NULL ? name : base + 1;
     char *dot = strchr(base, '.');
+    if (strcmp(name, CLASSES) == 0 && t->shard->classes != NULL && !t->begun) {
+        t->begun = true;
+        return take_classes(t, t->shard->data + begin, size, error);
+    }
     if (dot == NULL || dot == base || strncmp(base, "__", 2) == 0) {
         return BY_OK; /* no sample, or what WebDataset says of the shard */
     }
@@ -263,6 +295,7 @@ static by_status take_member(tar_reader *t, char *name, char type, size_t begin,
         memcpy(t->key, name, strlen(name) + 1);
         t->sample = (by__format_shard_sample){.begin = t->at};
         t->has_sample = true;
+        t->begun = true;
     }
     for (char *c = dot + 1; *c != '\0'; c++) {
         *c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;

@@ -20,6 +20,16 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
     return BY_OK;
 }
 
+static by_status take_classes(void *user, const char *names, size_t size, by_error *error)
+{
+    BY_UNUSED(user);
+    BY_UNUSED(error);
+    if (size == 0 || names[size - 1] != '\0') {
+        abort();
+    }
+    return BY_OK;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by_error error;
@@ -28,7 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                               .size = size,
                               .image_field = "",
                               .label_field = "",
-                              .take = take};
+                              .take = take,
+                              .classes = take_classes};
     shard.user = &shard;
     if (by__format_shard_tar.is(shard.path, data, size)) {
         (void)by__format_shard_tar.read(&shard, &error);
