@@ -193,7 +193,8 @@ static by_status refuse_file(const char *path, const by__map *map, by_error *err
                                          memcmp(map->data, zstd, sizeof zstd) == 0));
     return by_error_set(error, BY_EFORMAT,
                         compressed ? "%s is compressed: pictures are read where they lie in a "
-                                     "shard, so decompress it (gunzip, unzstd, ...)"
+                                     "shard, so convert it (banyan pack --images, of "
+                                     "gzip) or decompress it (gunzip, unzstd, ...)"
                                    : "%s is no shard of pictures: a tar archive, a TFRecord, an "
                                      "MDS shard or a Parquet file",
                         path);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/wire/url_hide.h"
-#include "data/image/image_remote.h"
+#include "data/image/image_list.h"
 #include "data/image/image_shard.h"
 #include "tasks/examples/examples.h"
 
@@ -37,54 +37,6 @@ void by__task_examples_name_trained(const by_task_data *data, uint64_t index, by
     const by__task_examples *d = (const by__task_examples *)data;
     *out = d->train != NULL && index < d->folder.count ? name_of(d, &d->folder.files[index], index)
                                                        : (by_example_name){.index = index};
-}
-
-static by_status add_file(by__image_folder *f, const char *path, by_error *error)
-{
-    BY_TRY(by__reserve((void **)&f->files, &f->capacity, f->count + 1, sizeof *f->files, error));
-    f->files[f->count] =
-        (by__image_picture_file){.path = by__strdup(path), .label = -1, .number = f->count};
-    if (f->files[f->count].path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
-    }
-    f->count++;
-    return BY_OK;
-}
-
-static by_status list_images(by__image_folder *f, const by_string_list *images, bool classes,
-                             by_error *error)
-{
-    size_t shards;
-    for (size_t i = 0; i<images->count; i += shards> 0 ? shards : 1) {
-        const char *path = images->items[i];
-        bool is_remote = by__remote_is_folder(path);
-        bool is_folder = is_remote || by__path_is_dir(path);
-        shards = 0;
-        while (!is_remote && i + shards < images->count &&
-               by__image_is_shard(images->items[i + shards])) {
-            shards++;
-        }
-        bool is_shard = shards > 0;
-        if (classes && !is_folder && !is_shard) {
-            return by_error_set(error, BY_ECONFIG,
-                                "%s is no folder and no shard: folders of classes or shards, such "
-                                "as %s, and files are not mixed",
-                                path, images->items[0]);
-        }
-        BY_TRY(is_remote    ? by__image_remote_add(f, path, classes, error)
-               : is_shard   ? by__image_shard_add_all(f, (const char *const *)images->items + i,
-                                                      shards, classes, error)
-               : !is_folder ? add_file(f, path, error)
-               : classes    ? by__image_folder_add_classes(f, path, error)
-                            : by__image_folder_add(f, path, error));
-    }
-    if (classes) {
-        by__image_folder_mix(f);
-    }
-    return f->count > 0
-               ? BY_OK
-               : by_error_set(error, BY_EFORMAT, "%s has no picture (.png, .jpg, .jpeg, .webp)%s",
-                              images->items[0], f->ignored > 0 ? ", but other files" : "");
 }
 
 /* The classes: those of the first set, of the config, or of the weights' config.json. */
@@ -200,7 +152,8 @@ by_status by__task_examples_open_folders(by_array_set **out, by__task_examples *
         status = fix_classes(&f, d, error);
     }
     if (status == BY_OK) {
-        status = list_images(&f, images, classes, error);
+        status =
+            by__image_list(&f, (const char *const *)images->items, images->count, classes, error);
     }
     if (status == BY_OK) {
         status = find_shown(&f, error);
