@@ -7,6 +7,7 @@
 
 #include "banyan/pack.h"
 #include "base/cli.h"
+#include "data/pack_images.h"
 
 /* The progress line on a terminal, and its previous content. */
 typedef struct pack_view {
@@ -175,6 +176,8 @@ static int run(int argc, char **argv)
     int64_t cache_bytes;
     bool no_eos = false;
     bool json = false;
+    bool images = false;
+    int64_t shard_mib = 256;
     const cli_flag flags[] = {
         {"out", CLI_STRING, &output, "DIR", "directory to create (required)"},
         {"tokenizer", CLI_STRING, &tokenizer, "WHAT",
@@ -193,6 +196,10 @@ static int run(int argc, char **argv)
          "(default fail)"},
         {"corrupt-budget", CLI_NUMBER_IN(0, INFINITY), &budget, "N",
          "lines that --corrupt skip may leave out; below 1, a share of all lines (default 0.01)"},
+        {"images", CLI_SWITCH, &images, NULL,
+         "pack pictures of folders of classes and of shards, on all ranks of `banyan launch`"},
+        {"shard-mib", CLI_INTEGER_FROM(1), &shard_mib, "N",
+         "MiB per shard of pictures (default 256)"},
         {"shard-tokens", CLI_INTEGER_FROM(1), &shard, "N", "tokens per shard (default 134217728)"},
         {"remote-cache", CLI_STRING, &cache, "DIR",
          "directory that keeps parts of remote files (default: banyan/remote in ~/.cache)"},
@@ -210,6 +217,16 @@ static int run(int argc, char **argv)
         return code;
     }
     const char *misuse = find_misuse(count, output, corrupt);
+    if (misuse == NULL && images) {
+        by_image_pack_options pictures = {.inputs = (const char *const *)rest,
+                                          .input_count = (size_t)count,
+                                          .output = output,
+                                          .shard_bytes = (uint64_t)shard_mib << 20,
+                                          .threads = (size_t)threads,
+                                          .skip_corrupt = strcmp(corrupt, "skip") == 0,
+                                          .remote = {.cache = cache}};
+        return cli_pack_images(&pictures, json);
+    }
     if (misuse == NULL && !parse_dedup(dedup, &options.dedup)) {
         misuse = "--dedup must be none, exact or near";
     }
@@ -248,14 +265,20 @@ static int run(int argc, char **argv)
 
 const cli_command cli_pack = {
     .name = "pack",
-    .summary = "pack text, JSON lines or Parquet files into token shards",
+    .summary = "pack text, JSON lines or Parquet files into token shards, or pictures into shards",
     .usage = "banyan pack FILE|DIR|URL... --out DIR [--tokenizer WHAT] [--valid-fraction F]",
-    .text = "Tokenizes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and\n"
-            "directories of them in parallel, here or remote (https://, s3://), and writes npy\n"
-            "shards with a manifest and the tokenizer. Training reads the directory as data.train, "
-            "data.valid or data.mix.\n"
-            "\n"
-            "examples:\n"
-            "  banyan pack books/ --out packed --vocab 8192 --valid-fraction 0.1\n"
-            "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --out crawl --dedup near",
+    .text =
+        "Tokenizes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and\n"
+        "directories of them in parallel, here or remote (https://, s3://), and writes npy\n"
+        "shards with a manifest and the tokenizer. Training reads the directory as data.train, "
+        "data.valid or data.mix.\n"
+        "\n"
+        "With --images, writes the pictures of folders of classes and of shards (tar, Parquet,\n"
+        "TFRecord, MDS; also tar.gz), mixed, into tar shards of one size, which data.images\n"
+        "reads. Ranks share the work; the same command goes on after a kill.\n"
+        "\n"
+        "examples:\n"
+        "  banyan pack books/ --out packed --vocab 8192 --valid-fraction 0.1\n"
+        "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --out crawl --dedup near\n"
+        "  banyan launch -n 8 pack --images pets/ more.parquet --out shards",
     .run = run};
