@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "data/image/coco_maps.h"
 #include "formats/array_file.h"
 #include "formats/image/image_file.h"
 
@@ -46,6 +47,7 @@ typedef struct map_reader {
     size_t count;
     size_t threads;
     uint8_t *maps;
+    by__image_coco_files coco;
 } map_reader;
 
 static by_status refuse_size(const char *map, const char *picture, int64_t height, int64_t width,
@@ -72,29 +74,38 @@ static by_status check_size(const char *map, const char *picture, int64_t height
                : refuse_size(map, picture, height, width, high, wide, error);
 }
 
-static by_status read_map(const map_reader *r, size_t i, by_error *error)
+/* The classes of a label as they are stored, freed with free(). */
+static by_status read_stored(uint8_t **stored, int64_t *height, int64_t *width, const map_reader *r,
+                             const char *path, by_error *error)
 {
     uint8_t *data;
+    size_t size;
+    by_error why = {0};
+    if (by__image_coco_is(path)) {
+        return by__image_coco_draw(stored, height, width, &r->coco, path, error);
+    }
+    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
+    by_status status = by__format_image_decode_classes(stored, height, width, data, size, &why);
+    free(data);
+    return status == BY_OK ? BY_OK : by_error_set(error, status, "%s: %s", path, why.message);
+}
+
+static by_status read_map(const map_reader *r, size_t i, by_error *error)
+{
     uint8_t *stored = NULL;
     int32_t *classes = NULL;
-    size_t size;
     int64_t height = 0;
     int64_t width = 0;
     size_t plane = (size_t)(r->fit.height * r->fit.width);
     uint8_t *out = r->maps + i * plane;
     const char *path = r->files->labels[r->kept[i]];
-    by_error why = {0};
-    BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
-    by_status status = by__format_image_decode_classes(&stored, &height, &width, data, size, &why);
-    free(data);
-    if (status != BY_OK) {
-        return by_error_set(error, status, "%s: %s", path, why.message);
-    }
+    BY_TRY(read_stored(&stored, &height, &width, r, path, error));
     const char *picture = r->files->images[r->kept[i]];
     bool fits = height == r->fit.height && width == r->fit.width;
-    status = r->fit.resize != BY_RESIZE_NONE ? check_size(path, picture, height, width, error)
-             : fits                          ? BY_OK
-                    : refuse_size(path, picture, height, width, r->fit.height, r->fit.width, error);
+    by_status status =
+        r->fit.resize != BY_RESIZE_NONE ? check_size(path, picture, height, width, error)
+        : fits                          ? BY_OK
+               : refuse_size(path, picture, height, width, r->fit.height, r->fit.width, error);
     if (status == BY_OK) {
         status = by__format_image_fit_classes(out, &r->fit, stored, height, width, error);
     }
@@ -132,7 +143,15 @@ by_status by__image_maps_read(uint8_t **out, const by_image_files *files, const 
     r.fit.width = shape->dim[3];
     BY_TRY(by__alloc((void **)&r.maps, r.count, (size_t)(shape->dim[2] * shape->dim[3]), "classes",
                      error));
-    by_status status = by__threads_run(r.threads, work, &r, error);
+    by_status status = BY_OK;
+    for (size_t i = 0; i < r.count && status == BY_OK; i++) {
+        const char *label = files->labels[kept[i]];
+        status = by__image_coco_is(label) ? by__image_coco_open(&r.coco, label, error) : BY_OK;
+    }
+    if (status == BY_OK) {
+        status = by__threads_run(r.threads, work, &r, error);
+    }
+    by__image_coco_close(&r.coco);
     if (status != BY_OK) {
         free(r.maps);
         return status;
