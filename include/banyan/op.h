@@ -54,6 +54,19 @@
  *     each is normalized with its mean and variance over all its elements, then multiplied by w; b
  *     is added.
  *   GROUP_NORM_GRAD   x, w, mean, rstd, dy                  dx, dw [C] f32, db [C] f32
+ *   LSTM              x [B, T, C], w [4 H, C], u [4 H, H],  y [B, T, H] like x, gates [B, T, 4 H]
+ *                     b [4 H] f32, a [4 H] f32              f32, cells [B, T, H] f32
+ *     A layer of long short-term memory (Hochreiter and Schmidhuber 1997) from states of zeros, as
+ *     torch.nn.LSTM: with z = w x_t + b + u y_(t-1) + a in quarters i, f, g, o of H, gates are
+ *     sigmoid(i), sigmoid(f), tanh(g) and sigmoid(o); c_t = f c_(t-1) + i g, y_t = o tanh(c_t).
+ *     y_(t-1) is not rounded.
+ *   LSTM_GRAD         gates, cells, u, dy                   dz [B, T, 4 H] like dy
+ *   GRU               x [B, T, C], w [3 H, C], u [3 H, H],  y [B, T, H] like x, gates [B, T, 4 H]
+ *                     b [3 H] f32, a [3 H] f32              f32
+ *     A layer of gated recurrent units (Cho et al. 2014), as torch.nn.GRU: with v = w x_t + b and
+ *     q = u y_(t-1) + a in thirds, gates are r = sigmoid(v_1 + q_1), z = sigmoid(v_2 + q_2),
+ *     n = tanh(v_3 + r q_3), and q_3; y_t = (1 - z) n + z y_(t-1).
+ *   GRU_GRAD          gates, y, u, dy                       dv, dq [B, T, 3 H] like dy
  *   POOL              x [B, H, W, C]                        y [B, H', W', C]: the largest entry of
  *                                                           each window
  *     or, with attrs.mean, the mean, in which padding counts as zeros with attrs.keep. Windows
@@ -440,7 +453,11 @@ enum {
     X(UPSAMPLE, upsample)                                                                          \
     X(UPSAMPLE_GRAD, upsample_grad)                                                                \
     X(DICE, dice)                                                                                  \
-    X(DICE_GRAD, dice_grad)
+    X(DICE_GRAD, dice_grad)                                                                        \
+    X(LSTM, lstm)                                                                                  \
+    X(LSTM_GRAD, lstm_grad)                                                                        \
+    X(GRU, gru)                                                                                    \
+    X(GRU_GRAD, gru_grad)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;

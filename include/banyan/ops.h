@@ -75,6 +75,19 @@ BY_API by_value by_affine(by_graph *graph, by_value x, by_value scale, by_value 
  * `groups` groups; weight and bias are f32 [C]. */
 BY_API by_value by_group_norm(by_graph *graph, by_value x, by_value weight, by_value bias,
                               int64_t groups, float eps);
+/* The weights of a recurrent layer of H states on C channels, as torch.nn.LSTM and torch.nn.GRU have
+ * them: input [G H, C], hidden [G H, H], and biases f32 [G H], with G gates: 4 (LSTM: input,
+ * forget, cell, output) or 3 (GRU: reset, update, new). */
+typedef struct by_recurrent_weights {
+    by_value input;
+    by_value hidden;
+    by_value input_bias;
+    by_value hidden_bias;
+} by_recurrent_weights;
+/* The states [B, T, H] after each step of x [B, T, C], from states of zeros: long short-term memory
+ * (Hochreiter and Schmidhuber 1997), and gated recurrent units (Cho et al. 2014). */
+BY_API by_value by_lstm(by_graph *graph, by_value x, const by_recurrent_weights *weights);
+BY_API by_value by_gru(by_graph *graph, by_value x, const by_recurrent_weights *weights);
 /* Images x [B, H, W, C] in another size: the nearest entry, or bilinear interpolation with the
  * pixels' centers at 1/2, 3/2, ..., as torch.nn.Upsample. */
 BY_API by_value by_upsample(by_graph *graph, by_value x, int64_t height, int64_t width,

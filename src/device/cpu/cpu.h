@@ -25,6 +25,7 @@
  *   SWIGLU                                  gate, up
  *   LAYER_NORM_GRAD, RMS_NORM_GRAD          x, dy, add
  *   EMBEDDING_GRAD                          base
+ *   LSTM_GRAD                               gates
  *   MAP                                     any tensor that it does not update
  *   ALL_REDUCE                              x
  *
