@@ -8,6 +8,8 @@ CASES = {
     "etth1_tcn": dict(kind="tcn", layers=6, width=32, kernel=3, **WINDOW),
     "etth1_nbeats": dict(kind="nbeats", blocks=3, layers=4, width=256, **WINDOW),
     "etth1_tide": dict(kind="tide", layers=2, decoder_layers=2, width=256, decoder_width=16, temporal_width=32, **WINDOW),
+    "etth1_lstm": dict(kind="lstm", layers=2, width=64, **WINDOW),
+    "etth1_gru": dict(kind="gru", layers=2, width=64, **WINDOW),
 }
 
 
@@ -93,4 +95,16 @@ class TiDE(Standardized):
         return (y + self.straight(x)).transpose(1, 2)
 
 
-KINDS = {"tcn": TCN, "nbeats": NBeats, "tide": TiDE}
+class Recurrent(Standardized):
+    def __init__(self, c):
+        super().__init__()
+        make = nn.LSTM if c["kind"] == "lstm" else nn.GRU
+        self.channels = c["channels"]
+        self.layers = make(c["channels"], c["width"], c["layers"], batch_first=True)
+        self.head = nn.Linear(c["width"], c["channels"] * c["outputs"])
+
+    def forecast(self, x):
+        return self.head(self.layers(x)[0][:, -1]).view(len(x), self.channels, -1).transpose(1, 2)
+
+
+KINDS = {"tcn": TCN, "nbeats": NBeats, "tide": TiDE, "lstm": Recurrent, "gru": Recurrent}

@@ -25,7 +25,9 @@
     ROW(patchtst)                                                                                  \
     ROW(tcn)                                                                                       \
     ROW(nbeats)                                                                                    \
-    ROW(tide)
+    ROW(tide)                                                                                      \
+    ROW(lstm)                                                                                      \
+    ROW(gru)
 
 #define DECLARE(name) extern const by__nn_family by__nn_family_##name;
 #define ADDRESS(name) &by__nn_family_##name,

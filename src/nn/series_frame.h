@@ -35,4 +35,15 @@ void by__nn_series_write_config(json_t *out, const by_model_config *config,
 by_status by__nn_series_read_config(by_model_config *config, by__nn_window_keys *keys,
                                     const char *name, const json_t *in, by_error *error);
 
+/* ---- recurrent networks (recurrent_layers.c) ---- */
+
+typedef struct by__nn_recurrence {
+    const char *name; /* prefix of parameters */
+    int64_t gates;    /* rows of its weights for a state */
+    by_value (*layer)(by_graph *graph, by_value x, const by_recurrent_weights *weights);
+} by__nn_recurrence;
+/* Builds the whole model. */
+void by__nn_recurrent_body(by__nn_build *b, const by__nn_window_keys *keys,
+                           const by__nn_recurrence *recurrence);
+
 #endif

@@ -64,6 +64,13 @@ run 0 "$banyan" train shops.yaml --set name=patches --set model.kind=patchtst --
 holds runs/patches/checkpoints/step-00000004/config.json '"PatchTSTForPrediction"'
 run 0 "$banyan" predict runs/patches shops.csv
 
+say "a recurrent network on two ranks, and with other threads"
+recurrent="--set name=states --set model.kind=lstm --set model.width=8 --set model.layers=2 --set train.steps=4"
+run 0 "$banyan" train shops.yaml $recurrent
+cp runs/states/checkpoints/step-00000004/model.safetensors one.safetensors
+run 0 "$banyan" launch -n 2 train shops.yaml $recurrent --set train.threads=2
+same runs/states/checkpoints/step-00000004/model.safetensors one.safetensors
+
 say "weights to start from tell how long windows are"
 sed 's/{kind: dlinear, .*/{from: runs\/shops}/; s/name: shops/name: from/' shops.yaml >from.yaml
 run 0 "$banyan" train from.yaml --set train.steps=2

@@ -98,6 +98,8 @@ CASES = {
     "nbeats": dict(kind="nbeats", blocks=2, layers=2, width=16, context=24, horizon=6, channels=3, classes=0, seed=304),
     "tide": dict(kind="tide", layers=2, decoder_layers=2, width=16, decoder_width=4, temporal_width=8, context=24,
                  horizon=6, channels=3, classes=0, norm_eps=1e-5, seed=306),
+    "lstm": dict(kind="lstm", layers=2, width=8, context=24, horizon=6, channels=3, classes=0, seed=307),
+    "gru": dict(kind="gru", layers=2, width=8, context=24, horizon=6, channels=3, classes=0, seed=308),
 }
 CASES["gpt2_sgd"] = dict(CASES["gpt2"], optimizer="sgd")
 # Kinds of parts: "attention" has one for each layer, (kind, window).
@@ -1062,6 +1064,27 @@ def tide_forward(c, w, series):
     return standardized(network, w, series)
 
 
+def recurrent_shapes(c):
+    shapes, sums = {}, (4 if c["kind"] == "lstm" else 3) * c["width"]
+    for i in range(c["layers"]):
+        shapes[f"{c['kind']}.weight_ih_l{i}"] = (sums, c["width"] if i else c["channels"])
+        shapes[f"{c['kind']}.weight_hh_l{i}"] = (sums, c["width"])
+        shapes[f"{c['kind']}.bias_ih_l{i}"] = shapes[f"{c['kind']}.bias_hh_l{i}"] = (sums,)
+    linear_shapes(shapes, "head", c["channels"] * c["horizon"], c["width"])
+    return shapes
+
+
+def recurrent_forward(c, w, series):
+    def network(x):
+        make = torch.nn.LSTM if c["kind"] == "lstm" else torch.nn.GRU
+        layers = make(c["channels"], c["width"], c["layers"], batch_first=True).to(x.dtype)
+        names = [n for n, _ in layers.named_parameters()]
+        x, _ = torch.func.functional_call(layers, {n: w[f"{c['kind']}.{n}"] for n in names}, (x,))
+        return forecast_of_all(c, x[:, -1], w, "head")
+
+    return standardized(network, w, series)
+
+
 def causal_attention(q, k, v, window=None):
     """Of `window` keys at most, its own among them."""
     length = q.shape[-2]
@@ -1095,7 +1118,8 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "mlp": (mlp_shapes, mlp_forward),
           "dlinear": (dlinear_shapes, dlinear_forward), "patchtst": (patchtst_shapes, patchtst_forward),
           "tcn": (tcn_shapes, tcn_forward), "nbeats": (nbeats_shapes, nbeats_forward),
-          "tide": (tide_shapes, tide_forward)}
+          "tide": (tide_shapes, tide_forward),
+          "lstm": (recurrent_shapes, recurrent_forward), "gru": (recurrent_shapes, recurrent_forward)}
 
 
 KINDS = {"gpt2": (gpt2_kinds_shapes, gpt2_kinds_forward), "llama": (llama_kinds_shapes, llama_kinds_forward),

@@ -758,6 +758,20 @@ static void test_tide(void **state)
     compare_all(CASE("tide", &forecasts, settings, "series", "targets"));
 }
 
+static void test_lstm(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=lstm", FORECAST, "model.width=8"};
+    compare_all(CASE("lstm", &forecasts, settings, "series", "targets"));
+}
+
+static void test_gru(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gru", FORECAST, "model.width=8"};
+    compare_all(CASE("gru", &forecasts, settings, "series", "targets"));
+}
+
 /* In bf16 the gradients keep two digits, those of weights that are put together of several too. */
 static void test_bf16(void **state)
 {
@@ -826,6 +840,8 @@ int main(void)
         cmocka_unit_test(test_tcn),
         cmocka_unit_test(test_nbeats),
         cmocka_unit_test(test_tide),
+        cmocka_unit_test(test_lstm),
+        cmocka_unit_test(test_gru),
         cmocka_unit_test(test_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
