@@ -189,6 +189,38 @@
  *     for that of GATHER_ROWS.
  *   ROW_DOTS          a [..., C], b [S, C],                 y f32 [..., k]: dot products of a's row
  *                     slot i32 [..., k]                     with row slot of b
+ *   SPARSE_MATMUL     x [B, M, C], offsets i32 [B, N + 1],  y [B, N, C] like x: row n is the sum
+ *                     sources i32 [B, E], edges? i32        over entries k = offsets[n] ..
+ *                     [B, E], w? f32 [B, E, H],             offsets[n + 1] - 1 of
+ *                     back_offsets i32 [B, M + 1],          x[sources[k]] w[edges[k]]
+ *                     back_sources i32 [B, E],
+ *                     back_edges? i32 [B, E]
+ *     The product of a sparse matrix in rows (CSR) with x: a sum over the edges that end in node n.
+ *     An entry is edge edges[k], or edge k without edges; w has a weight for each of H equal groups
+ *     of neighbouring columns, 1 if it is absent. Sources out of range, and entries from offsets[N]
+ *     on, add nothing. The operands named back_ are the transposed matrix in the same form, which
+ *     the gradient reads: sums have the order of the entries, on any number of threads. With w,
+ *     edges or back_edges is absent: the edges of w are in the order of that matrix's entries.
+ *   EDGE_DOTS         a [B, N, C], b [B, M, C] like a,      y f32 [B, E, H]: for entry k of row n
+ *                     offsets i32 [B, N + 1],               the dot products of a[n] and
+ *                     sources i32 [B, E]                    b[sources[k]] in each of H = attrs.heads
+ *                                                           groups of columns; else 0
+ *   EDGE_SUM          v f32 [B, E, H], offsets i32          y f32 [B, N, H]: row n is the sum of the
+ *                     [B, N + 1], edges? i32 [B, E]         entries of v that are edges[k], or k
+ *   EDGE_ATTENTION    s f32 [B, M, H], d f32 [B, N, H],     y f32 [B, E, H]: the softmax over the
+ *                     offsets i32 [B, N + 1],               entries k of row n of
+ *                     sources i32 [B, E],                   l(s[sources[k]] + d[n]), with l(z) = z if
+ *                     back_offsets i32 [B, M + 1],          z > 0, else attrs.value z; else 0
+ *                     back_edges i32 [B, E]
+ *   EDGE_ATTENTION_GRAD   s, d, offsets, sources, y, dy     de f32 [B, E, H], dd like d
+ *     de is the gradient of the sum s + d at each entry.
+ *   SPARSE_MAX        x [B, M, C], offsets i32 [B, N + 1],  y [B, N, C] like x: the largest
+ *                     sources i32 [B, E],                   x[sources[k]] of the entries of row n,
+ *                     back_offsets i32 [B, M + 1],          column by column, 0 without entries;
+ *                     back_sources i32 [B, E],              entry i32 [B, N, C]: which one it is,
+ *                     back_edges i32 [B, E]                 the first of equal ones, or -1
+ *   SPARSE_MAX_GRAD   dy, entry, back_offsets,              dx [B, M, C] like dy
+ *                     back_sources, back_edges
  *   GROUPED_MATMUL    a [R, K], b [E, K, N] or [E, N, K]    y [R, N]: rows range[g][0] ..
  *                     with attrs.trans_b,                   range[g][1] - 1 of a times matrix
  *                     range i32 [G, 2]                      g E / G of b; zeros in other rows
@@ -457,7 +489,14 @@ enum {
     X(LSTM, lstm)                                                                                  \
     X(LSTM_GRAD, lstm_grad)                                                                        \
     X(GRU, gru)                                                                                    \
-    X(GRU_GRAD, gru_grad)
+    X(GRU_GRAD, gru_grad)                                                                          \
+    X(SPARSE_MATMUL, sparse_matmul)                                                                \
+    X(EDGE_DOTS, edge_dots)                                                                        \
+    X(EDGE_SUM, edge_sum)                                                                          \
+    X(EDGE_ATTENTION, edge_attention)                                                              \
+    X(EDGE_ATTENTION_GRAD, edge_attention_grad)                                                    \
+    X(SPARSE_MAX, sparse_max)                                                                      \
+    X(SPARSE_MAX_GRAD, sparse_max_grad)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
@@ -570,7 +609,7 @@ typedef struct by_attrs {
     bool in_place;          /* REDUCE_GRADIENTS: updates its operands */
     by_dtype dtype;         /* of the result */
     by_function function;   /* UNARY */
-    int64_t heads;          /* attention, ROPE: query heads */
+    int64_t heads;          /* attention, ROPE: query heads; EDGE_DOTS: groups of columns */
     int64_t kv_heads;       /* attention: key/value heads */
     int64_t rows;           /* entries of an axis, table or vocabulary */
     int64_t lead;           /* SUM_ROWS: number of leading axes */
@@ -607,7 +646,7 @@ typedef struct by_attrs {
     float beta2;               /* ADAMW: decay rate of the second moment */
     float decay;               /* ADAMW: weight decay */
     float lr_scale;            /* ADAMW: factor on the learning rate; 0: 1 */
-    float value;               /* FILL */
+    float value;               /* FILL; EDGE_ATTENTION: slope below 0 */
     float beta;                /* SMOOTH_L1 */
     float smoothing;           /* CROSS_ENTROPY: label smoothing */
     const by_map_program *map; /* MAP: the program */

@@ -228,6 +228,30 @@ BY_API by_value by_gather_rows(by_graph *graph, by_value x, by_value slot, by_va
 BY_API by_value by_grouped_matmul(by_graph *graph, by_value a, by_value b, by_value range,
                                   bool trans_b, int64_t chosen);
 
+/* ---- edges of graphs, as a sparse matrix in rows; op.h has the operands ---- */
+
+/* B matrices [N, M], a row for each node that edges end in, i32: row n has the entries offsets[n]
+ * .. offsets[n + 1] - 1. The same matrices transposed, for gradients. */
+typedef struct by_edges {
+    by_value offsets;      /* [B, N + 1] */
+    by_value sources;      /* [B, E] the column of each entry; -1: none */
+    by_value back_offsets; /* [B, M + 1] */
+    by_value back_sources; /* [B, E] the row of each entry of the transposed matrices */
+    by_value back_edges;   /* [B, E] which entry that is in the order of `sources` */
+} by_edges;
+
+/* The sum of the rows of x [B, M, C] that edges come from, [B, N, C]. weight: of each edge, or of
+ * each of H groups of columns, f32 [B, E, H]; BY_NONE: 1. */
+BY_API by_value by_sparse_matmul(by_graph *graph, by_value x, by_value weight,
+                                 const by_edges *edges);
+/* Their largest entry column by column; 0 where no edge ends. */
+BY_API by_value by_sparse_max(by_graph *graph, by_value x, const by_edges *edges);
+/* Weights of the edges that end in a node, f32 [B, E, H], whose sum is 1: the softmax of
+ * leaky_relu(source + target) with this slope, from f32 [B, M, H] of the nodes that edges come from
+ * and [B, N, H] of those that they end in (Velickovic et al. 2018). */
+BY_API by_value by_edge_attention(by_graph *graph, by_value source, by_value target,
+                                  const by_edges *edges, float slope);
+
 /* ---- weights ---- */
 
 /* The weight of a product, f32 [k, n] or, with out_in, [n, k], rounded to the values of a packing's
