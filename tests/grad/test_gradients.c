@@ -172,6 +172,12 @@ static double value_of(const gradients *p, int i, size_t k)
         return k == last ? -1.0 : (double)(last - k);
     case RANGE:
         return ranges[k];
+    case OFFSETS:
+    case SOURCES:
+    case BACK_OFFSETS:
+    case BACK_SOURCES:
+    case BACK_EDGES:
+        return (double)edge_operand(p->source, i, (int64_t)k);
     default:
         return in->type.dtype == BY_I32 ? id : u < 0.0 ? -magnitude : magnitude;
     }

@@ -181,6 +181,12 @@ static void fill_integers(problem *p, int index)
     int32_t *data = p->data[index];
     int64_t limit = 1;
     int64_t empty = -1;
+    for (int64_t i = 0; p->source->in[index].kind >= OFFSETS && i < count_of(&p->in[index]); i++) {
+        data[i] = edge_operand(p->source, index, i);
+    }
+    if (p->source->in[index].kind >= OFFSETS) {
+        return;
+    }
     switch (p->source->op) {
     case BY_OP_EMBEDDING:
         limit = p->in[1].shape.dim[0];
@@ -225,6 +231,9 @@ static void fill_integers(problem *p, int index)
     case BY_OP_PACKED_GROUPED_MATMUL:
         fill_ranges(p, index);
         return;
+    case BY_OP_SPARSE_MAX_GRAD:
+        limit = p->in[3].shape.dim[1];
+        break;
     case BY_OP_ROPE:
         limit = 4000;
         break;
@@ -265,6 +274,7 @@ static void fill_integers(problem *p, int index)
 static void fill_floats(problem *p, int index, pattern kind)
 {
     by_op op = p->source->op;
+    bool scores = op == BY_OP_ATTENTION_GRAD || (op == BY_OP_EDGE_ATTENTION && index < 2);
     bool zero = op == BY_OP_CLIP_SCALE && index == 0; /* no step has failed */
     bool factor = op == BY_OP_CLIP_SCALE && index == 2;
     bool positive = op == BY_OP_CLIP_SCALE || (op == BY_OP_ADAMW && index == 3) ||
@@ -280,7 +290,7 @@ static void fill_floats(problem *p, int index, pattern kind)
     for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
         float value = random_value((uint32_t)index, i, rstd ? PATTERN_RANDOM : kind);
         /* exp(score - lse) keeps no digits once f32 cannot hold the fraction of a score. */
-        value = op == BY_OP_ATTENTION_GRAD && kind == PATTERN_WIDE ? value * 0x1p-9f : value;
+        value = scores && kind == PATTERN_WIDE ? value * 0x1p-9f : value;
         /* Without saturation, and states that forget an error rather than amplify it. */
         value = recurrent ? 0.125f * value / (1.0f + fabsf(value)) : value;
         value = zero       ? 0.0f
@@ -625,7 +635,14 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_ENCODE8:
     case BY_OP_DECODE8:
     case BY_OP_FAKE_QUANTIZE:
+    case BY_OP_SPARSE_MAX:
         return (tolerance){0.0, 0.0};
+    case BY_OP_SPARSE_MATMUL: /* sums of many */
+    case BY_OP_EDGE_DOTS:
+    case BY_OP_EDGE_SUM:
+    case BY_OP_EDGE_ATTENTION_GRAD:
+        t = (tolerance){1e-5, 1e-5};
+        break;
     case BY_OP_UNARY: /* the argument of GELU's exponential reaches 87 and keeps 2^-24 of itself */
     case BY_OP_UNARY_GRAD:
     case BY_OP_SWIGLU:

@@ -29,7 +29,13 @@ typedef enum operand_kind {
     SLOT,    /* entry i of n is in row n - 1 - i, entry 0 in none, ... */
     MEMBER,  /* ... the entries of these rows */
     RANGE,   /* of groups in 7 rows: 0, 1; none; 3 to 6 */
-    COUNTER  /* of random bits */
+    COUNTER, /* of random bits */
+    /* A matrix and its transpose: edge_operands.c. */
+    OFFSETS,
+    SOURCES,
+    BACK_OFFSETS,
+    BACK_SOURCES,
+    BACK_EDGES
 } operand_kind;
 
 /* An absent operand has rank -1. */
@@ -47,6 +53,9 @@ typedef struct op_case {
     int input_count;
     case_use use;
 } op_case;
+
+/* Element k of operand i, one of OFFSETS to BACK_EDGES. */
+int32_t edge_operand(const op_case *source, int i, int64_t k);
 
 extern const op_case op_cases[];
 extern const size_t op_case_count;

@@ -35,6 +35,11 @@
 #define MEMBERS(...)                    OPERAND(MEMBER, BY_I32, __VA_ARGS__)
 #define RANGES(...)                     OPERAND(RANGE, BY_I32, __VA_ARGS__)
 #define RNG(...)                        OPERAND(COUNTER, BY_I32, __VA_ARGS__)
+/* Matrices of n rows, m columns and e entries, and their transposes. */
+#define ROWS(b, n, e) OPERAND(OFFSETS, BY_I32, b, n + 1), OPERAND(SOURCES, BY_I32, b, e)
+#define BACK_ROWS(b, m, e)                                                                         \
+    OPERAND(BACK_OFFSETS, BY_I32, b, m + 1), OPERAND(BACK_SOURCES, BY_I32, b, e)
+#define BACK_NUMBERS(b, e) OPERAND(BACK_EDGES, BY_I32, b, e)
 #define NONE                                                                                       \
     {                                                                                              \
         .type = {.shape = {.rank = -1} }                                                           \
@@ -663,6 +668,45 @@ const op_case op_cases[] = {
     CASE(GROUPED_MATMUL, (.dtype = ACT), A(700, 2100), A(3, 2100, 65), I(3, 2)),
     CASE(GROUPED_MATMUL, (.dtype = ACT, .trans_b = true, .capacity = 5), A(40, 33), A(4, 17, 33),
          I(8, 2)),
+    /* ---- edges ---- */
+    GRADIENT(SPARSE_MATMUL, (0), A(2, 4, 3), ROWS(2, 5, 9), NONE, NONE, BACK_ROWS(2, 4, 9)),
+    GRADIENT(SPARSE_MATMUL, (0), A(2, 4, 6), ROWS(2, 5, 9), NONE, F(2, 9, 2), BACK_ROWS(2, 4, 9),
+             BACK_NUMBERS(2, 9)),
+    GRADIENT(SPARSE_MATMUL, (0), A(1, 5, 4), BACK_ROWS(1, 4, 8), BACK_NUMBERS(1, 8), F(1, 8, 1),
+             ROWS(1, 5, 8)),
+    GRADIENT(SPARSE_MATMUL, (0), WEIGHT(1, 4, 3), ROWS(1, 3, 7), NONE, F(1, 7, 1),
+             BACK_ROWS(1, 4, 7), BACK_NUMBERS(1, 7)),
+    CASE(SPARSE_MATMUL, (0), A(1, 1, 1), ROWS(1, 1, 1), NONE, NONE, BACK_ROWS(1, 1, 1)),
+    CASE(SPARSE_MATMUL, (0), A(2, 60, 129), ROWS(2, 70, 300), NONE, F(2, 300, 3),
+         BACK_ROWS(2, 60, 300), BACK_NUMBERS(2, 300)),
+    CASE(SPARSE_MATMUL, (0), A(2, 90, 136), BACK_ROWS(2, 60, 300), BACK_NUMBERS(2, 300),
+         F(2, 300, 8), ROWS(2, 90, 300)),
+    CASE(EDGE_DOTS, (.heads = 1), A(1, 1, 1), A(1, 1, 1), ROWS(1, 1, 1)),
+    CASE(EDGE_DOTS, (.heads = 3), A(2, 70, 129), A(2, 60, 129), ROWS(2, 70, 300)),
+    CASE(EDGE_SUM, (0), F(1, 1, 1), OPERAND(OFFSETS, BY_I32, 1, 2)),
+    CASE(EDGE_SUM, (0), F(2, 300, 9), OPERAND(BACK_OFFSETS, BY_I32, 2, 61), BACK_NUMBERS(2, 300)),
+    CASE(EDGE_SUM, (0), F(2, 300, 1), OPERAND(OFFSETS, BY_I32, 2, 61)),
+    GRADIENT(EDGE_ATTENTION, (.value = 0.25f), SPREAD(1, 4, 1), SPREAD(1, 3, 1), ROWS(1, 3, 9),
+             OPERAND(BACK_OFFSETS, BY_I32, 1, 5), BACK_NUMBERS(1, 9)),
+    GRADIENT(EDGE_ATTENTION, (.value = 1.0f), F(2, 4, 3), F(2, 5, 3), ROWS(2, 5, 9),
+             OPERAND(BACK_OFFSETS, BY_I32, 2, 5), BACK_NUMBERS(2, 9)),
+    GRADIENT(EDGE_ATTENTION, (.value = 1.0f), F(1, 4, 1), F(1, 3, 1), ROWS(1, 3, 8),
+             OPERAND(BACK_OFFSETS, BY_I32, 1, 5), BACK_NUMBERS(1, 8)),
+    CASE(EDGE_ATTENTION, (.value = 0.2f), F(1, 1, 1), F(1, 1, 1), ROWS(1, 1, 1),
+         OPERAND(BACK_OFFSETS, BY_I32, 1, 2), BACK_NUMBERS(1, 1)),
+    CASE(EDGE_ATTENTION, (.value = 0.2f), F(2, 60, 19), F(2, 70, 19), ROWS(2, 70, 300),
+         OPERAND(BACK_OFFSETS, BY_I32, 2, 61), BACK_NUMBERS(2, 300)),
+    CASE(EDGE_ATTENTION_GRAD, (.value = 0.2f), F(1, 1, 1), F(1, 1, 1), ROWS(1, 1, 1), F(1, 1, 1),
+         F(1, 1, 1)),
+    CASE(EDGE_ATTENTION_GRAD, (.value = 0.2f), F(2, 60, 19), F(2, 70, 19), ROWS(2, 70, 300),
+         F(2, 300, 19), F(2, 300, 19)),
+    GRADIENT(SPARSE_MAX, (0), SPREAD(2, 4, 3), ROWS(2, 5, 9), BACK_ROWS(2, 4, 9),
+             BACK_NUMBERS(2, 9)),
+    CASE(SPARSE_MAX, (0), A(1, 1, 1), ROWS(1, 1, 1), BACK_ROWS(1, 1, 1), BACK_NUMBERS(1, 1)),
+    CASE(SPARSE_MAX, (0), A(2, 60, 67), ROWS(2, 70, 300), BACK_ROWS(2, 60, 300),
+         BACK_NUMBERS(2, 300)),
+    CASE(SPARSE_MAX_GRAD, (0), A(2, 70, 67), I(2, 70, 67), BACK_ROWS(2, 60, 300),
+         BACK_NUMBERS(2, 300)),
     CASE(PACKED_GROUPED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(PACKED, 1, 1, 0, 1)), A(1, 1),
          PACKED, I(1, 2)),
     CASE(PACKED_GROUPED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(PACKED, 70, 33, 0, 4)),
