@@ -152,3 +152,28 @@ by_status by__format_gzip_decompress(bool *done, uint8_t *out, size_t out_size, 
     }
     return BY_OK;
 }
+
+by_status by__format_gzip_inflate_raw(uint8_t *out, size_t size, const char *name,
+                                      const uint8_t *data, size_t data_size, by_error *error)
+{
+    z_stream stream = {.next_in = (Bytef *)(uintptr_t)data, .next_out = out};
+    size_t in = data_size;
+    size_t room = size;
+    int result = Z_OK;
+    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: inflating %s", name);
+    }
+    while (result == Z_OK) {
+        uInt more = (uInt)(in < PIECE_LIMIT ? in : PIECE_LIMIT);
+        uInt space = (uInt)(room < PIECE_LIMIT ? room : PIECE_LIMIT);
+        stream.avail_in = more;
+        stream.avail_out = space;
+        result = inflate(&stream, Z_NO_FLUSH);
+        in -= more - stream.avail_in;
+        room -= space - stream.avail_out;
+    }
+    (void)inflateEnd(&stream);
+    return result == Z_STREAM_END && room == 0
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s: damaged data of deflate", name);
+}

@@ -16,5 +16,9 @@ by_status by__format_gzip_inflate(uint8_t **out, size_t *out_size, const char *n
 /* The same, written to an open file piece by piece; `path` is that of the file. */
 by_status by__format_gzip_to_file(int file, const char *path, const char *name, const uint8_t *data,
                                   size_t size, by_error *error);
+/* Decompresses data of deflate (RFC 1951) alone, which make exactly `size` bytes of `out`.
+ * BY_EFORMAT: damaged, or more or fewer bytes. */
+by_status by__format_gzip_inflate_raw(uint8_t *out, size_t size, const char *name,
+                                      const uint8_t *data, size_t data_size, by_error *error);
 
 #endif

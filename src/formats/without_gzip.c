@@ -33,3 +33,13 @@ by_status by__format_gzip_decompress(bool *done, uint8_t *out, size_t out_size, 
     BY_UNUSED(size);
     return by__build_lacks(BY_BUILD_ZLIB, name, error);
 }
+
+by_status by__format_gzip_inflate_raw(uint8_t *out, size_t size, const char *name,
+                                      const uint8_t *data, size_t data_size, by_error *error)
+{
+    BY_UNUSED(out);
+    BY_UNUSED(size);
+    BY_UNUSED(data);
+    BY_UNUSED(data_size);
+    return by__build_lacks(BY_BUILD_ZLIB, name, error);
+}
