@@ -50,9 +50,10 @@ data/corpus: data/loader
 data/table: data/corpus
 data/image: data/loader
 data/series: data/table
+data/nodes: data/loader
 export: optim data/table data/image data/series checkpoint
 launch: checkpoint process
-tasks: export drift
+tasks: export drift data/nodes
 schema: tasks
 trainer: schema track
 trainer/state: trainer

@@ -1,0 +1,84 @@
+/* Lists of edges as text. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/nodes/node_set.h"
+
+typedef struct edge_pairs {
+    int32_t (*items)[2];
+    size_t capacity;
+    uint64_t count;
+} edge_pairs;
+
+static bool is_separator(char c)
+{
+    return c == ' ' || c == '\t' || c == ',' || c == ';';
+}
+
+/* Reads a number below INT32_MAX at *at, which moves behind it and what separates it from the
+ * next. */
+static bool read_number(const char *text, size_t end, size_t *at, int32_t *out)
+{
+    int64_t value = 0;
+    size_t begin = *at;
+    while (*at < end && text[*at] >= '0' && text[*at] <= '9' && value < INT32_MAX) {
+        value = value * 10 + (text[*at] - '0');
+        ++*at;
+    }
+    bool whole = *at > begin && (*at == end || is_separator(text[*at]));
+    while (*at < end && is_separator(text[*at])) {
+        ++*at;
+    }
+    *out = value < INT32_MAX ? (int32_t)value : 0;
+    return whole && value < INT32_MAX;
+}
+
+/* Reads the two numbers of a line; further columns are left out. */
+static bool read_pair(const char *text, size_t at, size_t end, int32_t pair[2])
+{
+    return read_number(text, end, &at, &pair[0]) && read_number(text, end, &at, &pair[1]);
+}
+
+static by_status add_line(edge_pairs *to, const char *name, const char *text, size_t begin,
+                          size_t end, uint64_t line, by_error *error)
+{
+    int32_t pair[2];
+    end -= end > begin && text[end - 1] == '\r';
+    while (begin < end && is_separator(text[begin])) {
+        begin++;
+    }
+    if (begin == end || text[begin] == '#') {
+        return BY_OK;
+    }
+    if (!read_pair(text, begin, end, pair)) {
+        return line == 1 ? BY_OK
+                         : by_error_set(error, BY_EFORMAT,
+                                        "%s: line %llu is not two numbers of nodes, from 0 to %d",
+                                        name, (unsigned long long)line, INT32_MAX - 1);
+    }
+    BY_TRY(by__reserve((void **)&to->items, &to->capacity, (size_t)to->count + 1, sizeof *to->items,
+                       error));
+    memcpy(to->items[to->count++], pair, sizeof pair);
+    return BY_OK;
+}
+
+by_status by__nodes_edge_list_parse(int32_t (**pairs)[2], uint64_t *count, const char *name,
+                                    const char *text, size_t size, by_error *error)
+{
+    edge_pairs found = {0};
+    by_status status = BY_OK;
+    uint64_t line = 0;
+    for (size_t at = 0; at < size && status == BY_OK;) {
+        const char *newline = memchr(text + at, '\n', size - at);
+        size_t end = newline == NULL ? size : (size_t)(newline - text);
+        status = add_line(&found, name, text, at, end, ++line, error);
+        at = end + 1;
+    }
+    if (status != BY_OK) {
+        free(found.items);
+        return status;
+    }
+    *pairs = found.items;
+    *count = found.count;
+    return BY_OK;
+}
