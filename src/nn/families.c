@@ -27,7 +27,10 @@
     ROW(nbeats)                                                                                    \
     ROW(tide)                                                                                      \
     ROW(lstm)                                                                                      \
-    ROW(gru)
+    ROW(gru)                                                                                       \
+    ROW(gcn)                                                                                       \
+    ROW(sage)                                                                                      \
+    ROW(gat)
 
 #define DECLARE(name) extern const by__nn_family by__nn_family_##name;
 #define ADDRESS(name) &by__nn_family_##name,
@@ -402,6 +405,14 @@ const char *by_model_usual_task(const by_model_config *config)
            : strcmp(by_model_reads(config), "series") == 0 ? "forecast"
            : config->outputs > 1                           ? "classify"
                                                            : "regress";
+}
+
+by__nn_node_sizes *by__nn_node_sizes_of(const by_model_config *config)
+{
+    const by__nn_family *family = NULL;
+    return find_family(&family, config, NULL) == BY_OK && strcmp(family->reads, "nodes") == 0
+               ? by__config_kind_own(config->own, &family->kind)
+               : NULL;
 }
 
 by__nn_grid by__nn_model_grid(const by_model_config *config)

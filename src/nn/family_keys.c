@@ -58,6 +58,23 @@ static const by__config_key series[] = {
 };
 const by__config_key_list by__nn_series_keys = BY__KEY_LIST(series);
 
+static const by__config_key nodes[] = {
+    {"model", "outputs", BY__KEY_INT, BY__FIELD(model.outputs), "-1", 1, BY__MI24,
+     .derived = "what the data has", .help = "classes"},
+    {"model", "channels", BY__KEY_INT, BY__FIELD(model.channels), "-1", 1, BY__MI20,
+     .derived = "what the data has", .help = "features of a node"},
+    {"model", "nodes", BY__KEY_INT, BY__OWN(by__nn_node_sizes, nodes), "-1", 1, INT32_MAX - 1,
+     .derived = "what the data has", .help = "nodes of the graph"},
+    {"model", "edges", BY__KEY_INT, BY__OWN(by__nn_node_sizes, edges), "-1", 1, INT32_MAX,
+     .derived = "what the data has", .help = "edges of the graph, with those that are added"},
+    {"model", "sample_nodes", BY__KEY_INT, BY__OWN(by__nn_node_sizes, sample_nodes), "-1", 0,
+     INT32_MAX - 1, .derived = "what data.fan_outs need",
+     .help = "room for the nodes of a target's surroundings; 0: the whole graph is read"},
+    {"model", "sample_edges", BY__KEY_INT, BY__OWN(by__nn_node_sizes, sample_edges), "-1", 0,
+     INT32_MAX, .derived = "what data.fan_outs need", .help = "room for their edges"},
+};
+const by__config_key_list by__nn_node_keys = BY__KEY_LIST(nodes);
+
 /* Limits: the tokens of a micro-batch are rows of every activation, those of a step a batch of the
  * loader. */
 #define MICRO_BATCH_TOKENS ((int64_t)1 << 31)

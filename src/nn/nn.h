@@ -142,6 +142,8 @@ extern const by__config_key_list by__nn_image_keys;
 extern const by__config_key_list by__nn_table_keys;
 /* context, outputs and channels, for every model of series. */
 extern const by__config_key_list by__nn_series_keys;
+/* outputs, channels, nodes and edges, for every model of the nodes of a graph. */
+extern const by__config_key_list by__nn_node_keys;
 /* Checks that the number of tokens in a batch does not overflow. */
 by_status by__nn_token_resolve(const by_config *config, by_error *error);
 /* Derives init_std and head_dim; head_dim -1: width / heads, which must be an integer. */
@@ -462,6 +464,45 @@ typedef struct by__nn_window_scales {
 by_value by__nn_series_standardize(by__nn_build *b, by_value x, by__nn_window_scales *scales);
 /* The inverse for a forecast [B, outputs, C]. */
 by_value by__nn_series_restore(by__nn_build *b, by_value x, const by__nn_window_scales *scales);
+
+/* ---- layers of models of the nodes of a graph (node_layers.c) ---- */
+
+/* Sizes of the graph: the first member of the own keys of each model of nodes. */
+typedef struct by__nn_node_sizes {
+    int64_t nodes; /* -1: not known */
+    int64_t edges;
+    /* Room for the surroundings of a target, of which a batch has those of each; 0: the whole graph
+     * is read. */
+    int64_t sample_nodes;
+    int64_t sample_edges;
+} by__nn_node_sizes;
+/* Those of a config, which whoever opens the data sets; NULL: it is of another model.
+ * (families.c) */
+by__nn_node_sizes *by__nn_node_sizes_of(const by_model_config *config);
+
+/* The inputs of the graph: features [B, nodes, channels]; a scale of each node, [B, nodes, 1], of
+ * that name; and the edges. B is 1 for the whole graph, and else the batch. */
+by_value by__nn_node_features(by__nn_build *b, const by__nn_node_sizes *sizes);
+by_value by__nn_node_scale(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name);
+by_edges by__nn_edges(by__nn_build *b, const by__nn_node_sizes *sizes);
+/* Rows of x [B, nodes, outputs], those of the targets: [batch, outputs]. */
+by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x);
+/* Columns in front of layer `layer`, or behind the last one. */
+int64_t by__nn_node_width(const by_model_config *c, int64_t layer);
+/* Initial weights with the variance of Glorot and Bengio (2010). */
+by_init by__nn_init_glorot(int64_t in, int64_t out);
+/* Adds layer i, of x [B, nodes, columns]. */
+typedef by_value by__nn_node_layer(by__nn_build *b, by_value x, int i);
+/* Adds all layers, with dropout in front of each and a ReLU between them, and the model's
+ * output. */
+void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes, by__nn_node_layer *layer);
+/* The keys of config.json that all of these families have. */
+void by__nn_node_write_config(json_t *out, const by_model_config *c,
+                              const by__nn_node_sizes *sizes);
+by_status by__nn_node_read_config(by_model_config *c, by__nn_node_sizes *sizes, const char *name,
+                                  const json_t *in, by_error *error);
+/* An entry of by__nn_family. */
+const char *by__nn_node_task(const by_model_config *config);
 
 /* ---- lists of sizes (size_lists.c) ---- */
 
