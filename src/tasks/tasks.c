@@ -20,7 +20,8 @@
     ROW(contrast)                                                                                  \
     ROW(segment)                                                                                   \
     ROW(diffuse)                                                                                   \
-    ROW(forecast)
+    ROW(forecast)                                                                                  \
+    ROW(nodes)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;
 #define ADDRESS(name) &by__task_##name,

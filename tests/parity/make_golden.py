@@ -15,6 +15,7 @@ Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 with
                             and, for dit, timesteps i32 [B] and classes i32 [B]
     and what it is to say   targets i32 [B, T], -1 is ignored; or labels i32 [B]; or targets [B];
                             or, for dit, targets like the images with a weight [B] of each
+                            models of nodes: ids i32 [B] and labels, and the graph in constants.NAME
     logits                  of these inputs with the initial weights: [B, T, V], [B, classes] or [B, 1];
                             batch norm uses its running statistics here, those of the batch elsewhere
     loss                    [] mean cross-entropy over the valid targets, or mean squared error
@@ -100,6 +101,11 @@ CASES = {
                  horizon=6, channels=3, classes=0, norm_eps=1e-5, seed=306),
     "lstm": dict(kind="lstm", layers=2, width=8, context=24, horizon=6, channels=3, classes=0, seed=307),
     "gru": dict(kind="gru", layers=2, width=8, context=24, horizon=6, channels=3, classes=0, seed=308),
+    "gcn": dict(kind="gcn", layers=2, width=8, nodes=9, channels=5, classes=3, loops=1, seed=401),
+    "sage": dict(kind="sage", layers=3, width=4, nodes=9, channels=5, classes=6, loops=0, seed=402),
+    "sage_max": dict(kind="sage", layers=2, width=8, nodes=9, channels=5, classes=3, loops=0, largest=1, seed=403),
+    "gat": dict(kind="gat", layers=2, width=8, heads=4, output_heads=2, nodes=9, channels=5, classes=3, loops=1,
+                optimizer="sgd", seed=492),
 }
 CASES["gpt2_sgd"] = dict(CASES["gpt2"], optimizer="sgd")
 # Kinds of parts: "attention" has one for each layer, (kind, window).
@@ -1085,6 +1091,86 @@ def recurrent_forward(c, w, series):
     return standardized(network, w, series)
 
 
+def edges_of(c):
+    """Edges (source, target) of a graph in which node 8 has none, sorted by target and source."""
+    pairs = {(a, b) for a in range(8) for b in range(8) if a != b and (a * 5 + b * 3) % 7 < 3}
+    return sorted(pairs | ({(a, a) for a in range(9)} if c["loops"] else set()), key=lambda p: (p[1], p[0]))
+
+
+def node_constants(c):
+    """What a model of nodes reads beside its batches, as banyan stores it."""
+    rng = random.Random(c["seed"] + 1000)
+    edges, nodes = edges_of(c), range(c["nodes"])
+    back = sorted(range(len(edges)), key=lambda k: edges[k])
+    degree = torch.tensor([sum(e[1] == n for e in edges) for n in nodes], dtype=torch.float64).view(1, -1, 1)
+    x = [rng.getrandbits(16) / 16384 - 2 for _ in range(c["nodes"] * c["channels"])]
+
+    def integers(values):
+        return torch.tensor([values], dtype=torch.int32)
+
+    return {"nodes.x": torch.tensor(x).view(1, c["nodes"], c["channels"]),
+            "nodes.inverse_root": torch.where(degree > 0, degree ** -0.5, 0.0).float(),
+            "nodes.inverse_degree": torch.where(degree > 0, 1 / degree, 0.0).float(),
+            "edges.offsets": integers([sum(e[1] < n for e in edges) for n in range(c["nodes"] + 1)]),
+            "edges.sources": integers([e[0] for e in edges]),
+            "edges.back_offsets": integers([sum(e[0] < n for e in edges) for n in range(c["nodes"] + 1)]),
+            "edges.back_sources": integers([edges[k][1] for k in back]),
+            "edges.back_edges": integers(back)}
+
+
+def node_widths(c, i):
+    return c["channels"] if i == 0 else c["width"], c["classes"] if i == c["layers"] - 1 else c["width"]
+
+
+def node_shapes(c):
+    shapes = {}
+    for i in range(c["layers"]):
+        wide, out = node_widths(c, i)
+        layer = f"convs.{i}."
+        if c["kind"] == "sage":
+            shapes.update({layer + "lin_l.weight": (out, wide), layer + "lin_l.bias": (out,),
+                           layer + "lin_r.weight": (out, wide)})
+            continue
+        shapes[layer + "bias"] = (out,)
+        heads = 1 if c["kind"] == "gcn" else c["output_heads"] if i == c["layers"] - 1 else c["heads"]
+        each = out if i == c["layers"] - 1 else out // heads
+        shapes[layer + "lin.weight"] = (heads * each, wide)
+        if c["kind"] == "gat":
+            shapes[layer + "att_src"] = shapes[layer + "att_dst"] = (1, heads, each)
+    return shapes
+
+
+def node_forward(c, w, ids):
+    """With a dense matrix a[target, source] of edges."""
+    dtype = next(iter(w.values())).dtype
+    x = node_constants(c)["nodes.x"][0].to(dtype)
+    a = torch.zeros(c["nodes"], c["nodes"], dtype=dtype)
+    for source, target in edges_of(c):
+        a[target, source] = 1
+    degree = a.sum(1, keepdim=True)
+    for i in range(c["layers"]):
+        layer = f"convs.{i}."
+        if c["kind"] == "gcn":
+            root = degree.pow(-0.5)
+            y = (a * root * root.t()) @ x @ w[layer + "lin.weight"].t() + w[layer + "bias"]
+        elif c["kind"] == "sage":
+            if "largest" in c:
+                near = torch.where(a[:, :, None] > 0, x[None], torch.tensor(-math.inf, dtype=dtype)).amax(1)
+                near = torch.where(degree > 0, near, torch.zeros((), dtype=dtype))
+            else:
+                near = a @ x / degree.clamp_min(1)
+            y = near @ w[layer + "lin_l.weight"].t() + w[layer + "lin_l.bias"] + x @ w[layer + "lin_r.weight"].t()
+        else:
+            heads, each = w[layer + "att_src"].shape[1:]
+            h = (x @ w[layer + "lin.weight"].t()).view(-1, heads, each)
+            scores = (h * w[layer + "att_dst"]).sum(-1)[:, None] + (h * w[layer + "att_src"]).sum(-1)[None]
+            scores = F.leaky_relu(scores, 0.2).masked_fill(a[:, :, None] == 0, -math.inf)
+            y = torch.einsum("tsh,shd->thd", scores.softmax(1), h)
+            y = (y.mean(1) if i == c["layers"] - 1 else y.flatten(1)) + w[layer + "bias"]
+        x = y if i == c["layers"] - 1 else F.relu(y)
+    return x[ids.long()]
+
+
 def causal_attention(q, k, v, window=None):
     """Of `window` keys at most, its own among them."""
     length = q.shape[-2]
@@ -1119,7 +1205,8 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "dlinear": (dlinear_shapes, dlinear_forward), "patchtst": (patchtst_shapes, patchtst_forward),
           "tcn": (tcn_shapes, tcn_forward), "nbeats": (nbeats_shapes, nbeats_forward),
           "tide": (tide_shapes, tide_forward),
-          "lstm": (recurrent_shapes, recurrent_forward), "gru": (recurrent_shapes, recurrent_forward)}
+          "lstm": (recurrent_shapes, recurrent_forward), "gru": (recurrent_shapes, recurrent_forward),
+          "gcn": (node_shapes, node_forward), "sage": (node_shapes, node_forward), "gat": (node_shapes, node_forward)}
 
 
 KINDS = {"gpt2": (gpt2_kinds_shapes, gpt2_kinds_forward), "llama": (llama_kinds_shapes, llama_kinds_forward),
@@ -1201,7 +1288,10 @@ def make_inputs(c):
         forecast = (BATCH, c["horizon"], c["channels"])
         return {"series": uniform((BATCH, c["context"], c["channels"]), -2, 2), "targets": uniform(forecast, -2, 2)}
 
-    batches = [(series_batch if "horizon" in c else language_batch if "vocab" in c else example_batch)() for _ in range(STEPS + 1)]
+    def node_batch():
+        return {"ids": integers((BATCH,), c["nodes"]), "labels": integers((BATCH,), c["classes"])}
+
+    batches = [(node_batch if "nodes" in c else series_batch if "horizon" in c else language_batch if "vocab" in c else example_batch)() for _ in range(STEPS + 1)]
     return weights, batches[0], batches[1:]
 
 
@@ -1277,6 +1367,8 @@ def make_case(c):
         errors[group] = max(errors.get(group, 0.0), error)
     tensors = {"weights." + n: t for n, t in weights.items()}
     tensors.update(first)
+    if "nodes" in c:
+        tensors.update({"constants." + n: t for n, t in node_constants(c).items()})
     tensors.update({"steps." + n: torch.stack([s[n] for s in steps]) for n in first})
     tensors.update(single)
     if "only" in c:

@@ -22,6 +22,7 @@
 #define BOUND 1e-4
 
 extern const by__task_row by__task_masked;
+extern const by__task_row by__task_nodes;
 
 /* What is compared: a golden file, the model it is of, and the arrays of its batches. */
 typedef struct model_case {
@@ -135,6 +136,23 @@ static void load_start(golden *g)
     free(views);
 }
 
+/* Constants of a model of nodes, in the order of the file; their number. */
+static size_t constants_of(const golden *g, by_array *out, size_t most)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < by_weights_count(g->file); i++) {
+        const char *name = by_weights_name(g->file, i);
+        if (strncmp(name, "constants.", 10) == 0) {
+            by_tensor_view view = tensor(g, "%s", name);
+            by_shape shape = {.rank = view.rank};
+            memcpy(shape.dim, view.shape, (size_t)view.rank * sizeof *shape.dim);
+            assert_true(count < most);
+            out[count++] = (by_array){name + 10, view.dtype, shape, view.data};
+        }
+    }
+    return count;
+}
+
 static void open_golden(golden *g, const model_case *of)
 {
     char path[512];
@@ -160,6 +178,9 @@ static void open_golden(golden *g, const model_case *of)
     check(by_config_resolve(g->config, &error), &error);
     check(by_trainer_open(&g->trainer, g->config, &options, &error), &error);
     check(by_trainer_allocate(g->trainer, &error), &error);
+    by_array constants[8];
+    size_t count = constants_of(g, constants, 8);
+    check(by_trainer_set_constants(g->trainer, constants, count, &error), &error);
     strcpy(g->directory, "/tmp/banyan-parity-XXXXXX");
     assert_non_null(mkdtemp(g->directory));
     load_start(g);
@@ -304,6 +325,13 @@ static void compare_logits(const golden *g)
         if (by_graph_find(graph, m.arrays[i].name) != BY_NONE) { /* none of the loss's */
             memcpy(runner_data(&r, m.arrays[i].name), m.data[i],
                    runner_count(&r, m.arrays[i].name) * sizeof(int32_t));
+        }
+    }
+    by_array constants[8];
+    for (size_t i = constants_of(g, constants, 8); i-- > 0;) {
+        if (by_graph_find(graph, constants[i].name) != BY_NONE) {
+            memcpy(runner_data(&r, constants[i].name), constants[i].data,
+                   runner_count(&r, constants[i].name) * sizeof(int32_t));
         }
     }
     for (size_t i = 0; i < by_trainer_parameter_count(g->trainer); i++) {
@@ -772,6 +800,32 @@ static void test_gru(void **state)
     compare_all(CASE("gru", &forecasts, settings, "series", "targets"));
 }
 
+static void test_nodes(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const gcn[] = {
+        "model.kind=gcn",       "model.width=8",  "model.nodes=9",    "model.sample_nodes=0",
+        "model.sample_edges=0", "model.edges=33", "model.channels=5", "model.outputs=3"};
+    static const char *const sage[] = {
+        "model.kind=sage", "model.width=4",        "model.layers=3",
+        "model.nodes=9",   "model.sample_nodes=0", "model.sample_edges=0",
+        "model.edges=24",  "model.channels=5",     "model.outputs=6"};
+    static const char *const sage_max[] = {
+        "model.kind=sage",      "model.width=8",        "model.nodes=9",
+        "model.sample_nodes=0", "model.sample_edges=0", "model.edges=24",
+        "model.channels=5",     "model.outputs=3",      "model.aggregate=max"};
+    static const char *const gat[] = {
+        "model.kind=gat",         "model.width=8",          "model.heads=4",
+        "model.nodes=9",          "model.sample_nodes=0",   "model.sample_edges=0",
+        "model.output_heads=2",   "model.edges=33",         "model.outputs=3",
+        "model.channels=5",       "optimizer.kind=sgd",     "optimizer.lr=0.05",
+        "optimizer.momentum=0.9", "optimizer.nesterov=true"};
+    compare_all(CASE("gcn", &by__task_nodes.task, gcn, "ids", "labels"));
+    compare_all(CASE("sage", &by__task_nodes.task, sage, "ids", "labels"));
+    compare_all(CASE("sage_max", &by__task_nodes.task, sage_max, "ids", "labels"));
+    compare_all(CASE("gat", &by__task_nodes.task, gat, "ids", "labels"));
+}
+
 /* In bf16 the gradients keep two digits, those of weights that are put together of several too. */
 static void test_bf16(void **state)
 {
@@ -842,6 +896,7 @@ int main(void)
         cmocka_unit_test(test_tide),
         cmocka_unit_test(test_lstm),
         cmocka_unit_test(test_gru),
+        cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,6 +162,9 @@ static void print_sizes(const by_config *config)
     } else if (strcmp(by_model_reads(m), "series") == 0) {
         printf("%lld rows of %lld channels, %lld rows ahead\n", (long long)m->context,
                (long long)m->channels, (long long)m->outputs);
+    } else if (strcmp(by_model_reads(m), "nodes") == 0) {
+        printf("nodes of %lld features, %lld outputs\n", (long long)m->channels,
+               (long long)m->outputs);
     } else {
         printf("rows of %lld numbers and %zu categories, %lld outputs\n", (long long)m->numbers,
                m->categories.count, (long long)m->outputs);

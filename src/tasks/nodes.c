@@ -1,0 +1,500 @@
+/* Classes of the nodes of one graph. The graph is a constant of a run: a model reads all of it, and
+ * an example is a node whose class is wanted. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/ops.h"
+#include "data/loader/row_list.h"
+#include "data/nodes/node_source.h"
+#include "nn/nn.h"
+#include "tasks/tasks.h"
+
+typedef struct nodes_keys {
+    char *graph;
+    char *features;
+    char *labels;
+    int64_t symmetric;
+    int64_t self_loops;
+    int64_t normalize;
+    char *train;
+    char *valid;
+    char *test;
+    int64_t per_class;
+    int64_t valid_nodes;
+    int64_t test_nodes;
+    int64_t split_seed;
+    by_string_list fan_outs;
+} nodes_keys;
+
+/* clang-format off: one row a key */
+static const by__config_key keys[] = {
+    {"data", "graph", BY__KEY_TEXT, BY__OWN(nodes_keys, graph), "\"\"",
+     .help =
+         "npz file with scipy's matrices adj_* of edges and attr_* of features (or attr_matrix) "
+         "and labels; or a text of edges, two numbers of nodes a line"},
+    {"data", "features", BY__KEY_TEXT, BY__OWN(nodes_keys, features), "\"\"",
+     .help = "npy file of features, a row for each node; empty: those of the npz file"},
+    {"data", "labels", BY__KEY_TEXT, BY__OWN(nodes_keys, labels), "\"\"",
+     .help = "npy file of the class of each node, -1 for none; empty: those of the npz file"},
+    {"data", "symmetric", BY__KEY_SWITCH, BY__OWN(nodes_keys, symmetric), "true",
+     .help = "edges lead in both directions"},
+    {"data", "self_loops", BY__KEY_SWITCH, BY__OWN(nodes_keys, self_loops), "false",
+     .help = "each node has an edge to itself, as gcn and gat are published; false: none has"},
+    {"data", "normalize", BY__KEY_SWITCH, BY__OWN(nodes_keys, normalize), "false",
+     .help = "divide the features of a node by the sum of their magnitudes"},
+    {"data", "train_list", BY__KEY_TEXT, BY__OWN(nodes_keys, train), "\"\"",
+     .help = "file of the nodes to train on: npy, or a number a line; empty: they are drawn"},
+    {"data", "valid_list", BY__KEY_TEXT, BY__OWN(nodes_keys, valid), "\"\"",
+     .help = "file of the nodes to validate on, with train_list"},
+    {"data", "test_list", BY__KEY_TEXT, BY__OWN(nodes_keys, test), "\"\"",
+     .help = "file of the nodes to test on, with train_list"},
+    {"data", "per_class", BY__KEY_INT, BY__OWN(nodes_keys, per_class), "20", 0, BY__COUNT_LIMIT,
+     .help = "nodes of each class to train on that are drawn; 0: all that are not held out"},
+    {"data", "valid_nodes", BY__KEY_INT, BY__OWN(nodes_keys, valid_nodes), "500", 0,
+     BY__COUNT_LIMIT, .help = "nodes to validate on that are drawn"},
+    {"data", "test_nodes", BY__KEY_INT, BY__OWN(nodes_keys, test_nodes), "1000", 0, BY__COUNT_LIMIT,
+     .help = "nodes to test on that are drawn: `banyan eval RUN --test` reads them"},
+    {"data", "split_seed", BY__KEY_INT, BY__OWN(nodes_keys, split_seed), "0", 0, BY__COUNT_LIMIT,
+     .help = "seed of which nodes are drawn"},
+    {"data", "fan_outs", BY__KEY_TEXTS, BY__OWN(nodes_keys, fan_outs), "[]",
+     .help = "how many edges of a target, and of nodes 1, 2, ... hops from it, a sample of its "
+             "surroundings has; empty: the whole graph is read"},
+};
+/* clang-format on */
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
+
+#define CONSTANTS 8
+
+typedef struct nodes_data {
+    by_task_data base;
+    const nodes_keys *keys; /* of the config that was opened, which must outlive it */
+    by__nodes_set *set;
+    by__nodes_split split;
+    by__nodes_sampling sampling;
+    uint64_t *listed; /* nodes to evaluate or to predict instead; NULL: those of the split */
+    uint64_t listed_count;
+    by_task_purpose purpose;
+    bool test;
+    by_array constants[CONSTANTS];
+    char *summary;
+} nodes_data;
+
+extern const by__task_row by__task_nodes;
+
+static const nodes_keys *own_keys(const by_config *config)
+{
+    return by__config_kind_own(config->task.own, &by__task_nodes.kind);
+}
+
+/* ---- nodes to train on and held out ---- */
+
+static by_status read_list(uint64_t **ids, uint64_t *count, const nodes_data *d, const char *path,
+                           by_error *error)
+{
+    return path[0] == '\0'
+               ? BY_OK
+               : by__loader_row_list_read(ids, count, path, (uint64_t)d->set->nodes, error);
+}
+
+static by_status refuse_common(const char *a, const char *b, const uint64_t *left,
+                               uint64_t left_count, const uint64_t *right, uint64_t right_count,
+                               const by__nodes_set *set, by_error *error)
+{
+    bool found = false;
+    uint64_t node = 0;
+    if (left == NULL || right == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__loader_row_list_common(&found, &node, left, left_count, right, right_count,
+                                      (uint64_t)set->nodes, error));
+    return found ? by_error_set(error, BY_ECONFIG, "node %llu is in %s and in %s",
+                                (unsigned long long)node, a, b)
+                 : BY_OK;
+}
+
+static by_status read_lists(nodes_data *d, by_error *error)
+{
+    const nodes_keys *k = d->keys;
+    by__nodes_split *s = &d->split;
+    BY_TRY(read_list(&s->train, &s->train_count, d, k->train, error));
+    BY_TRY(read_list(&s->valid, &s->valid_count, d, k->valid, error));
+    BY_TRY(read_list(&s->test, &s->test_count, d, k->test, error));
+    BY_TRY(refuse_common(k->train, k->valid, s->train, s->train_count, s->valid, s->valid_count,
+                         d->set, error));
+    return refuse_common(k->train, k->test, s->train, s->train_count, s->test, s->test_count,
+                         d->set, error);
+}
+
+/* Nodes without a label teach nothing. */
+static by_status check_labels(const nodes_data *d, const uint64_t *ids, uint64_t count,
+                              by_error *error)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if (d->set->labels == NULL || d->set->labels[ids[i]] < 0) {
+            return by_error_set(error, BY_ECONFIG, "%s: node %llu of a list has no label",
+                                d->set->name, (unsigned long long)ids[i]);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status find_nodes(nodes_data *d, const by_task_request *r, by_error *error)
+{
+    const nodes_keys *k = d->keys;
+    if (r->path != NULL) {
+        BY_TRY(read_list(&d->listed, &d->listed_count, d, r->path, error));
+        return d->purpose == BY_TASK_PREDICT ? BY_OK
+                                             : check_labels(d, d->listed, d->listed_count, error);
+    }
+    if (k->train[0] == '\0') {
+        return by__nodes_split_draw(&d->split, d->set, (uint64_t)k->per_class,
+                                    (uint64_t)k->valid_nodes, (uint64_t)k->test_nodes,
+                                    (uint64_t)k->split_seed, error);
+    }
+    BY_TRY(read_lists(d, error));
+    BY_TRY(check_labels(d, d->split.train, d->split.train_count, error));
+    BY_TRY(check_labels(d, d->split.valid, d->split.valid_count, error));
+    return check_labels(d, d->split.test, d->split.test_count, error);
+}
+
+/* The nodes that are held out, or to predict. */
+static const uint64_t *held_out(const nodes_data *d, uint64_t *count)
+{
+    *count = d->listed != NULL ? d->listed_count
+             : d->test         ? d->split.test_count
+                               : d->split.valid_count;
+    return d->listed != NULL ? d->listed : d->test ? d->split.test : d->split.valid;
+}
+
+/* ---- opening ---- */
+
+static void close_data(by_task_data *data)
+{
+    nodes_data *d = (nodes_data *)data;
+    by__nodes_set_close(&d->set);
+    by__nodes_split_free(&d->split);
+    free(d->listed);
+    free(d->summary);
+    free(d);
+}
+
+static void list_constants(nodes_data *d)
+{
+    const by__nodes_set *s = d->set;
+    by_shape offsets = BY_SHAPE(1, s->nodes + 1);
+    by_shape edges = BY_SHAPE(1, s->edges);
+    by_shape column = BY_SHAPE(1, s->nodes, 1);
+    const by_array constants[CONSTANTS] = {
+        {"nodes.x", BY_F32, BY_SHAPE(1, s->nodes, s->features), s->x},
+        {"nodes.inverse_root", BY_F32, column, s->inverse_root},
+        {"nodes.inverse_degree", BY_F32, column, s->inverse_degree},
+        {"edges.offsets", BY_I32, offsets, s->offsets},
+        {"edges.sources", BY_I32, edges, s->sources},
+        {"edges.back_offsets", BY_I32, offsets, s->back_offsets},
+        {"edges.back_sources", BY_I32, edges, s->back_sources},
+        {"edges.back_edges", BY_I32, edges, s->back_edges}};
+    memcpy(d->constants, constants, sizeof constants);
+}
+
+static by_status describe(nodes_data *d, by_error *error)
+{
+    by_string text = {0};
+    by_string_format(&text, "a graph of %lld nodes with %lld features, and %lld edges",
+                     (long long)d->set->nodes, (long long)d->set->features,
+                     (long long)d->set->edges);
+    BY_TRY(by__string_release(&text, &d->summary, error));
+    d->base.summary = d->summary;
+    return BY_OK;
+}
+
+/* The fan-outs of the config, and the room that they need. */
+static by_status fit_sampling(nodes_data *d, by_error *error)
+{
+    const by_string_list *list = &d->keys->fan_outs;
+    if (list->count > BY__NODES_HOPS) {
+        return by_error_set(error, BY_ECONFIG, "data.fan_outs: %zu hops are more than %d",
+                            list->count, BY__NODES_HOPS);
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        double number;
+        if (!by__parse_f64(list->items[i], &number) || !(number >= 1.0 && number <= 1e9) ||
+            number != floor(number)) {
+            return by_error_set(error, BY_ECONFIG,
+                                "data.fan_outs: '%s' is not a number of edges, from 1 on",
+                                list->items[i]);
+        }
+        d->sampling.fan_outs[i] = (int32_t)number;
+    }
+    d->sampling.hops = (int)list->count;
+    return list->count == 0 ? BY_OK : by__nodes_sampling_fit(&d->sampling, d->set, error);
+}
+
+static by_status open_all(nodes_data *d, const by_task_request *r, by_error *error)
+{
+    const nodes_keys *k = d->keys;
+    const by__nodes_options options = {.graph = k->graph,
+                                       .features = k->features,
+                                       .labels = k->labels,
+                                       .symmetric = k->symmetric != 0,
+                                       .self_loops = k->self_loops != 0,
+                                       .normalize = k->normalize != 0};
+    uint64_t count;
+    if (k->graph[0] == '\0') {
+        return by_error_set(error, BY_ECONFIG, "no data: set data.graph=FILE");
+    }
+    BY_TRY(by__nodes_set_open(&d->set, &options, error));
+    BY_TRY(fit_sampling(d, error));
+    BY_TRY(find_nodes(d, r, error));
+    (void)held_out(d, &count);
+    d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.train_count : 0;
+    d->base.valid_examples = count;
+    d->base.bytes = d->set->bytes;
+    d->base.held_out = k->train[0] == '\0' ? "nodes drawn by data.split_seed" : "data.valid_list";
+    if (d->purpose == BY_TASK_EVALUATE && count == 0) {
+        return by_error_set(error, BY_ECONFIG, "%s: there are no nodes to %s", d->set->name,
+                            d->test ? "test on: set data.test_nodes or data.test_list"
+                                    : "evaluate on: set data.valid_nodes or data.valid_list");
+    }
+    list_constants(d);
+    return describe(d, error);
+}
+
+static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
+{
+    nodes_data *d;
+    BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
+    d->base.task = &by__task_nodes.task;
+    d->keys = own_keys(request->config);
+    d->purpose = request->purpose;
+    d->test = request->test;
+    by_status status = open_all(d, request, error);
+    if (status != BY_OK) {
+        close_data(&d->base);
+        return status;
+    }
+    *out = &d->base;
+    return BY_OK;
+}
+
+static unsigned knows(const by_config *config)
+{
+    const by_model_config *m = &config->model;
+    const nodes_keys *k = own_keys(config);
+    bool holds_out = k->train[0] == '\0' ? k->valid_nodes > 0 : k->valid[0] != '\0';
+    const by__nn_node_sizes *sizes = by__nn_node_sizes_of(m);
+    bool sized =
+        m->outputs > 0 && m->channels > 0 && sizes != NULL && sizes->nodes > 0 && sizes->edges > 0;
+    return (sized ? (unsigned)BY_TASK_SIZES : 0) |
+           (k->graph[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
+           (k->graph[0] != '\0' && holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
+}
+
+/* The sizes of Cora (Sen et al. 2008), with edges to each node itself. */
+static void assume(by_config *config)
+{
+    by_model_config *m = &config->model;
+    m->outputs = m->outputs < 0 ? 7 : m->outputs;
+    m->channels = m->channels < 0 ? 1433 : m->channels;
+    by__nn_node_sizes *sizes = by__nn_node_sizes_of(m);
+    if (sizes != NULL) {
+        sizes->nodes = sizes->nodes < 0 ? 2708 : sizes->nodes;
+        sizes->edges = sizes->edges < 0 ? 13264 : sizes->edges;
+        sizes->sample_nodes = sizes->sample_nodes < 0 ? 0 : sizes->sample_nodes;
+        sizes->sample_edges = sizes->sample_edges < 0 ? 0 : sizes->sample_edges;
+    }
+}
+
+static by_status take_size(int64_t *key, const char *name, int64_t size, const nodes_data *d,
+                           by_error *error)
+{
+    if (*key >= 0 && *key != size) {
+        return by_error_set(error, BY_ECONFIG, "model.%s is %lld, but %s has %lld; leave it out",
+                            name, (long long)*key, d->set->name, (long long)size);
+    }
+    *key = size;
+    return BY_OK;
+}
+
+static by_status complete(by_task_data *data, by_config *config, by_error *error)
+{
+    nodes_data *d = (nodes_data *)data;
+    by_model_config *m = &config->model;
+    by__nn_node_sizes *sizes = by__nn_node_sizes_of(m);
+    if (sizes == NULL) {
+        return by_error_set(error, BY_ECONFIG,
+                            "task.kind nodes needs a model of the nodes of a graph, such as "
+                            "model.kind gcn, sage or gat; model.kind %s reads %s",
+                            m->kind, by_model_reads(m));
+    }
+    BY_TRY(take_size(&m->channels, "channels", d->set->features, d, error));
+    BY_TRY(take_size(&sizes->nodes, "nodes", d->set->nodes, d, error));
+    BY_TRY(take_size(&sizes->edges, "edges", d->set->edges, d, error));
+    BY_TRY(take_size(&sizes->sample_nodes, "sample_nodes", d->sampling.nodes, d, error));
+    BY_TRY(take_size(&sizes->sample_edges, "sample_edges", d->sampling.edges, d, error));
+    if (m->outputs < 0) {
+        m->outputs = d->set->classes;
+    }
+    if (m->outputs < d->set->classes || m->outputs < 1) {
+        return by_error_set(error, BY_ECONFIG, "model.outputs is %lld, but %s has %lld classes",
+                            (long long)m->outputs, d->set->name, (long long)d->set->classes);
+    }
+    return by_config_resolve(config, error);
+}
+
+static by_status source(by_source **out, by_task_data *data, const by_config *config, bool training,
+                        by_error *error)
+{
+    nodes_data *d = (nodes_data *)data;
+    uint64_t count = d->split.train_count;
+    const uint64_t *ids = training ? d->split.train : held_out(d, &count);
+    BY_UNUSED(config);
+    return by__nodes_source_open(out, d->set, ids, count, training, &d->sampling, error);
+}
+
+static by_status constants(by_task_data *data, const by_config *config, const by_array **out,
+                           size_t *count, by_error *error)
+{
+    nodes_data *d = (nodes_data *)data;
+    BY_UNUSED(config);
+    BY_UNUSED(error);
+    *out = d->constants;
+    *count = CONSTANTS;
+    return BY_OK;
+}
+
+static by_status keep(by_task_data *data, const by_config *config, by_task_kept *out,
+                      by_error *error)
+{
+    nodes_data *d = (nodes_data *)data;
+    BY_UNUSED(config);
+    BY_UNUSED(error);
+    *out = (by_task_kept){
+        .values = {{.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->set->hash}},
+        .value_count = 1,
+        .eos = -1};
+    return BY_OK;
+}
+
+static by_status check(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error)
+{
+    const nodes_data *d = (const nodes_data *)data;
+    const char *content;
+    BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));
+    return strcmp(content, d->set->hash) == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s was trained on another graph than %s has now; restore the file, "
+                              "or start a new run",
+                              by_checkpoint_path(checkpoint), d->set->name);
+}
+
+/* ---- loss and metrics ---- */
+
+static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
+                      by_model *model, by_error *error)
+{
+    if (model->output == BY_NONE || strcmp(by_model_reads(&config->model), "nodes") != 0) {
+        return by_error_set(error, BY_ECONFIG, "task.kind nodes needs a model of nodes");
+    }
+    by_value labels = by_graph_input(graph, "labels", BY_I32, BY_SHAPE(request->batch));
+    model->loss = by_cross_entropy(graph, model->output, labels, 0.0f);
+    model->evaluated = request->mode == BY_MODEL_TRAIN ? BY_NONE : model->output;
+    return BY_OK;
+}
+
+static const char *loss_label(const by_config *config)
+{
+    BY_UNUSED(config);
+    return "cross-entropy (nats)";
+}
+
+enum { SUM_COUNT, SUM_CORRECT };
+static const by_task_sum sums_of[] = {
+    [SUM_COUNT] = {.name = "count"}, [SUM_CORRECT] = {.name = "correct"}};
+
+static size_t best_of(const float *logits, size_t classes)
+{
+    size_t best = 0;
+    for (size_t c = 1; c < classes; c++) {
+        best = logits[c] > logits[best] ? c : best;
+    }
+    return best;
+}
+
+static void measure(const by_task_data *data, double *const *sums, const by_batch *batch,
+                    const float *values, size_t width)
+{
+    const by_array *labels = by_batch_array(batch, "labels");
+    BY_UNUSED(data);
+    for (size_t i = 0; labels != NULL && i < batch->batch; i++) {
+        int32_t label = ((const int32_t *)labels->data)[i];
+        if (label >= 0) {
+            *sums[SUM_COUNT] += 1.0;
+            *sums[SUM_CORRECT] += best_of(values + i * width, width) == (size_t)label ? 1.0 : 0.0;
+        }
+    }
+}
+
+static double accuracy(const by_task_data *data, const double *const *sums, const by_evaluation *e)
+{
+    BY_UNUSED(data);
+    BY_UNUSED(e);
+    return *sums[SUM_CORRECT] / *sums[SUM_COUNT];
+}
+
+static const by_metric metrics[] = {{"accuracy", true, 4, accuracy}};
+
+static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,
+                         size_t width, by_predicted *report, void *user, by_error *error)
+{
+    const by_array *ids = by_batch_array(batch, "ids");
+    const by_array *weight = by_batch_array(batch, "weight");
+    BY_UNUSED(data);
+    BY_UNUSED(sum);
+    BY_UNUSED(error);
+    for (size_t i = 0; ids != NULL && weight != NULL && i < batch->batch; i++) {
+        const float *logits = values + i * width;
+        size_t best = best_of(logits, width);
+        double all = 0.0;
+        for (size_t c = 0; c < width; c++) {
+            all += exp((double)logits[c] - (double)logits[best]);
+        }
+        const by_field fields[] = {
+            {.name = "node", .number = (double)((const int32_t *)ids->data)[i], .is_whole = true},
+            {.name = "class", .number = (double)best, .is_whole = true},
+            {.name = "probability", .number = 1.0 / all}};
+        if (((const float *)weight->data)[i] > 0.0f) {
+            report(user, fields, BY_ARRAY_LENGTH(fields));
+        }
+    }
+    return BY_OK;
+}
+
+const by__task_row by__task_nodes = {
+    .kind = {.name = "nodes",
+             .help = "Classification of the nodes of a graph.",
+             .keys = {&key_list},
+             .size = sizeof(nodes_keys)},
+    .task = {.name = "nodes",
+             .examples = "nodes",
+             .metrics = metrics,
+             .metric_count = BY_ARRAY_LENGTH(metrics),
+             .sums = sums_of,
+             .sum_count = BY_ARRAY_LENGTH(sums_of),
+             .keeps_test = true,
+             .best_by_metric = true,
+             .loss_label = loss_label,
+             .open = open_data,
+             .close = close_data,
+             .knows = knows,
+             .assume = assume,
+             .complete = complete,
+             .source = source,
+             .constants = constants,
+             .keep = keep,
+             .check = check,
+             .loss = loss,
+             .measure = measure,
+             .predict = predict},
+};

@@ -1,0 +1,116 @@
+#!/bin/sh
+# Nodes of a graph: training of each family, the nodes that are kept for a test, ranks, a resume, predictions, and what is
+# refused.
+. "$(dirname "$0")/../support/shell.sh"
+
+# Three groups of nodes that know each other better than others; features say little of the group.
+python3 - <<'END' || fail "no data"
+import random, struct
+rng = random.Random(5)
+count = 240
+with open("edges.csv", "w") as f:
+    f.write("from,to\n")
+    for a in range(count):
+        for _ in range(4):
+            near = rng.random() < 0.85
+            b = rng.randrange(count // 3) * 3 + a % 3 if near else rng.randrange(count)
+            f.write(f"{a},{b}\n")
+def npy(name, kind, shape, data):
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    with open(name, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data)
+npy("x.npy", "<f4", (count, 5), b"".join(
+    struct.pack("<f", rng.gauss(0.7 if k == i % 3 else 0.0, 1)) for i in range(count) for k in range(5)))
+npy("y.npy", "|i1", (count,), bytes(i % 3 for i in range(count)))
+END
+cat >groups.yaml <<'END'
+name: groups
+task: {kind: nodes}
+model: {kind: gcn, layers: 2, width: 8, dropout: 0.3}
+data: {graph: edges.csv, features: x.npy, labels: y.npy, self_loops: true, per_class: 8, valid_nodes: 48, test_nodes: 96}
+train: {steps: 60, batch: 24, micro_batch: 6, eval_every: 30, threads: 1}
+precision: {compute: f32}
+optimizer: {lr: 0.02, schedule: constant, warmup: 0}
+checkpoint: {every: 30, keep: 9}
+END
+# accuracy: of the test that "out" tells.
+accuracy() {
+    python3 -c 'import json, sys
+e = json.load(open("out"))
+assert e["nodes"] == 96 and e["accuracy"] > float(sys.argv[1]), e' "$1" || fail "the accuracy of the test"
+}
+
+say "train each family, and test on nodes that no training saw"
+run 0 "$banyan" train groups.yaml
+holds out "a graph of 240 nodes with 5 features"
+holds out "24 nodes for training, 48 held out"
+run 0 "$banyan" eval runs/groups --test --json
+accuracy 0.7
+last=runs/groups/checkpoints/step-00000060
+holds "$last/config.json" '"num_nodes": 240'
+run 0 "$banyan" train groups.yaml --set name=gat --set model.kind=gat --set model.heads=2
+run 0 "$banyan" eval runs/gat --test --json
+accuracy 0.7
+run 0 "$banyan" train groups.yaml --set name=sage --set model.kind=sage --set data.self_loops=false
+run 0 "$banyan" eval runs/sage --test --json
+accuracy 0.6
+run 0 "$banyan" train groups.yaml --set name=half --set precision.compute=bf16
+run 0 "$banyan" eval runs/half --test --json
+accuracy 0.7
+
+say "the same bits on two ranks, with other threads, and after a resume"
+run 0 "$banyan" launch -n 2 train groups.yaml --set name=two
+same "$last/model.safetensors" runs/two/checkpoints/step-00000060/model.safetensors
+run 0 "$banyan" train groups.yaml --set name=threads --set train.threads=3
+same "$last/model.safetensors" runs/threads/checkpoints/step-00000060/model.safetensors
+cp "$last/model.safetensors" whole.safetensors
+rm -r "$last"
+run 0 "$banyan" train --resume runs/groups
+same "$last/model.safetensors" whole.safetensors
+
+say "predict nodes of a list"
+printf '3\n17\n200\n' >some.txt
+run 0 "$banyan" predict runs/groups some.txt --csv --out some.csv
+python3 -c 'import csv
+rows = list(csv.DictReader(open("some.csv")))
+assert [r["node"] for r in rows] == ["3", "17", "200"] and all(0.3 < float(r["probability"]) <= 1 for r in rows), rows' ||
+    fail "the predictions"
+
+say "samples of surroundings: the loss of the whole graph if they have all edges; the same bits on two ranks"
+cat >first.sh <<'END'
+name=$1
+shift
+"$banyan" train groups.yaml --set name="$name" --set model.kind=sage --set data.self_loops=false --set model.dropout=0 \
+    --set train.steps=1 --set train.log_every=1 --set train.eval_every=1 --set checkpoint.every=1 "$@" >/dev/null &&
+    grep -o '"loss": *[0-9.e-]*' "runs/$name/events.jsonl" | head -n 1 >"$name.losses" && [ -s "$name.losses" ]
+END
+export banyan
+run 0 sh first.sh whole
+run 0 sh first.sh full --set data.fan_outs='[999, 999]' --set data.threads=2
+same whole.losses full.losses
+run 0 sh first.sh few --set data.fan_outs='[3, 2]'
+cmp -s few.losses whole.losses && fail "samples of 3 and 2 edges have the loss of the whole graph"
+set -- --set model.kind=sage --set data.self_loops=false --set data.fan_outs='[6, 3]'
+run 0 "$banyan" train groups.yaml --set name=sampled "$@" --set data.threads=1
+run 0 "$banyan" eval runs/sampled --test --json
+accuracy 0.55
+run 0 "$banyan" launch -n 2 train groups.yaml --set name=sampled2 "$@" --set data.threads=3
+same runs/sampled/checkpoints/step-00000060/model.safetensors runs/sampled2/checkpoints/step-00000060/model.safetensors
+run 2 "$banyan" train groups.yaml --set name=bad --set data.fan_outs='[0, 2]'
+holds err "'0' is not a number of edges"
+
+say "lists of nodes; what is refused"
+seq 0 49 >train.txt && seq 50 99 >valid.txt && seq 49 60 >both.txt
+run 0 "$banyan" train groups.yaml --set name=lists --set data.train_list=train.txt --set data.valid_list=valid.txt \
+    --set train.steps=2
+holds out "50 nodes for training, 50 held out"
+run 2 "$banyan" train groups.yaml --set name=bad --set data.train_list=train.txt --set data.valid_list=both.txt
+holds err "node 49 is in train.txt and in both.txt"
+run 2 "$banyan" train groups.yaml --set name=bad --set model.kind=mlp
+holds err "task.kind nodes needs a model of the nodes of a graph"
+run 2 "$banyan" train groups.yaml --set name=bad --set data.per_class=500
+holds err "data.per_class is 500"
+sed 's/^239,.*/239,240/' edges.csv >edges_bad.csv
+run 1 "$banyan" train groups.yaml --set name=bad --set data.graph=edges_bad.csv
+holds err "has node 240; there are 240"
