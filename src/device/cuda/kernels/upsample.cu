@@ -58,8 +58,7 @@ BY__KERNEL(upsample, 256)
     if (rows.share > 0.0f) {
         float other = by__get(a.from, a.dtype, below * line + left);
         if (columns.share > 0.0f) {
-            other =
-                by__mixed(other, by__get(a.from, a.dtype, below * line + right), columns.share);
+            other = by__mixed(other, by__get(a.from, a.dtype, below * line + right), columns.share);
         }
         value = by__mixed(value, other, rows.share);
     }
