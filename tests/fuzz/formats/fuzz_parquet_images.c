@@ -1,5 +1,5 @@
-/* Parquet files with pictures: every picture lies within the file, or within a page of it that can be
- * decompressed, or the file is refused; the places of a column hold what its values are. */
+/* Parquet files with pictures: every picture lies within the file, or within a page of it that can
+ * be decompressed, or the file is refused; the places of a column hold what its values are. */
 #include <stdlib.h>
 #include <string.h>
 

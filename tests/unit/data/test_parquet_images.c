@@ -1,5 +1,6 @@
-/* Parquet files with pictures, as pyarrow writes them (tests/fuzz/corpus/parquet_images): every codec
- * and kind of page gives the pictures that were put in, by their places and from an index. */
+/* Parquet files with pictures, as pyarrow writes them (tests/fuzz/corpus/parquet_images): every
+ * codec and kind of page gives the pictures that were put in, by their places and from an index.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

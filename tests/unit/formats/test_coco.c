@@ -1,5 +1,5 @@
-/* COCO annotations: runs as pycocotools writes them, polygons against a test of every pixel, and what
- * is damaged. */
+/* COCO annotations: runs as pycocotools writes them, polygons against a test of every pixel, and
+ * what is damaged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
