@@ -30,7 +30,8 @@ typedef struct by_diffusion_options {
 
 /* Compiles a model and loads its weights. `learned` is the directory with what was learned from the
  * training data, the scales of pixels. All arguments may be closed afterwards. Returns BY_EARG if
- * the model is of another task or an option is out of range, BY_EMEMORY, and errors of the files. */
+ * the model is of another task or an option is out of range, BY_EMEMORY, and errors of the
+ * files. */
 BY_API by_status by_diffusion_open(by_diffusion **out, const by_config *config,
                                    const by_weights *weights, const char *learned,
                                    const by_diffusion_options *options, by_error *error);

@@ -2,9 +2,9 @@
  * ranks.
  *
  * A shard is a tar archive as WebDataset reads it (docs/images.md): for each picture the members
- * NUMBER.cls, its class, and NUMBER.jpg, .png or .webp, its bytes as they were; in front, if classes
- * have names, __classes.json. Pictures are aligned so that each lies in as few pages of 4,096 bytes
- * as its size allows, by pax headers with a comment, which readers skip.
+ * NUMBER.cls, its class, and NUMBER.jpg, .png or .webp, its bytes as they were; in front, if
+ * classes have names, __classes.json. Pictures are aligned so that each lies in as few pages of
+ * 4,096 bytes as its size allows, by pax headers with a comment, which readers skip.
  *
  * The pictures are in the order in which training lists them, which mixes the classes. What is in a
  * shard depends only on the inputs and the options, so ranks share the shards without talking to
@@ -50,10 +50,11 @@ typedef struct by_image_pack_result {
     bool complete;    /* the output is there; false: other ranks still write */
 } by_image_pack_result;
 
-/* Packs this rank's share. The shards are written into OUTPUT.partial, which the rank that finds all
- * of them there renames to OUTPUT. Shards that are there already are kept: to go on after a crash,
- * call it again, with any number of ranks. Returns BY_EARG if OUTPUT or OUTPUT.partial is of other
- * inputs or options; BY_EFORMAT if an input is damaged; BY_EIO; BY_ESTOPPED. `result` may be NULL. */
+/* Packs this rank's share. The shards are written into OUTPUT.partial, which the rank that finds
+ * all of them there renames to OUTPUT. Shards that are there already are kept: to go on after a
+ * crash, call it again, with any number of ranks. Returns BY_EARG if OUTPUT or OUTPUT.partial is of
+ * other inputs or options; BY_EFORMAT if an input is damaged; BY_EIO; BY_ESTOPPED. `result` may be
+ * NULL. */
 BY_API by_status by_image_pack(const by_image_pack_options *options, by_image_pack_result *result,
                                by_error *error);
 

@@ -203,13 +203,13 @@
  *     edges or back_edges is absent: the edges of w are in the order of that matrix's entries.
  *   EDGE_DOTS         a [B, N, C], b [B, M, C] like a,      y f32 [B, E, H]: for entry k of row n
  *                     offsets i32 [B, N + 1],               the dot products of a[n] and
- *                     sources i32 [B, E]                    b[sources[k]] in each of H = attrs.heads
+ *                     sources i32 [B, E]                    b[sources[k]] in each of attrs.heads
  *                                                           groups of columns; else 0
- *   EDGE_SUM          v f32 [B, E, H], offsets i32          y f32 [B, N, H]: row n is the sum of the
+ *   EDGE_SUM          v f32 [B, E, H], offsets i32          y f32 [B, N, H]: row n is the sum of
  *                     [B, N + 1], edges? i32 [B, E]         entries of v that are edges[k], or k
  *   EDGE_ATTENTION    s f32 [B, M, H], d f32 [B, N, H],     y f32 [B, E, H]: the softmax over the
  *                     offsets i32 [B, N + 1],               entries k of row n of
- *                     sources i32 [B, E],                   l(s[sources[k]] + d[n]), with l(z) = z if
+ *                     sources i32 [B, E],                   l(s[sources[k]] + d[n]); l(z) = z if
  *                     back_offsets i32 [B, M + 1],          z > 0, else attrs.value z; else 0
  *                     back_edges i32 [B, E]
  *   EDGE_ATTENTION_GRAD   s, d, offsets, sources, y, dy     de f32 [B, E, H], dd like d

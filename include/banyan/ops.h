@@ -75,8 +75,8 @@ BY_API by_value by_affine(by_graph *graph, by_value x, by_value scale, by_value 
  * `groups` groups; weight and bias are f32 [C]. */
 BY_API by_value by_group_norm(by_graph *graph, by_value x, by_value weight, by_value bias,
                               int64_t groups, float eps);
-/* The weights of a recurrent layer of H states on C channels, as torch.nn.LSTM and torch.nn.GRU have
- * them: input [G H, C], hidden [G H, H], and biases f32 [G H], with G gates: 4 (LSTM: input,
+/* The weights of a recurrent layer of H states on C channels, as torch.nn.LSTM and torch.nn.GRU
+ * have them: input [G H, C], hidden [G H, H], and biases f32 [G H], with G gates: 4 (LSTM: input,
  * forget, cell, output) or 3 (GRU: reset, update, new). */
 typedef struct by_recurrent_weights {
     by_value input;

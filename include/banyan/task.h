@@ -260,8 +260,9 @@ struct by_task {
                          size_t classes, uint64_t *trained, uint64_t *held_out, uint64_t *drawn,
                          by_error *error);
 
-    /* Lists the examples among which data.draws and lists of rows choose, in the order in which they
-     * count them: training data, and what is held out of it. NULL: the task has no such list. */
+    /* Lists the examples among which data.draws and lists of rows choose, in the order in which
+     * they count them: training data, and what is held out of it. NULL: the task has no such
+     * list. */
     by_status (*list)(by_task_data *data, const by_config *config, uint64_t epoch,
                       by_example_listed *report, void *user, by_error *error);
     /* Tells which one a training example is, by its number there. NULL, if there is no `list`. */

@@ -127,7 +127,8 @@ typedef struct by_train_options {
     double peak_gflops; /* this rank's peak for matrix products in the compute format; 0: unknown */
     /* May be NULL. */
     void (*event)(void *user, const by_train_event *event);
-    /* Polled once per step, and by threads that wait for remote data, one at a time; may be NULL. Returning true saves and stops with BY_ESTOPPED. */
+    /* Polled once per step, and by threads that wait for remote data, one at a time; may be NULL.
+     * Returning true saves and stops with BY_ESTOPPED. */
     bool (*stop)(void *user);
     /* Reports progress: steps done and the current activity ("step", "evaluation", "save"); may be
      * NULL. */

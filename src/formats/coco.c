@@ -295,8 +295,8 @@ static bool draw_run(uint8_t *out, const coco_image *m, uint64_t *at, int64_t co
 }
 
 /* Runs as text: each in digits of 5 bits, the lowest first, from '0' on; bit 5 says that more
- * follow, and the highest bit of the last is the sign. From the third on it is the difference to the
- * run two before. */
+ * follow, and the highest bit of the last is the sign. From the third on it is the difference to
+ * the run two before. */
 static bool draw_text(uint8_t *out, const coco_image *m, const char *text, uint8_t class_number)
 {
     int64_t runs[2] = {0, 0}; /* the last of each kind */

@@ -1,5 +1,5 @@
-/* COCO's annotations (cocodataset.org, "Data format"): a JSON object with the images, the categories,
- * and for each object its category and where it is: polygons, or runs of pixels (RLE).
+/* COCO's annotations (cocodataset.org, "Data format"): a JSON object with the images, the
+ * categories, and for each object its category and where it is: polygons, or runs of pixels (RLE).
  *
  * The classes are 0, the background, and from 1 on the categories in the order of their ids. */
 #ifndef BY_FORMATS_COCO_H
@@ -9,8 +9,8 @@
 
 typedef struct by__format_coco by__format_coco;
 
-/* Reads the annotations of a JSON text; `name` is for messages, and copied. BY_EFORMAT names what is
- * wrong: an image, a category or an annotation, by its id. */
+/* Reads the annotations of a JSON text; `name` is for messages, and copied. BY_EFORMAT names what
+ * is wrong: an image, a category or an annotation, by its id. */
 by_status by__format_coco_open(by__format_coco **out, const char *name, const char *text,
                                size_t size, by_error *error);
 void by__format_coco_close(by__format_coco **coco);

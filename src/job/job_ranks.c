@@ -132,7 +132,8 @@ static by_status open_data(by__job *job, const by_train_options *progress, by_er
     BY_TRY(find_resumed(&resumed, job, error));
     by_task_request request = {
         .purpose = BY_TASK_TRAIN, .config = job->config, .resumed = resumed, .progress = progress};
-    /* One of several ranks cannot leave a step that the others have begun: it waits for its batch. */
+    /* One of several ranks cannot leave a step that the others have begun: it waits for its
+     * batch. */
     if (job->comm == NULL) {
         request.stop = job->options->stop;
         request.user = job->options->user;

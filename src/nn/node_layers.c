@@ -1,6 +1,6 @@
-/* Layers of models of the nodes of a graph. The features of all nodes are a constant input, uploaded
- * once, and so are all edges, if a batch only names the nodes whose outputs are wanted. Otherwise a
- * batch has samples of their surroundings. */
+/* Layers of models of the nodes of a graph. The features of all nodes are a constant input,
+ * uploaded once, and so are all edges, if a batch only names the nodes whose outputs are wanted.
+ * Otherwise a batch has samples of their surroundings. */
 #include <math.h>
 
 #include "nn/nn.h"

@@ -29,7 +29,8 @@ void by__nn_series_deliver(by__nn_build *b, by_value x, const by__nn_window_keys
 by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width, const char *prefix);
 /* Normal with variance gain / in. */
 by_init by__nn_init_fan(double gain, int64_t in);
-/* context, outputs, channels, layers, width, dropout, standardize and what is said, in config.json. */
+/* context, outputs, channels, layers, width, dropout, standardize and what is said, in
+ * config.json. */
 void by__nn_series_write_config(json_t *out, const by_model_config *config,
                                 const by__nn_window_keys *keys);
 by_status by__nn_series_read_config(by_model_config *config, by__nn_window_keys *keys,

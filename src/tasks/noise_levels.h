@@ -41,8 +41,8 @@ by_status by__task_diffusion_normals(float *out, size_t count, const uint32_t ke
  *   "classes"    i32            the label; `classes` if there is none or it is dropped
  *   "timesteps"  i32            by__task_diffusion_input
  *   "targets"    f32 [C, H, W]  eps, or eps - x
- * drop: probability that a label is, of a source with epochs. Takes ownership of `inner` and of what
- * the diffusion has, also on failure. BY_EARG: `inner` has other arrays. */
+ * drop: probability that a label is, of a source with epochs. Takes ownership of `inner` and of
+ * what the diffusion has, also on failure. BY_EARG: `inner` has other arrays. */
 by_status by__task_noised_source_open(by_source **out, by_source *inner,
                                       by__task_diffusion *diffusion, int64_t classes, double drop,
                                       by_error *error);

@@ -1,5 +1,6 @@
 /* Positions without parameters: angles of rotary embeddings, that is the frequencies of RoFormer
- * and how they are scaled for contexts longer than the one used in training, and slopes of ALiBi. */
+ * and how they are scaled for contexts longer than the one used in training, and slopes of
+ * ALiBi. */
 #include <math.h>
 
 #include "banyan/op.h"

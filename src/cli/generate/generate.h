@@ -1,5 +1,6 @@
 /* generate: the options of `banyan generate`, for one prompt (generate.c) and for many
- * (generate_batch.c), constraints on the texts (generate_form.c), and images (generate_images.c). */
+ * (generate_batch.c), constraints on the texts (generate_form.c), and images
+ * (generate_images.c). */
 #ifndef BY_CLI_GENERATE_GENERATE_H
 #define BY_CLI_GENERATE_GENERATE_H
 

@@ -2,7 +2,8 @@
  *
  * image_plan.c lists the pictures and decides in which shard, and where in it, each lies;
  * image_pack.c writes the shards. A plan is a function of the inputs and the options alone: ranks
- * make the same one, and its text, pack.json, tells whether what lies in the output belongs to it. */
+ * make the same one, and its text, pack.json, tells whether what lies in the output belongs to
+ * it. */
 #ifndef BY_DATA_IMAGE_IMAGE_PACK_H
 #define BY_DATA_IMAGE_IMAGE_PACK_H
 

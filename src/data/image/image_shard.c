@@ -371,8 +371,8 @@ static size_t threads_of(const shard_list *list)
     return threads < list->count ? threads : list->count;
 }
 
-/* Takes the names of the classes that a shard has, unless they are fixed: the first says which there
- * are. */
+/* Takes the names of the classes that a shard has, unless they are fixed: the first says which
+ * there are. */
 static by_status take_names(by__image_folder *out, listed_shard *s, by_error *error)
 {
     by__image_folder *f = &s->found;

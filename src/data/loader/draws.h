@@ -5,8 +5,8 @@
  * that one more. The places of a class, or of all examples without classes, divide the sum of their
  * weights into strata of equal size, and each draws a point of it, as in stratified sampling: an
  * example comes up in proportion to its weight, with less variance than if all were drawn
- * independently. A draw is a function of seed, epoch and place, so that it does not depend on ranks,
- * threads, or where a run was resumed. */
+ * independently. A draw is a function of seed, epoch and place, so that it does not depend on
+ * ranks, threads, or where a run was resumed. */
 #ifndef BY_DATA_LOADER_DRAWS_H
 #define BY_DATA_LOADER_DRAWS_H
 

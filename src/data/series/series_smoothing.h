@@ -37,8 +37,8 @@ typedef struct by__series_smoothing {
 
 /* Computes the states of given rates. The initial level is the mean of the first period, the
  * initial trend the mean difference of the second one from it by row, and the initial seasons are
- * the differences from the level; without a season they are the first number and its difference from
- * the next. Needs two rows, and two periods for a season. fitted: rows whose errors count. */
+ * the differences from the level; without a season they are the first number and its difference
+ * from the next. Needs two rows, and two periods for a season. fitted: rows whose errors count. */
 by_status by__series_smoothing_run(by__series_smoothing *out, const by__series_channel *channel,
                                    by__series_smoothing_kind kind, uint64_t season,
                                    const by__series_smoothing_rates *rates, uint64_t fitted,

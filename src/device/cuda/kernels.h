@@ -254,8 +254,8 @@ typedef struct by__cuda_cross_entropy_args {
     int32_t dtype, dx_dtype, wide;
 } by__cuda_cross_entropy_args;
 
-/* CROSS_ENTROPY_COMBINE: parts [2 slices, rows]. lse[r], and loss[r], 0 without target. One thread a
- * row, blocks of 256. */
+/* CROSS_ENTROPY_COMBINE: parts [2 slices, rows]. lse[r], and loss[r], 0 without target. One thread
+ * a row, blocks of 256. */
 typedef struct by__cuda_combine_losses_args {
     const float *parts;
     const int32_t *targets;

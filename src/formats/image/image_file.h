@@ -32,8 +32,8 @@ by_status by__format_image_decode(uint8_t **out, int64_t *height, int64_t *width
 by_status by__format_image_decode_request(uint8_t **out, int64_t *height, int64_t *width,
                                           int64_t channels, const by_image_fit *fit,
                                           const uint8_t *data, size_t size, by_error *error);
-/* The same of one's own image as it is, for who needs less of it: the sides of a JPEG are divided by
- * `reduction`, 1, 2, 4 or 8, and rounded up, and rows from `rows` on of the result are 0. Others
+/* The same of one's own image as it is, for who needs less of it: the sides of a JPEG are divided
+ * by `reduction`, 1, 2, 4 or 8, and rounded up, and rows from `rows` on of the result are 0. Others
  * are decoded whole. */
 by_status by__format_image_decode_reduced(uint8_t **out, int64_t *height, int64_t *width,
                                           int64_t channels, unsigned reduction, int64_t rows,

@@ -25,7 +25,8 @@ by_status by__format_shard_index_finish(by__format_shard_index *index, const cha
                                         by_error *error);
 /* Whether this is the whole index of a file with the key, of `size` bytes. */
 bool by__format_shard_index_is(const uint8_t *data, size_t length, const char *key, uint64_t size);
-/* Gives its classes to shard->classes and its samples to shard->take; shard->data and its size are those of such an index. */
+/* Gives its classes to shard->classes and its samples to shard->take; shard->data and its size are
+ * those of such an index. */
 by_status by__format_shard_index_read(const by__format_shard *shard, by_error *error);
 
 #endif

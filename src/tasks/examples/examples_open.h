@@ -62,8 +62,8 @@ void by__task_examples_close_texts(by__task_examples *d);
 /* Finds how many tokens texts have, unless the config says it. */
 by_status by__task_examples_measure_texts(by__task_examples *d, const by_table *table,
                                           by_error *error);
-/* by__table_encoding_apply; *cut counts the texts. Texts become "tokens" i32 [N, T], padded with 0, and "lengths" i32
- * [N]. */
+/* by__table_encoding_apply; *cut counts the texts. Texts become "tokens" i32 [N, T], padded with 0,
+ * and "lengths" i32 [N]. */
 by_status by__task_examples_apply_encoding(by_array_set **out, const by__task_examples *d,
                                            const by_table *table, bool targets, const char *weight,
                                            by__task_examples_cut *cut, by_error *error);
