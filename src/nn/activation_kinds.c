@@ -76,7 +76,7 @@ void by__nn_activation_write(json_t *out, const char *key, const by_model_config
     (void)json_object_set_new(out, key, json_string(row_of(config, usual)->names[0]));
 }
 
-static by_status refuse(const char *name, const char *key, const char *said, by_error *error)
+static by_status refuse(const char *name, const char *key, const char *text, by_error *error)
 {
     by_string all = {0};
     for (size_t i = 1; i < BY_ARRAY_LENGTH(rows); i++) {
@@ -84,7 +84,7 @@ static by_status refuse(const char *name, const char *key, const char *said, by_
     }
     by_status status =
         by_error_set(error, BY_EFORMAT, "%s: \"%s\" is \"%.40s\"; supported: %s", name, key,
-                     said == NULL ? "(not a string)" : said, all.failed ? "" : all.data);
+                     text == NULL ? "(not a string)" : text, all.failed ? "" : all.data);
     by_string_free(&all);
     return status;
 }
@@ -93,18 +93,18 @@ by_status by__nn_activation_read(by_model_config *config, const char *name, cons
                                  const char *key, by_function usual, by_error *error)
 {
     const json_t *value = json_object_get(in, key);
-    const char *said = json_string_value(value);
+    const char *text = json_string_value(value);
     if (value == NULL || json_is_null(value)) {
         return by__nn_set_string(&config->activation.kind, "auto", error);
     }
-    for (size_t i = 1; i < BY_ARRAY_LENGTH(rows) && said != NULL; i++) {
+    for (size_t i = 1; i < BY_ARRAY_LENGTH(rows) && text != NULL; i++) {
         const activation_row *row = &rows[i];
-        if (strcmp(row->names[0], said) == 0 ||
-            (row->names[1] != NULL && strcmp(row->names[1], said) == 0)) {
+        if (strcmp(row->names[0], text) == 0 ||
+            (row->names[1] != NULL && strcmp(row->names[1], text) == 0)) {
             bool own = row->function == usual && !row->squared;
             return by__nn_set_string(&config->activation.kind, own ? "auto" : row->kind.name,
                                      error);
         }
     }
-    return refuse(name, key, said, error);
+    return refuse(name, key, text, error);
 }

@@ -198,8 +198,8 @@ static by_status read_part(by_model_config *config, const part_section *section,
                            const json_t *in, by_error *error)
 {
     by_part_config *part = part_of(config, section);
-    const char *said = json_string_value(json_object_get(in, "kind"));
-    const by__config_kind *kind = said == NULL ? NULL : find_kind(section, said);
+    const char *text = json_string_value(json_object_get(in, "kind"));
+    const by__config_kind *kind = text == NULL ? NULL : find_kind(section, text);
     const by__config_key *key;
     size_t list = 0;
     size_t row = 0;

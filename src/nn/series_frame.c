@@ -12,7 +12,7 @@ by_status by__nn_series_window_resolve(by_config *config, void *own, by_error *e
 {
     const by__nn_window_keys *keys = own;
     by__nn_series_resolve(&config->model);
-    return by__nn_series_said_check(config, &keys->said, error);
+    return by__nn_series_forecast_check(config, &keys->forecast, error);
 }
 
 by_value by__nn_series_read(by__nn_build *b, const by__nn_window_keys *keys,
@@ -58,7 +58,7 @@ void by__nn_series_write_config(json_t *out, const by_model_config *c,
     (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
     (void)json_object_set_new(out, "dropout", json_real(c->dropout));
     (void)json_object_set_new(out, "standardize", json_boolean(keys->standardize));
-    by__nn_series_write_said(out, c);
+    by__nn_series_write_forecast(out, c);
 }
 
 by_status by__nn_series_read_config(by_model_config *c, by__nn_window_keys *keys, const char *name,
@@ -69,6 +69,6 @@ by_status by__nn_series_read_config(by_model_config *c, by__nn_window_keys *keys
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_size", BY__REQUIRED, error));
-    BY_TRY(by__nn_series_read_said(c, name, in, error));
+    BY_TRY(by__nn_series_read_forecast(c, name, in, error));
     return by__nn_json_switch(&keys->standardize, name, in, "standardize", true, error);
 }

@@ -1,5 +1,5 @@
 /* series_frame: what models of series have around their network: windows that are standardized or
- * not, what is said of the rows behind them, and the keys of config.json. The network is the
+ * not, what is forecast of the rows behind them, and the keys of config.json. The network is the
  * family's own. */
 #ifndef BY_NN_SERIES_FRAME_H
 #define BY_NN_SERIES_FRAME_H
@@ -8,7 +8,7 @@
 
 /* The first member of a family's own struct. */
 typedef struct by__nn_window_keys {
-    by__nn_series_said said;
+    by__nn_series_forecast forecast;
     int64_t standardize;
 } by__nn_window_keys;
 /* standardize. */
@@ -29,7 +29,7 @@ void by__nn_series_deliver(by__nn_build *b, by_value x, const by__nn_window_keys
 by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width, const char *prefix);
 /* Normal with variance gain / in. */
 by_init by__nn_init_fan(double gain, int64_t in);
-/* context, outputs, channels, layers, width, dropout, standardize and what is said, in
+/* context, outputs, channels, layers, width, dropout, standardize and what is forecast, in
  * config.json. */
 void by__nn_series_write_config(json_t *out, const by_model_config *config,
                                 const by__nn_window_keys *keys);

@@ -6,7 +6,7 @@
 #include "nn/series.h"
 
 typedef struct dlinear_keys {
-    by__nn_series_said said;
+    by__nn_series_forecast forecast;
     int64_t kernel;
     int64_t standardize;
 } dlinear_keys;
@@ -30,7 +30,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const dlinear_keys *d = own;
     by__nn_series_resolve(&config->model);
-    BY_TRY(by__nn_series_said_check(config, &d->said, error));
+    BY_TRY(by__nn_series_forecast_check(config, &d->forecast, error));
     return d->kernel % 2 == 1 && d->kernel <= 2 * config->model.context
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
@@ -91,7 +91,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "num_input_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "moving_average", json_integer(own_keys(c)->kernel));
     (void)json_object_set_new(out, "standardize", json_boolean(own_keys(c)->standardize));
-    by__nn_series_write_said(out, c);
+    by__nn_series_write_forecast(out, c);
 }
 
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
@@ -101,7 +101,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", BY__REQUIRED, error));
-    BY_TRY(by__nn_series_read_said(c, name, in, error));
+    BY_TRY(by__nn_series_read_forecast(c, name, in, error));
     BY_TRY(by__nn_json_integer(&d->kernel, name, in, "moving_average", 25, error));
     return by__nn_json_switch(&d->standardize, name, in, "standardize", false, error);
 }
@@ -109,7 +109,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 const by__nn_family by__nn_family_dlinear = {
     .kind = {.name = "dlinear",
              .help = "DLinear on windows of series: linear functions of trend and season.",
-             .keys = {&by__nn_series_keys, &by__nn_series_said_keys, &key_list},
+             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &key_list},
              .size = sizeof(dlinear_keys),
              .resolve = resolve},
     .reads = "series",

@@ -79,7 +79,7 @@ const by__nn_family by__nn_family_nbeats = {
     .kind = {.name = "nbeats",
              .help = "N-BEATS on windows of series: blocks that explain what those before left, "
                      "the same for all channels.",
-             .keys = {&by__nn_series_keys, &by__nn_series_said_keys, &by__nn_window_key_list,
+             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_window_key_list,
                       &key_list},
              .size = sizeof(nbeats_keys),
              .resolve = by__nn_series_window_resolve},

@@ -8,7 +8,7 @@
 #include "nn/series.h"
 
 typedef struct patchtst_keys {
-    by__nn_series_said said;
+    by__nn_series_forecast forecast;
     int64_t patch;
     int64_t stride;
 } patchtst_keys;
@@ -36,7 +36,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     const patchtst_keys *p = own;
     by_model_config *c = &config->model;
     by__nn_series_resolve(c);
-    BY_TRY(by__nn_series_said_check(config, &p->said, error));
+    BY_TRY(by__nn_series_forecast_check(config, &p->forecast, error));
     c->kv_heads = c->heads;
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     if (p->patch > c->context) {
@@ -191,7 +191,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "positional_encoding_type", json_string("random"));
     (void)json_object_set_new(out, "pooling_type", json_null());
     (void)json_object_set_new(out, "scaling", json_string("std"));
-    by__nn_series_write_said(out, c);
+    by__nn_series_write_forecast(out, c);
     (void)json_object_set_new(out, "do_mask_input", json_false());
     (void)json_object_set_new(out, "ff_dropout", json_real(c->dropout));
     (void)json_object_set_new(out, "path_dropout", json_real(c->dropout));
@@ -228,7 +228,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", 32, error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", 24, error));
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", 1, error));
-    BY_TRY(by__nn_series_read_said(c, name, in, error));
+    BY_TRY(by__nn_series_read_forecast(c, name, in, error));
     BY_TRY(by__nn_json_integer(&p->patch, name, in, "patch_length", 1, error));
     BY_TRY(by__nn_json_integer(&p->stride, name, in, "patch_stride", 1, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", 3, error));
@@ -250,7 +250,7 @@ const by__nn_family by__nn_family_patchtst = {
     .kind = {.name = "patchtst",
              .help = "PatchTST on windows of series: an encoder of patches, the same for all "
                      "channels.",
-             .keys = {&by__nn_series_keys, &by__nn_series_said_keys, &by__nn_transformer_keys,
+             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_transformer_keys,
                       &key_list, &by__nn_part_keys, &by__nn_norm_keys, &by__nn_mlp_keys},
              .size = sizeof(patchtst_keys),
              .resolve = resolve},

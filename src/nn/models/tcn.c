@@ -106,7 +106,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 const by__nn_family by__nn_family_tcn = {
     .kind = {.name = "tcn",
              .help = "TCN on windows of series: dilated causal convolutions.",
-             .keys = {&by__nn_series_keys, &by__nn_series_said_keys, &by__nn_window_key_list,
+             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_window_key_list,
                       &key_list},
              .size = sizeof(tcn_keys),
              .resolve = resolve},

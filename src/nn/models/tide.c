@@ -88,15 +88,16 @@ static void body(by__nn_build *b)
     }
     by_graph_set_block(b->graph, -1);
     x = by_reshape(b->graph, x, BY_SHAPE(rows * c->outputs, t->decoder_width));
-    int64_t said = by__nn_series_outputs(c);
-    sizes = (tide_sizes){t->decoder_width, t->temporal_width, said, false};
+    int64_t numbers = by__nn_series_outputs(c);
+    sizes = (tide_sizes){t->decoder_width, t->temporal_width, numbers, false};
     x = block(b, x, &sizes, "temporalDecoder");
-    if (said > 1) { /* the rows of the first number, then those of the next one */
-        x = by_transpose(b->graph, by_reshape(b->graph, x, BY_SHAPE(rows, c->outputs, said)), 1, 2);
+    if (numbers > 1) { /* the rows of the first number, then those of the next one */
+        x = by_transpose(b->graph, by_reshape(b->graph, x, BY_SHAPE(rows, c->outputs, numbers)), 1,
+                         2);
     }
-    x = by_reshape(b->graph, x, BY_SHAPE(rows, said * c->outputs));
+    x = by_reshape(b->graph, x, BY_SHAPE(rows, numbers * c->outputs));
     by_value straight =
-        by__nn_encoder_linear(b, window, c->context, said * c->outputs, "class embed", "class",
+        by__nn_encoder_linear(b, window, c->context, numbers * c->outputs, "class embed", "class",
                               by__nn_init_fan(1.0 / 3.0, c->context), "residual_proj");
     by__nn_series_deliver(b, by_add(b->graph, x, straight), &t->window, &scales);
 }
@@ -140,7 +141,7 @@ const by__nn_family by__nn_family_tide = {
     .kind = {.name = "tide",
              .help = "TiDE on windows of series: a dense encoder and decoder, the same for all "
                      "channels.",
-             .keys = {&by__nn_series_keys, &by__nn_series_said_keys, &by__nn_window_key_list,
+             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_window_key_list,
                       &key_list, &by__nn_norm_keys},
              .size = sizeof(tide_keys),
              .resolve = by__nn_series_window_resolve},

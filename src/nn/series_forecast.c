@@ -4,21 +4,22 @@
 #include <string.h>
 
 static const by__config_key keys[] = {
-    {"task", "loss", BY__KEY_TEXT, BY__OWN(by__nn_series_said, loss), "mse",
+    {"task", "loss", BY__KEY_TEXT, BY__OWN(by__nn_series_forecast, loss), "mse",
      .choices = "mse|mae|smooth_l1|quantile",
      .help = "what is forecast: points, by squared, absolute or smooth L1 error (Huber 1964, beta "
              "1) of the standardized values, or quantiles, by the pinball loss"},
-    {"task", "quantiles", BY__KEY_TEXTS, BY__OWN(by__nn_series_said, quantiles), "[0.1, 0.5, 0.9]",
-     .later = true, .help = "levels of loss quantile, ascending between 0 and 1"},
+    {"task", "quantiles", BY__KEY_TEXTS, BY__OWN(by__nn_series_forecast, quantiles),
+     "[0.1, 0.5, 0.9]", .later = true,
+     .help = "levels of loss quantile, ascending between 0 and 1"},
 };
-const by__config_key_list by__nn_series_said_keys = BY__KEY_LIST(keys);
+const by__config_key_list by__nn_series_forecast_keys = BY__KEY_LIST(keys);
 
 /* NULL: the family has no such keys. */
-static by__nn_series_said *said_of(const by_model_config *config)
+static by__nn_series_forecast *forecast_of(const by_model_config *config)
 {
     const by__config_kind *kind = by__config_kind_named(config->own, config->kind);
     for (size_t i = 0; kind != NULL && i < BY_ARRAY_LENGTH(kind->keys); i++) {
-        if (kind->keys[i] == &by__nn_series_said_keys) {
+        if (kind->keys[i] == &by__nn_series_forecast_keys) {
             return by__config_kind_own(config->own, kind);
         }
     }
@@ -27,8 +28,8 @@ static by__nn_series_said *said_of(const by_model_config *config)
 
 const char *by__nn_series_loss(const by_model_config *config)
 {
-    const by__nn_series_said *said = said_of(config);
-    return said == NULL ? "mse" : said->loss;
+    const by__nn_series_forecast *forecast = forecast_of(config);
+    return forecast == NULL ? "mse" : forecast->loss;
 }
 
 bool by__nn_series_is_point(const by_model_config *config)
@@ -38,7 +39,7 @@ bool by__nn_series_is_point(const by_model_config *config)
 
 int64_t by__nn_series_outputs(const by_model_config *config)
 {
-    return by__nn_series_is_point(config) ? 1 : (int64_t)said_of(config)->quantiles.count;
+    return by__nn_series_is_point(config) ? 1 : (int64_t)forecast_of(config)->quantiles.count;
 }
 
 /* ---- levels ---- */
@@ -53,12 +54,12 @@ static double level_of(const by_string_list *levels, size_t i)
 
 double by__nn_series_level(const by_model_config *config, size_t i)
 {
-    return level_of(&said_of(config)->quantiles, i);
+    return level_of(&forecast_of(config)->quantiles, i);
 }
 
 const char *by__nn_series_level_name(const by_model_config *config, size_t i)
 {
-    return said_of(config)->quantiles.items[i];
+    return forecast_of(config)->quantiles.items[i];
 }
 
 /* NULL, or what is wrong. */
@@ -77,10 +78,10 @@ static const char *wrong_levels(const by_string_list *levels)
                                  : NULL;
 }
 
-by_status by__nn_series_said_check(const by_config *config, const by__nn_series_said *said,
-                                   by_error *error)
+by_status by__nn_series_forecast_check(const by_config *config,
+                                       const by__nn_series_forecast *forecast, by_error *error)
 {
-    const char *wrong = wrong_levels(&said->quantiles);
+    const char *wrong = wrong_levels(&forecast->quantiles);
     return wrong == NULL
                ? BY_OK
                : by_error_set(error, BY_ECONFIG, "%s: task.quantiles %s",
@@ -112,7 +113,7 @@ void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *
 
 /* ---- config.json ---- */
 
-void by__nn_series_write_said(json_t *out, const by_model_config *config)
+void by__nn_series_write_forecast(json_t *out, const by_model_config *config)
 {
     bool point = by__nn_series_is_point(config);
     (void)json_object_set_new(out, "loss", json_string(point ? "mse" : "quantile"));
@@ -134,7 +135,7 @@ static void free_list(by_string_list *list)
     *list = (by_string_list){0};
 }
 
-static by_status read_levels(by__nn_series_said *said, const char *name, const json_t *in,
+static by_status read_levels(by__nn_series_forecast *forecast, const char *name, const json_t *in,
                              by_error *error)
 {
     const json_t *levels = json_object_get(in, "quantiles");
@@ -155,26 +156,26 @@ static by_status read_levels(by__nn_series_said *said, const char *name, const j
         free_list(&list);
         return by_error_set(error, BY_EFORMAT, "%s: the texts in \"quantiles\" %s", name, wrong);
     }
-    free_list(&said->quantiles);
-    said->quantiles = list;
+    free_list(&forecast->quantiles);
+    forecast->quantiles = list;
     return BY_OK;
 }
 
-by_status by__nn_series_read_said(by_model_config *config, const char *name, const json_t *in,
-                                  by_error *error)
+by_status by__nn_series_read_forecast(by_model_config *config, const char *name, const json_t *in,
+                                      by_error *error)
 {
-    by__nn_series_said *said = said_of(config);
+    by__nn_series_forecast *forecast = forecast_of(config);
     const char *loss = json_string_value(json_object_get(in, "loss"));
     if (loss == NULL || strcmp(loss, "mse") == 0) {
         /* Points: which loss of them belongs to the run. */
         return by__nn_series_is_point(config) ? BY_OK
-                                              : by__nn_set_string(&said->loss, "mse", error);
+                                              : by__nn_set_string(&forecast->loss, "mse", error);
     }
     if (strcmp(loss, "quantile") != 0) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: \"loss\" is \"%s\"; only \"mse\" and \"quantile\" are supported",
                             name, loss);
     }
-    BY_TRY(read_levels(said, name, in, error));
-    return by__nn_set_string(&said->loss, loss, error);
+    BY_TRY(read_levels(forecast, name, in, error));
+    return by__nn_set_string(&forecast->loss, loss, error);
 }
