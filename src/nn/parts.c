@@ -19,12 +19,11 @@ typedef struct part_section {
 } part_section;
 
 static const part_section sections[] = {
-    {"attention", "full", offsetof(by_model_config, attention), by__nn_attention_kind},
-    {"position", "auto", offsetof(by_model_config, position), by__nn_position_kind},
-    {"norm", "auto", offsetof(by_model_config, norm), by__nn_norm_kind},
-    {"mlp", "auto", offsetof(by_model_config, mlp), by__nn_mlp_kind},
-    {"activation", "auto", offsetof(by_model_config, activation), by__nn_activation_kind,
-     .published = true},
+    {"attention", "full", offsetof(by_model_config, attention), by__nn_attention_kind, false},
+    {"position", "auto", offsetof(by_model_config, position), by__nn_position_kind, false},
+    {"norm", "auto", offsetof(by_model_config, norm), by__nn_norm_kind, false},
+    {"mlp", "auto", offsetof(by_model_config, mlp), by__nn_mlp_kind, false},
+    {"activation", "auto", offsetof(by_model_config, activation), by__nn_activation_kind, true},
 };
 
 /* clang-format off: one row a key */
