@@ -99,7 +99,7 @@ static by_batch make_images(train_data *d, uint64_t step)
 /* The class of a pixel is whether it is bright; some have none. */
 static by_batch make_maps(train_data *d, uint64_t step)
 {
-    int64_t targets = 0;
+    uint64_t targets = 0;
     by_batch batch = make_images(d, step);
     for (size_t i = 0; i < ROWS * SIDE * SIDE; i++) {
         d->labels[i] = i % 13 == 5 ? -1 : d->images[i] > 0.0f;
