@@ -273,9 +273,23 @@ bool by__config_kind_open(const by__config *config, size_t table)
     return of_model && from != NULL && from[0] != '\0' && kind->origin == NULL;
 }
 
+/* Returns false for a section about a part that the chosen model does not have: each family that
+ * has it lists the key that chooses the kind. */
+static bool section_active(const by__config *config, const char *section)
+{
+    const by__config_entry *kind = by__config_entry_find(config, NULL, section, "kind");
+    while (kind != NULL && kind->kind != NULL &&
+           by__config_chosen_kind(config, kind->table) != kind->kind) {
+        kind = by__config_entry_find(config, kind, section, "kind");
+    }
+    return kind != NULL;
+}
+
 bool by__config_entry_active(const by__config *config, const by__config_entry *entry)
 {
-    return entry->kind == NULL || by__config_chosen_kind(config, entry->table) == entry->kind;
+    return entry->kind == NULL ||
+           (by__config_chosen_kind(config, entry->table) == entry->kind &&
+            section_active(config, config->schema->tables[entry->table].section));
 }
 
 by__config_entry *by__config_entry_find(const by__config *config, const by__config_entry *after,

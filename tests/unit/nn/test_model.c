@@ -398,7 +398,7 @@ static void test_config_json_refuses(void **state)
         {"{}", "model_type"},
         {"{\"model_type\":\"gpt2\"}", "vocab_size"},
         {"{" GPT2 ",\"n_embd\":16}", "n_embd"},
-        {"{" GPT2 ",\"activation_function\":\"relu\"}", "activation_function"},
+        {"{" GPT2 ",\"activation_function\":\"mish\"}", "activation_function"},
         {"{" GPT2 ",\"activation_function\":3}", "activation_function"},
         {"{" GPT2 ",\"n_inner\":-4}", "n_inner"},
         {"{" GPT2 ",\"n_inner\":1e300}", "n_inner"},
