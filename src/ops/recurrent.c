@@ -166,7 +166,7 @@ static void cost_gradient(const by__op_signature *s, const by__graph_type *out, 
 /* The blocks of rows of w, one a gate, in the order of ONNX. */
 static int in_order(by__op_onnx *onnx, int w, int64_t width, const int *order, int gates)
 {
-    int64_t sizes[LSTM_GATES];
+    int64_t sizes[LSTM_GATES] = {0};
     int parts[LSTM_GATES];
     for (int i = 0; i < gates; i++) {
         sizes[i] = width;
