@@ -33,6 +33,7 @@ for config in "$root"/examples/*.yaml; do
     *vit* | *resnet* | *dit*) sizes="model.channels=1 model.image_height=28 model.image_width=28 model.outputs=10" ;;
     *unet*) sizes="model.channels=3 model.image_height=64 model.image_width=64 model.outputs=4" ;;
     *etth1*) sizes=model.channels=7 ;;
+    *cora*) sizes="model.channels=1433 model.outputs=7 model.nodes=2708 model.edges=13264 model.sample_nodes=0 model.sample_edges=0" ;;
     *mlp*) sizes="model.numbers=8 model.outputs=1" ;;
     *) sizes=model.vocab=1000 ;;
     esac

@@ -2,44 +2,61 @@
  * group in turn, row after row, and sums are added in a fixed order. */
 #include "prelude.cuh"
 
-/* Where an entry of a group is: of `width` channels from `first` on, in rows of `columns`. */
-struct by__group_part {
-    int64_t count;
+/* An entry of a group, which has `width` channels of each row; those that a thread takes are
+ * `rows_on` rows and `on` channels apart. */
+struct by__group_entry {
+    int64_t row;
+    int64_t channel;
+    int64_t rows_on;
+    int64_t on;
     int64_t width;
-    int64_t first;
-    int64_t columns;
+    int64_t first; /* of the group */
 };
 
-__device__ by__group_part by__group_of_block(int64_t rows, int64_t columns, int64_t groups)
+__device__ by__group_entry by__group_first(int64_t rows, int64_t columns, int64_t groups)
 {
     int64_t width = columns / groups;
     int64_t sample = (int64_t)blockIdx.x / groups;
-    return {rows * width, width, sample * rows * columns + (int64_t)blockIdx.x % groups * width,
-            columns};
+    int64_t rows_on = blockDim.x / width;
+    int64_t row = threadIdx.x / width;
+    return {row,     threadIdx.x - row * width,
+            rows_on, blockDim.x - rows_on * width,
+            width,   sample * rows * columns + ((int64_t)blockIdx.x - sample * groups) * width};
 }
 
-__device__ int64_t by__place_in(const by__group_part &g, int64_t entry)
+__device__ void by__group_next(by__group_entry &e)
 {
-    return g.first + entry / g.width * g.columns + entry % g.width;
+    e.row += e.rows_on;
+    e.channel += e.on;
+    if (e.channel >= e.width) {
+        e.channel -= e.width;
+        e.row++;
+    }
+}
+
+__device__ int64_t by__group_place(const by__group_entry &e, int64_t columns)
+{
+    return e.first + e.row * columns + e.channel;
 }
 
 BY__KERNEL(group_moments, 256)
 {
-    by__group_part g = by__group_of_block(a.rows, a.columns, a.groups);
+    by__group_entry first = by__group_first(a.rows, a.columns, a.groups);
+    float count = (float)(a.rows * first.width);
     float sum = 0.0f;
-    for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x) {
-        sum += by__get(a.x, a.dtype, by__place_in(g, i));
+    for (by__group_entry e = first; e.row < a.rows; by__group_next(e)) {
+        sum += by__get(a.x, a.dtype, by__group_place(e, a.columns));
     }
-    float mean = by__block_sum(sum) / (float)g.count;
+    float mean = by__block_sum(sum) / count;
     float squares = 0.0f;
-    for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x) {
-        float d = by__get(a.x, a.dtype, by__place_in(g, i)) - mean;
+    for (by__group_entry e = first; e.row < a.rows; by__group_next(e)) {
+        float d = by__get(a.x, a.dtype, by__group_place(e, a.columns)) - mean;
         squares = by__fma(d, d, squares);
     }
     squares = by__block_sum(squares);
     if (threadIdx.x == 0) {
         a.mean[blockIdx.x] = mean;
-        a.rstd[blockIdx.x] = 1.0f / by__root(squares / (float)g.count + a.eps);
+        a.rstd[blockIdx.x] = 1.0f / by__root(squares / count + a.eps);
     }
 }
 
@@ -90,22 +107,24 @@ BY__KERNEL(group_norm, 256)
 
 BY__KERNEL(group_sums, 256)
 {
-    by__group_part g = by__group_of_block(a.rows, a.columns, a.groups);
+    by__group_entry first = by__group_first(a.rows, a.columns, a.groups);
+    int64_t channels = (int64_t)blockIdx.x % a.groups * first.width; /* in front of the group */
+    float count = (float)(a.rows * first.width);
     float mean = a.mean[blockIdx.x];
     float rstd = a.rstd[blockIdx.x];
     float plain = 0.0f;
     float scaled = 0.0f;
-    for (int64_t i = threadIdx.x; i < g.count; i += blockDim.x) {
-        int64_t at = by__place_in(g, i);
-        float d = by__get(a.dy, a.dtype, at) * a.w[at % a.columns];
+    for (by__group_entry e = first; e.row < a.rows; by__group_next(e)) {
+        int64_t at = by__group_place(e, a.columns);
+        float d = by__get(a.dy, a.dtype, at) * a.w[channels + e.channel];
         plain += d;
         scaled = by__fma(d, (by__get(a.x, a.dtype, at) - mean) * rstd, scaled);
     }
     plain = by__block_sum(plain);
     scaled = by__block_sum(scaled);
     if (threadIdx.x == 0) {
-        a.plain[blockIdx.x] = plain / (float)g.count;
-        a.scaled[blockIdx.x] = scaled / (float)g.count;
+        a.plain[blockIdx.x] = plain / count;
+        a.scaled[blockIdx.x] = scaled / count;
     }
 }
 
@@ -120,9 +139,14 @@ BY__KERNEL(group_weights, 256)
     if (column >= a.columns) {
         return;
     }
-    int64_t own = column / (a.columns / a.groups);
+    int64_t sample = first / a.rows;
+    int64_t group = sample * a.groups + column / (a.columns / a.groups);
+    int64_t end = (sample + 1) * a.rows;
     for (int64_t row = first; row < last; row++) {
-        int64_t group = row / a.rows * a.groups + own;
+        if (row == end) {
+            end += a.rows;
+            group += a.groups;
+        }
         float x = by__get(a.x, a.dtype, row * a.columns + column);
         float dy = by__get(a.dy, a.dtype, row * a.columns + column);
         dw = by__fma(dy, (x - a.mean[group]) * a.rstd[group], dw);

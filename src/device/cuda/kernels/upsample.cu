@@ -23,13 +23,6 @@ __device__ by__entry_mix by__mix_of(int64_t from, int64_t to, bool linear, int64
             (float)(place - first * 2 * to) / (float)(2 * to)};
 }
 
-/* The share that entry i has in a mix. */
-__device__ float by__share_in(const by__entry_mix &mix, int64_t i)
-{
-    return (mix.first == i ? 1.0f - mix.share : 0.0f) +
-           (mix.share > 0.0f && mix.second == i ? mix.share : 0.0f);
-}
-
 __device__ float by__mixed(float first, float second, float share)
 {
     return share > 0.0f ? by__fma(second, share, first * (1.0f - share)) : first;
@@ -78,6 +71,20 @@ __device__ by__reach by__reach_of(int64_t from, int64_t to, int64_t i)
     return {first < 0 ? 0 : first, end < to ? end : to};
 }
 
+/* The share of `entry` in entry i of the larger axis: the nearer, the larger. */
+__device__ float by__share_of(int64_t from, int64_t to, bool linear, int64_t i, int64_t entry)
+{
+    if (!linear) {
+        return entry * to <= i * from && i * from < (entry + 1) * to ? 1.0f : 0.0f;
+    }
+    int64_t place = (2 * i + 1) * from - to;
+    int64_t last = 2 * to * (from - 1);
+    place = place < 0 ? 0 : place > last ? last : place;
+    int64_t way = place - 2 * to * entry;
+    way = way < 0 ? -way : way;
+    return way < 2 * to ? (float)(2 * to - way) / (float)(2 * to) : 0.0f;
+}
+
 BY__KERNEL(upsample_grad, 256)
 {
     int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -93,9 +100,9 @@ BY__KERNEL(upsample_grad, 256)
     by__reach columns = by__reach_of(a.width, a.to_width, column);
     float sum = 0.0f;
     for (int64_t i = rows.first; i < rows.end; i++) {
-        float down = by__share_in(by__mix_of(a.height, a.to_height, a.linear != 0, i), row);
+        float down = by__share_of(a.height, a.to_height, a.linear != 0, i, row);
         for (int64_t j = columns.first; j < columns.end && down > 0.0f; j++) {
-            float across = by__share_in(by__mix_of(a.width, a.to_width, a.linear != 0, j), column);
+            float across = by__share_of(a.width, a.to_width, a.linear != 0, j, column);
             if (across > 0.0f) {
                 int64_t at = ((image * a.to_height + i) * a.to_width + j) * a.channels + channel;
                 sum = by__fma(by__get(a.from, a.dtype, at), down * across, sum);
