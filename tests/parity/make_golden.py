@@ -1082,10 +1082,11 @@ def recurrent_shapes(c):
 
 def recurrent_forward(c, w, series):
     def network(x):
-        make = torch.nn.LSTM if c["kind"] == "lstm" else torch.nn.GRU
-        layers = make(c["channels"], c["width"], c["layers"], batch_first=True).to(x.dtype)
-        names = [n for n, _ in layers.named_parameters()]
-        x, _ = torch.func.functional_call(layers, {n: w[f"{c['kind']}.{n}"] for n in names}, (x,))
+        parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        flat = [w[f"{c['kind']}.{part}_l{i}"] for i in range(c["layers"]) for part in parts]
+        state = x.new_zeros(c["layers"], x.shape[0], c["width"])
+        options = (flat, True, c["layers"], 0.0, False, False, True)  # biases, dropout, training, both ways, batch first
+        x = torch.lstm(x, (state, state), *options)[0] if c["kind"] == "lstm" else torch.gru(x, state, *options)[0]
         return forecast_of_all(c, x[:, -1], w, "head")
 
     return standardized(network, w, series)

@@ -253,7 +253,7 @@ static void fill_integers(problem *p, int index)
     case BY_OP_ATTENTION:
     case BY_OP_ATTENTION_GRAD:
     case BY_OP_LINEAR_ATTENTION:
-    case BY_OP_LINEAR_ATTENTION_GRAD: /* lengths within 0 .. T, or out of range, and one of them 0 */
+    case BY_OP_LINEAR_ATTENTION_GRAD: /* lengths in 0 .. T, or out of range, and one of them 0 */
         if (index == 4) {
             fill_starts(p, index);
             return;

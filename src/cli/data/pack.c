@@ -157,6 +157,47 @@ static int pack_inputs(const by_pack_options *options, const pack_view *view, bo
     return CLI_DONE;
 }
 
+/* Flags in groups, of variables of run. */
+#define TEXT_FLAGS                                                                                 \
+    {"tokenizer", CLI_STRING, &tokenizer, "WHAT",                                                  \
+     "bpe (trained on this text), char, or an existing one: a tokenizer.json, a .tiktoken file "   \
+     "or a directory (default bpe)"},                                                              \
+        {"vocab", CLI_INTEGER_FROM(1), &vocab, "N",                                                \
+         "vocabulary size of a BPE tokenizer that is trained here (default 8192)"},                \
+        {"field", CLI_STRING, &field, "NAME",                                                      \
+         "field of JSON lines, or column of Parquet files, that holds the text (default text)"},   \
+        {"valid-fraction", CLI_NUMBER_IN(0, 1), &valid, "F",                                       \
+         "hold out this share at the end of the text; writes DIR/train and DIR/valid (default "    \
+         "0)"},                                                                                    \
+    {                                                                                              \
+        "dedup", CLI_STRING, &dedup, "WHAT",                                                       \
+            "remove duplicate documents: none, exact, or near (MinHash) (default none)"            \
+    }
+#define DAMAGE_FLAGS                                                                               \
+    {"corrupt", CLI_STRING, &corrupt, "WHAT",                                                      \
+     "what to do about JSON lines without text: fail, or skip and report file and line "           \
+     "(default fail)"},                                                                            \
+    {                                                                                              \
+        "corrupt-budget", CLI_NUMBER_IN(0, INFINITY), &budget, "N",                                \
+            "lines that --corrupt skip may leave out; below 1, a share of all lines (default "     \
+            "0.01)"                                                                                \
+    }
+#define IMAGE_FLAGS                                                                                \
+    {"images", CLI_SWITCH, &images, NULL,                                                          \
+     "pack pictures of folders of classes and of shards, on all ranks of `banyan launch`"},        \
+    {                                                                                              \
+        "shard-mib", CLI_INTEGER_FROM(1), &shard_mib, "N",                                         \
+            "MiB per shard of pictures (default 256)"                                              \
+    }
+#define REMOTE_FLAGS                                                                               \
+    {"remote-cache", CLI_STRING, &cache, "DIR",                                                    \
+     "directory that keeps parts of remote files (default: banyan/remote in ~/.cache)"},           \
+    {                                                                                              \
+        "remote-cache-size", CLI_STRING, &cache_size, "SIZE",                                      \
+            "the most that it holds: the largest file, and all that are packed together (default " \
+            "20GiB)"                                                                               \
+    }
+
 static int run(int argc, char **argv)
 {
     by_pack_options options = {0};
@@ -174,38 +215,15 @@ static int run(int argc, char **argv)
     const char *cache = NULL;
     const char *cache_size = "20GiB";
     int64_t cache_bytes;
-    bool no_eos = false;
-    bool json = false;
-    bool images = false;
+    bool no_eos = false, json = false, images = false;
     int64_t shard_mib = 256;
     const cli_flag flags[] = {
         {"out", CLI_STRING, &output, "DIR", "directory to create (required)"},
-        {"tokenizer", CLI_STRING, &tokenizer, "WHAT",
-         "bpe (trained on this text), char, or an existing one: a tokenizer.json, a .tiktoken file "
-         "or a directory (default bpe)"},
-        {"vocab", CLI_INTEGER_FROM(1), &vocab, "N",
-         "vocabulary size of a BPE tokenizer that is trained here (default 8192)"},
-        {"field", CLI_STRING, &field, "NAME",
-         "field of JSON lines, or column of Parquet files, that holds the text (default text)"},
-        {"valid-fraction", CLI_NUMBER_IN(0, 1), &valid, "F",
-         "hold out this share at the end of the text; writes DIR/train and DIR/valid (default 0)"},
-        {"dedup", CLI_STRING, &dedup, "WHAT",
-         "remove duplicate documents: none, exact, or near (MinHash) (default none)"},
-        {"corrupt", CLI_STRING, &corrupt, "WHAT",
-         "what to do about JSON lines without text: fail, or skip and report file and line "
-         "(default fail)"},
-        {"corrupt-budget", CLI_NUMBER_IN(0, INFINITY), &budget, "N",
-         "lines that --corrupt skip may leave out; below 1, a share of all lines (default 0.01)"},
-        {"images", CLI_SWITCH, &images, NULL,
-         "pack pictures of folders of classes and of shards, on all ranks of `banyan launch`"},
-        {"shard-mib", CLI_INTEGER_FROM(1), &shard_mib, "N",
-         "MiB per shard of pictures (default 256)"},
+        TEXT_FLAGS,
+        DAMAGE_FLAGS,
+        IMAGE_FLAGS,
         {"shard-tokens", CLI_INTEGER_FROM(1), &shard, "N", "tokens per shard (default 134217728)"},
-        {"remote-cache", CLI_STRING, &cache, "DIR",
-         "directory that keeps parts of remote files (default: banyan/remote in ~/.cache)"},
-        {"remote-cache-size", CLI_STRING, &cache_size, "SIZE",
-         "the most that it holds: the largest file, and all that are packed together (default "
-         "20GiB)"},
+        REMOTE_FLAGS,
         {"no-eos", CLI_SWITCH, &no_eos, NULL, "add no end-of-text token after each document"},
         {"threads", CLI_THREADS, &threads, "N", "threads (default: one per core)"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},

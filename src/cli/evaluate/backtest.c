@@ -1,4 +1,5 @@
 /* Backtests: forecasts from origins that roll forward, each with what was known by then. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +156,7 @@ static void print_json(const backtest_request *r, const backtest_fold *folds)
 {
     char text[32];
     const by_task *task = folds[0].result.task;
+    assert(task != NULL);
     printf("{\"folds\":[");
     for (int64_t i = 0; i < r->folds; i++) {
         printf("%s{\"fold\":%lld,\"rows_behind\":%lld,\"windows\":%llu", i == 0 ? "" : ",",
@@ -178,6 +180,7 @@ static void print_json(const backtest_request *r, const backtest_fold *folds)
 static void print_table(const backtest_request *r, const backtest_fold *folds)
 {
     const by_task *task = folds[0].result.task;
+    assert(task != NULL);
     printf("fold\trows_behind\twindows");
     for (size_t m = 0; m < task->metric_count; m++) {
         if (is_known(folds, r->folds, m)) {

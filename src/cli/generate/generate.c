@@ -431,6 +431,23 @@ static const cli_generation defaults = {.prompt = "",
                                         .guidance = 2.0,
                                         .sampling = {.temperature = 0.8, .top_p = 0.95}};
 
+/* Of a model that makes images. */
+#define IMAGE_FLAGS                                                                                \
+    {"image", CLI_STRING, &r.image, "FILE",                                                        \
+     "of a model of task.kind diffuse: write a grid of new images, .png"},                         \
+        {"images", CLI_STRING, &r.images, "DIR",                                                   \
+         "the same: write each image to a PNG in DIR, by number and class"},                       \
+        {"samples", CLI_INTEGER_IN(1, 100000), &r.samples, "N",                                    \
+         "with --image: number of images (default 16)"},                                           \
+        {"class", CLI_INTEGER_FROM(0), &r.class, "N",                                              \
+         "with --image: the class of all images (default: each class in turn)"},                   \
+        {"steps", CLI_INTEGER_FROM(1), &r.steps, "N",                                              \
+         "with --image: runs of the model for an image (default 50)"},                             \
+    {                                                                                              \
+        "guidance", CLI_NUMBER, &r.guidance, "S",                                                  \
+            "with --image: how much the class counts; 1: as the model says (default 2)"            \
+    }
+
 static int run(int argc, char **argv)
 {
     cli_generation r = defaults;
@@ -483,18 +500,7 @@ static int run(int argc, char **argv)
          "end the text where the model writes TEXT, which is not printed; may be repeated"},
         {"seed", CLI_SEED, &r.sampling.seed, "N",
          "random seed; equal seeds give equal texts (default 0)"},
-        {"image", CLI_STRING, &r.image, "FILE",
-         "of a model of task.kind diffuse: write a grid of new images, .png"},
-        {"images", CLI_STRING, &r.images, "DIR",
-         "the same: write each image to a PNG in DIR, by number and class"},
-        {"samples", CLI_INTEGER_IN(1, 100000), &r.samples, "N",
-         "with --image: number of images (default 16)"},
-        {"class", CLI_INTEGER_FROM(0), &r.class, "N",
-         "with --image: the class of all images (default: each class in turn)"},
-        {"steps", CLI_INTEGER_FROM(1), &r.steps, "N",
-         "with --image: runs of the model for an image (default 50)"},
-        {"guidance", CLI_NUMBER, &r.guidance, "S",
-         "with --image: how much the class counts; 1: as the model says (default 2)"},
+        IMAGE_FLAGS,
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the context window (default: as prompt and --tokens need, up to the model's)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},

@@ -1,4 +1,5 @@
 /* banyan plot --show forecast: the last held-out window of a series, with what it was. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +122,7 @@ static by_status make_chart(by_plot_options *out, const forecast_drawing *d, for
 {
     size_t h = d->horizon;
     size_t past = c->past_count - 1 < 2 * h ? c->past_count - 1 : 2 * h;
+    assert(h > 0);
     c->x = calloc(past + h, sizeof *c->x);
     c->truth = calloc(past + h, sizeof *c->truth);
     if (c->x == NULL || c->truth == NULL) {
