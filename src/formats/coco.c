@@ -365,10 +365,10 @@ static void draw_spans(uint8_t *row, int64_t width, const double *crossings, siz
         /* The first centre that is not before the crossing: x + 0.5 >= crossing. */
         double begin = ceil(crossings[i] - 0.5);
         double end = ceil(crossings[i + 1] - 0.5);
-        begin = begin < 0.0 ? 0.0 : begin;
-        end = end > (double)width ? (double)width : end;
-        for (double x = begin; x < end; x += 1.0) {
-            row[(int64_t)x] = class_number;
+        int64_t first = begin > 0.0 ? begin < (double)width ? (int64_t)begin : width : 0;
+        int64_t behind = end > 0.0 ? end < (double)width ? (int64_t)end : width : 0;
+        for (int64_t x = first; x < behind; x++) {
+            row[x] = class_number;
         }
     }
 }

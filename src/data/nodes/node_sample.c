@@ -8,7 +8,7 @@
 by_status by__nodes_sampling_fit(by__nodes_sampling *sampling, const by__nodes_set *set,
                                  by_error *error)
 {
-    int32_t most = 0;
+    int32_t most = 1; /* of a graph without edges, too */
     for (int64_t i = 0; i < set->nodes; i++) {
         int32_t degree = set->offsets[i + 1] - set->offsets[i];
         most = degree > most ? degree : most;
