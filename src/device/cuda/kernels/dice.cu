@@ -2,16 +2,6 @@
  * again where they are needed, from two numbers of each row. */
 #include "functions.cuh"
 
-__device__ float by__dice_largest(const by__team &team, const void *x, int dtype, int64_t at,
-                                  int64_t classes)
-{
-    float largest = -BY__INFINITY;
-    for (int64_t c = team.lane; c < classes; c += team.lanes) {
-        largest = by__at_least(largest, by__get(x, dtype, at + c));
-    }
-    return by__team_largest(team, largest);
-}
-
 __device__ float by__dice_inverse(const by__team &team, const void *x, int dtype, int64_t at,
                                   int64_t classes, float largest)
 {
@@ -29,7 +19,7 @@ BY__KERNEL(dice_rows, 256)
     if (team.row >= a.all_rows) {
         return;
     }
-    float largest = by__dice_largest(team, a.logits, a.dtype, at, a.classes);
+    float largest = by__row_largest(team, a.logits, a.dtype, at, a.classes);
     float inverse = by__dice_inverse(team, a.logits, a.dtype, at, a.classes, largest);
     if (team.lane == 0) {
         a.largest[team.row] = largest;
@@ -110,7 +100,7 @@ BY__KERNEL(dice_grad, 256)
         count += sums[2 * a.classes + c];
     }
     float share = a.dloss[0] * by__team_sum(team, count) / (float)a.classes;
-    float largest = by__dice_largest(team, a.logits, a.dtype, at, a.classes);
+    float largest = by__row_largest(team, a.logits, a.dtype, at, a.classes);
     float inverse = by__dice_inverse(team, a.logits, a.dtype, at, a.classes, largest);
     float mean = 0.0f;
     for (int64_t c = team.lane; c < a.classes; c += team.lanes) {

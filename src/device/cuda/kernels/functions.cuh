@@ -251,4 +251,17 @@ __device__ inline by__random by__philox(uint32_t key0, uint32_t key1, uint32_t c
     return {{c0, c1, c2, c3}};
 }
 
+/* ---- rows of a team ---- */
+
+/* Of `columns` elements from `at` on. All threads of the team call it. */
+__device__ inline float by__row_largest(const by__team &team, const void *x, int dtype, int64_t at,
+                                        int64_t columns)
+{
+    float largest = -BY__INFINITY;
+    for (int64_t i = team.lane; i < columns; i += team.lanes) {
+        largest = by__at_least(largest, by__get(x, dtype, at + i));
+    }
+    return by__team_largest(team, largest);
+}
+
 #endif

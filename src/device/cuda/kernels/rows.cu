@@ -1,16 +1,6 @@
 /* Softmax and the losses of rows; losses of elements. */
 #include "functions.cuh"
 
-__device__ float by__row_largest(const by__team &team, const void *x, int dtype, int64_t at,
-                                 int64_t columns)
-{
-    float largest = -BY__INFINITY;
-    for (int64_t i = team.lane; i < columns; i += team.lanes) {
-        largest = by__at_least(largest, by__get(x, dtype, at + i));
-    }
-    return by__team_largest(team, largest);
-}
-
 /* What the team's threads have written is there for the others. */
 __device__ void by__team_sync(const by__team &team)
 {
