@@ -80,6 +80,7 @@
 
 /* The machine */
 #include "banyan/machine.h"
+#include "banyan/plan.h"
 #include "banyan/profile.h"
 
 /* Drawings */

@@ -7,7 +7,8 @@
  * figures; machine_cache.c keeps them between processes. program_profile.c records when the nodes
  * of programs ran and sums that up by operation, layer and shape; rank_times.c sums up what ranks
  * computed, exchanged and waited for, and rank_profile.c gathers it; profile_trace.c writes a trace
- * of it.
+ * of it. law/ fits scaling laws, and cost/ tells what a run costs (banyan/plan.h): numbers in,
+ * numbers out, nothing measured.
  *
  * A peak is an upper bound, so it is the best rate that the machine has shown: that of our own
  * matrix products or of those of oneDNN, whichever is higher. oneDNN is loaded only while a peak is
@@ -19,7 +20,8 @@
  *
  * Who owns what: a by_machine is plain data; a by_profile owns its events and what it watches.
  *
- * Never put here: anything on the path of a training step; a figure that was not measured.
+ * Never put here: anything on the path of a training step; a figure of a machine that was not
+ * measured.
  */
 #ifndef BY_PLAN_PLAN_H
 #define BY_PLAN_PLAN_H

@@ -1,0 +1,294 @@
+/* Plans before a run: the loss that a budget buys, by a scaling law fitted to earlier runs; and
+ * what the run costs, with the checkpoints and failures that it meets.
+ *
+ * The scaling law is that of Hoffmann et al. 2022 (arXiv 2203.15556, approach 3):
+ *
+ *     L(N, D) = E + A N^-alpha + B D^-beta
+ *
+ * with N parameters, D training tokens, and E, A, B >= 0: E is what no model of this kind predicts,
+ * the other terms are what a finite model and finite data lose. It is fitted to the logarithm of
+ * the losses, by the sum of Huber's function with threshold delta over the runs.
+ *
+ * The fit is by variable projection (Golub and Pereyra 1973): E, A and B are found for given
+ * exponents in an inner problem, so that only two numbers are searched. The problem of five numbers
+ * has a condition number near 1e11, that of two one near 10 (arXiv 2603.22339), and searches over
+ * five stop early: Besiroglu et al. 2024 (arXiv 2404.10102) show it for Hoffmann's own fit.
+ *
+ * All functions are pure: the same runs and seed give the same bits. Losses are in nats or any
+ * other unit; a law has that of its runs.
+ */
+#ifndef BANYAN_PLAN_H
+#define BANYAN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "banyan/status.h"
+#include "banyan/table.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- scaling laws: the runs ---- */
+
+/* One finished run. */
+typedef struct by_law_run {
+    double parameters; /* N, above 0 */
+    double tokens;     /* D, above 0: all tokens that it was trained on */
+    double loss;       /* held out, at its end; above 0 */
+    double flops;      /* of its training; 0: 6 N D */
+} by_law_run;
+
+/* The columns of a table of runs. NULL: the name in the comment. */
+typedef struct by_law_columns {
+    const char *parameters; /* "parameters" */
+    const char *tokens;     /* "tokens" */
+    const char *loss;       /* "loss" */
+    const char *flops;      /* "flops", which may be absent */
+    const char *where;      /* only rows whose column of this name ... */
+    const char *is;         /* ... has this value; both or neither */
+} by_law_columns;
+
+/* Reads runs from a table, one a row; free *runs with free(). `columns` may be NULL. Returns
+ * BY_EARG if a column is absent, or no row has the value of `where`; BY_EFORMAT, with the row, if a
+ * cell is missing or not above 0. */
+BY_API by_status by_law_read_runs(by_law_run **runs, size_t *count, const by_table *table,
+                                  const by_law_columns *columns, by_error *error);
+
+/* ---- scaling laws: the fit ---- */
+
+typedef struct by_law {
+    double e;
+    double a;
+    double b;
+    double alpha;
+    double beta;
+} by_law;
+
+/* The options of a fit. Zeros: the defaults. */
+typedef struct by_law_options {
+    double delta; /* threshold of Huber's function, of log loss; 0: 1e-3, as Hoffmann. INFINITY:
+                     squares */
+} by_law_options;
+
+/* A fitted law. */
+typedef struct by_law_fit {
+    by_law law;
+    double objective; /* sum over runs of Huber(log of the law's loss / loss) */
+    double spread;    /* root mean square of the logarithms, over count - 5 */
+    size_t count;     /* runs */
+    bool at_edge;     /* E, A or B is 0, or an exponent at the end of its range: what the runs say
+                         of it is one-sided */
+} by_law_fit;
+
+/* Exponents are searched from, and up to. */
+#define BY_LAW_LEAST 0.01
+#define BY_LAW_MOST  4.0
+
+/* Fits the law. It takes at least 6 runs with 3 different N and 3 different D (values within 1 %
+ * are the same). Deterministic: a grid of exponents, then BFGS from its best points. Returns
+ * BY_EARG for fewer runs, or for a value that is not positive and finite. */
+BY_API by_status by_law_fit_runs(by_law_fit *fit, const by_law_run *runs, size_t count,
+                                 const by_law_options *options, by_error *error);
+/* The objective of any law, as in by_law_fit. */
+BY_API double by_law_objective(const by_law *law, const by_law_run *runs, size_t count,
+                               const by_law_options *options);
+/* L(N, D). */
+BY_API double by_law_loss(const by_law *law, double parameters, double tokens);
+
+/* Fits of resampled runs: law i of draws[draw_count] is fitted to the losses of `fit` times
+ * exp(+-r), where r are the residuals of the runs from the law of all others, and signs are drawn
+ * with `seed` (wild bootstrap, Liu 1988: it keeps the spread of each run, and holds for absolute
+ * deviations too, Feng, He and Hu 2011). */
+BY_API by_status by_law_draw(by_law *draws, size_t draw_count, const by_law_fit *fit,
+                             const by_law_run *runs, const by_law_options *options, uint64_t seed,
+                             by_error *error);
+/* Law i of without[count] is fitted to all runs but run i. */
+BY_API by_status by_law_leave_out(by_law *without, const by_law_fit *fit, const by_law_run *runs,
+                                  const by_law_options *options, by_error *error);
+
+typedef struct by_law_interval {
+    double low;
+    double high;
+} by_law_interval;
+
+/* The interval that holds a share `level` (0.8) of `values`, those of a quantity by each law of
+ * by_law_draw, where the fit has `estimate`: its ends are moved as the estimate is from the median
+ * of the draws (bias-corrected percentiles, Efron 1981). Sorts `values`; those that are NaN are
+ * left out. */
+BY_API by_law_interval by_law_between(double *values, size_t count, double estimate, double level);
+
+/* ---- scaling laws: what a budget buys ---- */
+
+/* FLOPs of a training token: factor * N^power. A zeroed one stands for 6 N. */
+typedef struct by_law_flops {
+    double factor;
+    double power;
+} by_law_flops;
+
+/* Fits FLOPs per token to runs, by least squares of logarithms; 6 N where none has its own, or all
+ * have one size. Below a billion parameters the head and attention make it far from 6 N. */
+BY_API by_law_flops by_law_flops_of(const by_law_run *runs, size_t count);
+
+/* The model and data of the least loss for a budget. */
+typedef struct by_law_optimum {
+    double parameters;
+    double tokens;
+    double loss;
+} by_law_optimum;
+
+/* Minimises L(N, D) with D * factor N^power = flops, in closed form. `cost` may be NULL: 6 N. NaN
+ * if A, B or an exponent is 0, which has no optimum. */
+BY_API by_law_optimum by_law_best(const by_law *law, const by_law_flops *cost, double flops);
+/* The tokens that a model of N parameters takes to a loss; INFINITY if it never gets there. */
+BY_API double by_law_tokens(const by_law *law, double parameters, double loss);
+/* The least FLOPs that reach a loss, and *best that do (may be NULL); INFINITY at E and below. */
+BY_API double by_law_flops_to(by_law_optimum *best, const by_law *law, const by_law_flops *cost,
+                              double loss);
+
+/* Approach 2 of Hoffmann et al.: for each of some budgets, the best N by a parabola of the loss
+ * over log N, and a line through these, N = factor C^power. It is biased even without noise (arXiv
+ * 2603.22339: -8.5 % in the intercept of an asymmetric law), so it is for pictures, and beside the
+ * fit. */
+typedef struct by_law_isoflop {
+    double factor;
+    double power;
+    size_t budgets; /* with a minimum inside the sizes that were trained; below 2: no line, and
+                       factor and power are NaN */
+} by_law_isoflop;
+
+/* Budgets are those that the runs share (within 10 %), where at least three sizes have each; else
+ * eight between the runs', at which the losses of runs of one size are interpolated over log C. */
+BY_API by_status by_law_isoflop_runs(by_law_isoflop *out, const by_law_run *runs, size_t count,
+                                     by_error *error);
+
+/* ---- failures and checkpoints ---- */
+
+/* What checkpoints and failures of a job take, in seconds. */
+typedef struct by_failures {
+    double save;    /* that training stands still for a checkpoint */
+    double restart; /* from a failure until steps go on, without what is computed again */
+    double mean;    /* between two failures of the job; INFINITY: there are none */
+} by_failures;
+
+/* Seconds between two checkpoints, from the end of one to the begin of the next: sqrt(2 save mean)
+ * (Young 1974), ... */
+BY_API double by_interval_young(const by_failures *f);
+/* ... the expansion of Daly 2006 (A higher order estimate of the optimum checkpoint interval for
+ * restart dumps, equation 37), ... */
+BY_API double by_interval_daly(const by_failures *f);
+/* ... and where by_goodput is largest. All are INFINITY without failures. */
+BY_API double by_interval_best(const by_failures *f);
+/* The share of time that is useful with checkpoints every so many seconds and failures at random
+ * (Poisson): every / (mean exp(restart / mean) (exp((every + save) / mean) - 1)), exact (Daly 2006,
+ * equation 13), with failures during saves and restarts too. */
+BY_API double by_goodput(const by_failures *f, double every);
+
+/* ---- spot instances ---- */
+
+/* From `seconds` on, `instances` are held. */
+typedef struct by_spot_point {
+    double seconds;
+    double instances;
+} by_spot_point;
+
+/* Reads a trace from a table with the columns seconds and instances, whose last row ends it. Free
+ * *points with free(). Returns BY_EARG if a column is absent; BY_EFORMAT, with the row, if seconds
+ * do not ascend, instances are not whole numbers from 0 on, or there are fewer than two rows. */
+BY_API by_status by_spot_read(by_spot_point **points, size_t *count, const by_table *table,
+                              by_error *error);
+
+typedef struct by_spot_options {
+    by_failures job; /* `mean` is not used */
+    double every;    /* seconds between two checkpoints */
+    double least;    /* instances that the job takes to run; 0: 1 */
+    double most;     /* instances that the job uses, and pays; 0: all */
+} by_spot_options;
+
+/* What became of a trace's time, in seconds of one instance. */
+typedef struct by_spot_replay {
+    double held;   /* that were paid */
+    double useful; /* of steps that no failure undid */
+    double undone; /* of steps that one did */
+    double saving;
+    double restarting;
+    double idle; /* with too few instances to run */
+    size_t losses;
+    size_t gains;
+    size_t saves;
+    double goodput; /* useful / held; 0 if none is held */
+} by_spot_replay;
+
+/* Replays a trace: the data axis grows and shrinks with the instances, and a step's speed is
+ * proportional to them. A loss of any instance restarts the job from its last checkpoint with the
+ * others; a gain saves, and restarts with all; one during a restart begins it anew. */
+BY_API by_spot_replay by_spot_run(const by_spot_point *points, size_t count,
+                                  const by_spot_options *options);
+/* The interval of most goodput on a trace, by replaying it with many; options->every is not used.
+ * */
+BY_API double by_spot_best_interval(const by_spot_point *points, size_t count,
+                                    const by_spot_options *options);
+/* Mean seconds between two losses of a trace while the job could run; INFINITY: there are none. */
+BY_API double by_spot_mean(const by_spot_point *points, size_t count,
+                           const by_spot_options *options);
+
+/* ---- money and energy ---- */
+
+#define BY_PRICE_NAME 64
+
+/* What one device costs and draws, of a table; 0: the table does not say. Money is in the unit of
+ * the table. */
+typedef struct by_price {
+    char device[BY_PRICE_NAME];
+    double per_hour;         /* rented, column price_per_hour */
+    double spot_per_hour;    /* rented as one that may be taken away */
+    double purchase;         /* with its share of the host, column purchase_price */
+    double upkeep_per_month; /* of one that is owned: room, repair; without power */
+    double watts;            /* while it computes, column watts, or rated: tdp_watts */
+    double idle_watts;
+    double tflops; /* peak, 1e12 operations a second */
+} by_price;
+
+/* Where it runs. */
+typedef struct by_region {
+    double grams_per_kwh; /* of CO2 equivalent, column grams_co2_per_kwh */
+    double pue;           /* energy of the site / energy of its computers; 1 where it is missing */
+    double price_per_kwh; /* for owned devices */
+} by_region;
+
+/* Finds the row of a table whose column `device` is this name, in any case of letters. Returns
+ * BY_EARG, with the names that there are, if there is none; BY_EFORMAT if a number is below 0. */
+BY_API by_status by_price_find(by_price *out, const by_table *table, const char *device,
+                               by_error *error);
+/* The same by the column `region`. */
+BY_API by_status by_region_find(by_region *out, const by_table *table, const char *region,
+                                by_error *error);
+
+typedef struct by_bill {
+    double money;
+    double kwh;
+    double kg_co2;
+} by_bill;
+
+/* What so many devices take for so many seconds, of which they compute a share `busy`: kWh =
+ * devices (idle + (watts - idle) busy) seconds / 3.6e6 PUE. `region` may be NULL. */
+BY_API by_bill by_bill_of(const by_price *price, const by_region *region, double devices,
+                          double seconds, double busy, bool spot);
+
+typedef struct by_ownership {
+    double owned;  /* money for the months */
+    double rented; /* for the hours of use in them, on demand */
+    double even;   /* months after which owning costs less; INFINITY: never */
+} by_ownership;
+
+/* Owned against rented devices that are in use for a share of the time, and else idle (owned) or
+ * given back (rented). A month has 730.5 hours. */
+BY_API by_ownership by_own_or_rent(const by_price *price, const by_region *region, double devices,
+                                   double use, double months);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
