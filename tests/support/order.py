@@ -96,7 +96,8 @@ cli/model: cli/data
 cli/runs: cli/model
 cli/serve: cli/runs
 cli/bench: cli/serve
-cli: cli/bench
+cli/plan: cli/bench
+cli: cli/plan
 """
 
 # Public headers without functions, and the room of each. The others belong to the room that defines their functions.

@@ -162,7 +162,7 @@ typedef struct cli_command {
 extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_embed, cli_info,
     cli_plot, cli_runs, cli_watch, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch,
     cli_doctor, cli_chat, cli_export, cli_serve, cli_gateway, cli_worker, cli_broker, cli_compress,
-    cli_classify, cli_deploy, cli_logits, cli_drift, cli_backtest;
+    cli_classify, cli_deploy, cli_logits, cli_drift, cli_backtest, cli_plan;
 
 /* Parses flags, after which positional arguments are in *rest, *rest_count. The list of flags ends
  * with a NULL name; --help is added. Returns -1 to continue, or the exit code if --help was printed

@@ -1,0 +1,60 @@
+/* `banyan plan`: what a run will lose, take and cost, before it starts. */
+#ifndef BY_CLI_PLAN_PLAN_COMMAND_H
+#define BY_CLI_PLAN_PLAN_COMMAND_H
+
+#include "banyan/plan.h"
+#include "base/cli.h"
+
+extern const cli_command cli_plan_fit, cli_plan_cost;
+
+/* ---- runs (plan_runs.c) ---- */
+
+/* Runs that a law is fitted to, and what they are called: "run.csv row 3", or a directory. */
+typedef struct cli_law_runs {
+    by_law_run *items;
+    size_t count;
+    const char *table; /* the file that they come from; NULL: directories */
+    char **paths;
+} cli_law_runs;
+
+/* Reads the runs of one table, or of run directories. `paths` must outlive *out. */
+by_status cli_law_runs_open(cli_law_runs *out, char **paths, int count,
+                            const by_law_columns *columns, by_error *error);
+void cli_law_runs_close(cli_law_runs *runs);
+/* Formats what run i is called. */
+const char *cli_law_run_name(char buffer[160], const cli_law_runs *runs, size_t i);
+
+/* ---- fits (plan_fit.c) ---- */
+
+#define CLI_LAW_CHOICES 4
+
+/* A fit with another choice than usual. */
+typedef struct cli_law_choice {
+    const char *name;
+    by_law_fit fit;
+    bool fitted;
+} cli_law_choice;
+
+typedef struct cli_law_report {
+    cli_law_runs runs;
+    by_law_options options;
+    by_law_fit fit;
+    double seconds; /* that the fit took */
+    by_law_flops cost;
+    by_law_isoflop isoflop;
+    by_law *draws;
+    size_t draw_count;
+    double level;    /* of the intervals */
+    by_law *without; /* [runs.count], each without a run */
+    cli_law_choice choices[CLI_LAW_CHOICES];
+    double flops; /* the budget; 0: none */
+    double loss;  /* to reach; 0: none */
+    double most;  /* the largest budget of the runs */
+} cli_law_report;
+
+/* plan_fit_report.c */
+by_status cli_print_law(const cli_law_report *r, bool json, by_error *error);
+/* plan_fit_chart.c: draws the runs and the law to a file. */
+by_status cli_draw_law(const cli_law_report *r, const char *path, by_error *error);
+
+#endif
