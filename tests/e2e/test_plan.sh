@@ -1,0 +1,128 @@
+#!/bin/sh
+# Laws are fitted to tables and to runs, and costs are told from tables of prices.
+. "$(dirname "$0")/../support/shell.sh"
+
+# Runs by a known law, in two groups.
+awk 'BEGIN {
+    print "data,parameters,tokens,loss,loss_b"
+    for (n = 2e7; n < 3e9; n *= 3) for (k = 2; k < 3000; k *= 3) {
+        d = n * k
+        loss = 1.8 + 480 / n ^ 0.35 + 2100 / d ^ 0.37
+        printf "one,%.0f,%.0f,%.12f,%.12f\n", n, d, loss, loss + 1
+        printf "two,%.0f,%.0f,%.12f,%.12f\n", n, d, 2 * loss, loss
+    }
+}' >runs.csv
+
+say "a law is found again, and the best size for a budget"
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e22 --loss 2.2 --json
+near "$(field e <out)" 1.8 1e-5
+near "$(field alpha <out | head -n 1)" 0.35 1e-5
+near "$(field a <out)" 480 0.1
+for key in '"best":{"flops":1e+22' '"reach":{"loss":2.2' '"choices":[{"choice":"delta 1e-4"' '"influence":[{"run":"N '; do
+    holds out "$key"
+done
+near "$(sed 's/.*"isoflop":{"budgets":[0-9]*,"factor":[^,]*,"power":\([^}]*\)}.*/\1/' out)" 0.514 0.05
+size=$(sed 's/.*"best":{"flops":1e+22,"parameters":\([^,]*\),.*/\1/' out)
+# The minimum over sizes, by trying them.
+awk -v size="$size" 'BEGIN {
+    for (x = log(1e7); x < log(1e12); x += 1e-3) {
+        n = exp(x); loss = 1.8 + 480 / n ^ 0.35 + 2100 / (1e22 / 6 / n) ^ 0.37
+        if (best == 0 || loss < least) { best = n; least = loss }
+    }
+    exit !(size > 0.99 * best && size < 1.01 * best)
+}' || fail "the best size is $size"
+cp out first
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e22 --loss 2.2 --json
+sed 's/"seconds":[^,]*//' first >a
+sed 's/"seconds":[^,]*//' out | same - a
+
+say "columns by name, the picture, and what is said to people"
+run 0 "$banyan" plan fit runs.csv --where data=two --loss-column loss_b --out law.svg
+holds err "wrote law.svg"
+grep -q '^law  *loss = 1.8 + 4[78].* / N^0.35.* + 2[01].* / D^0.37' out || fail "$(cat out)"
+holds out "80 % interval"
+grep -q '<svg' law.svg || fail "no picture"
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e27
+holds out "times that of the largest run"
+run 2 "$banyan" plan fit runs.csv --loss-column perplexity
+holds err "no column 'perplexity' of the loss; it has: data, parameters, tokens, loss"
+run 2 "$banyan" plan fit runs.csv --where data=three
+holds err "no row whose data is three"
+run 2 "$banyan" plan fit runs.csv --where data
+holds err "is not COLUMN=VALUE"
+head -n 5 runs.csv >few.csv
+run 2 "$banyan" plan fit few.csv
+holds err "4 runs; a law of five numbers needs at least 6"
+run 2 "$banyan" plan fit
+holds err "name a table of runs, or run directories"
+run 2 "$banyan" plan fti
+holds err "unknown plan 'fti'"
+
+say "runs are read with the size, tokens, loss and FLOPs that they had"
+tiny gpt2 >c.yaml
+make_text text.txt 400
+for width in 16 32 64; do
+    for steps in 4 8 16; do
+        run 0 "$banyan" train c.yaml --quiet --set name=w$width-$steps --set model.width=$width --set train.steps=$steps \
+            --set train.eval_every=$steps --set train.eval_batches=1
+    done
+done
+run 0 "$banyan" plan fit runs/w* --json
+[ "$(field runs <out)" = 9 ] || fail "$(cat out)"
+# The most FLOPs are those of the widest and longest: 16 steps of 8 sequences of 64 tokens.
+each=$("$banyan" info runs/w64-16 --json | field flops_per_token)
+most=$(field most_flops <out)
+near "$most" "$(awk -v each="$each" 'BEGIN { print each * 16 * 8 * 64 }')" "$(awk -v m="$most" 'BEGIN { print 1e-4 * m }')"
+rm -r runs/w16-4/events.jsonl
+run 2 "$banyan" plan fit runs/w*
+holds err "no held-out loss was recorded"
+
+say "money, energy and CO2 of a time, of FLOPs, of tokens and of a loss"
+cat >prices.csv <<END
+device,price_per_hour,spot_per_hour,purchase_price,upkeep_per_month,watts,idle_watts,tflops
+big,2.5,1,30000,100,700,100,1000
+small,0.5,,,,,,
+END
+cat >regions.csv <<END
+region,grams_co2_per_kwh,pue,price_per_kwh
+north,20,1.1,0.1
+south,700,,0.2
+END
+run 0 "$banyan" plan cost prices.csv --device big --devices 8 --time 10h --regions regions.csv --region north --json
+near "$(field money <out)" 200 1e-9
+near "$(field kwh <out)" 61.6 1e-6
+near "$(field kg_co2 <out)" 1.232 1e-6
+# 36 months: 8 * (30000 + 36 * (100 + 730.5 h * 0.77 kW * 0.1)) and 8 * 36 * 730.5 * 2.5.
+near "$(field owned <out)" 284999.568 0.01
+near "$(field rented <out)" 525960 0.01
+run 0 "$banyan" plan cost prices.csv --device BIG --devices 8 --flops 1.44e20 --share 0.5 --busy 0 --json
+near "$(field work_seconds <out)" 36000 1e-6
+near "$(field kwh <out)" 8 1e-6
+run 0 "$banyan" plan cost prices.csv --device small --tokens 7.2e6 --tokens-per-s 1000 --json
+near "$(field money <out)" 1 1e-9
+sed -n '1p;/^one/p' runs.csv >one.csv
+run 0 "$banyan" plan cost prices.csv --device big --devices 8 --loss 2.2 --law one.csv --json
+near "$(field flops <out)" "$(sed 's/.*"reach":{"loss":2.2,"flops":\([^,]*\),.*/\1/' first)" 1e16
+
+say "failures: how often to save, and spot instances that come and go"
+run 0 "$banyan" plan cost prices.csv --device big --devices 10 --time 100h --mtbf 1000h --save 1m --restart 2m --json
+near "$(field young_seconds <out)" 6572.67 0.01
+near "$(field daly_seconds <out)" 6532.7 0.1
+near "$(field best_seconds <out)" 6532.7 1
+near "$(field goodput <out)" 0.981526 1e-6
+printf 'seconds,instances\n0,10\n36000,9\n37000,10\n72000,10\n' >trace.csv
+run 0 "$banyan" plan cost prices.csv --device big --devices 10 --time 10h --trace trace.csv --save 10s --restart 100s \
+    --every 1000s --json
+[ "$(field losses <out)" = 1 ] || fail "$(cat out)"
+[ "$(field gains <out)" = 2 ] || fail "$(cat out)"
+run 0 "$banyan" plan cost prices.csv --device big --devices 10 --time 10h --trace trace.csv --save 10s --restart 100s
+grep -q '^spot .*goodput 9[0-9]' out || fail "$(cat out)"
+run 2 "$banyan" plan cost prices.csv --device huge --time 1h
+holds err "no device 'huge'; it has: big, small"
+run 2 "$banyan" plan cost prices.csv --device small --flops 1e20
+holds err "no tflops of 'small'"
+run 2 "$banyan" plan cost prices.csv --device big --time 1h --flops 1e20
+holds err "by one of --time, --flops, --tokens and --loss"
+printf 'seconds,instances\n0,10\n0,9\n' >trace.csv
+run 1 "$banyan" plan cost prices.csv --device big --time 1h --trace trace.csv --save 1s
+holds err "trace.csv, row 2: 9 instances from 0 s on; seconds ascend"
