@@ -4,8 +4,8 @@
     bench/spot_replay.py TRACE.csv [--factor 200] [--seconds 240] [--every STEPS] [--json]
 
 TRACE.csv has the columns seconds and instances. It is replayed `factor` times faster, its first `seconds` seconds of
-that, on a job of one rank under `banyan launch`: a loss kills the rank, which the supervisor restarts from the newest
-checkpoint; a gain asks the job to save and end (SIGTERM), and starts it again; without instances nothing runs. A second
+that, on a job of one rank under `banyan launch`: a loss kills the job, which is started again from its newest
+checkpoint; a gain asks it to save and end (SIGTERM), and starts it again; without instances nothing runs. A second
 counts as often as the trace has instances. The time between two steps is useful if no later process takes the second of
 them again. Then the trace is replayed by the simulation with the save, restart and interval that were measured.
 BANYAN names the program; default: build/release/banyan."""
@@ -51,7 +51,7 @@ class Job:
             subprocess.run(["rm", "-r", str(self.folder / "runs")], check=True)
         self.begun.append(time.time())
         self.supervisor = subprocess.Popen(
-            [PROGRAM, "launch", "-n", "1", "--max-restarts", "1000", *command, "--json"],
+            [PROGRAM, "launch", "-n", "1", *command, "--json"],
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         threading.Thread(target=self.read, args=(self.supervisor.stdout,), daemon=True).start()
 
@@ -71,12 +71,6 @@ class Job:
         """The process of the rank, the child of the supervisor; None between two."""
         children = pathlib.Path(f"/proc/{self.supervisor.pid}/task/{self.supervisor.pid}/children").read_text().split()
         return int(children[0]) if children else None
-
-    def lose(self):
-        self.begun.append(time.time())
-        pid = self.rank()
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
 
     def stop(self):
         """Saves and ends. Returns when that is done."""
@@ -115,7 +109,8 @@ def replay(job, points):
         elif before == 0:
             job.start()
         elif instances < before:
-            job.lose()
+            job.vanish()
+            job.start()
         else:
             job.stop()
             job.start()

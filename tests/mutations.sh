@@ -335,6 +335,16 @@ mutations() {
         'by__infer_prefix behind = {s->salt, true};' 'by__infer_prefix behind = {0, true};' test_scheduler
     mutation "a followed file that is read again from its last line" src/track/events_read.c \
         '*offset += at.length;' '*offset += at.length - 1;' test_run_facts
+    mutation "a scaling law without an intercept" src/plan/law/law_coefficients.c \
+        'return c[0] + c[1] * p->x[1][i]' 'return 1e-9 * c[0] + c[1] * p->x[1][i]' test_law
+    mutation "best sizes by 2 N FLOPs a token" src/plan/law/law_budget.c \
+        '(by_law_flops){6.0, 1.0} : *cost' '(by_law_flops){2.0, 1.0} : *cost' test_law
+    mutation "intervals by the residuals of each run's own fit" src/plan/law/law_fit.c \
+        'p->y[i] - slopes_at(slopes, p, &other, i)' 'p->y[i] - slopes_at(slopes, p, point, i)' test_law
+    mutation "goodput without restarts" src/plan/cost/failures.c 'exp(f->restart / mean)' 'exp(0.0)' test_cost
+    mutation "a failure of a spot instance undoes nothing" src/plan/cost/spot.c \
+        'job->sums.undone += job->unsaved;' 'job->sums.useful += job->unsaved;' test_cost
+    mutation "energy in megajoules" src/plan/cost/money.c 'return 1e-3 * pue' 'return 3.6e-3 * pue' test_cost
 }
 
 mode=collect

@@ -3,10 +3,11 @@
 # times and sizes with units, --json, files that do not exist, standard input.
 . "$(dirname "$0")/../support/shell.sh"
 
-# Commands, with the measurements of bench in their place.
+# Commands, with the measurements of bench and the plans of plan in their place.
 {
-    "$banyan" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -v -x bench
+    "$banyan" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -v -x -e bench -e plan
     "$banyan" bench --help | sed -n '/^measurements:/,$s/^  \([a-z]*\) .*/bench \1/p'
+    "$banyan" plan --help | sed -n '/^plans:/,$s/^  \([a-z]*\) .*/plan \1/p'
 } >commands
 [ "$(wc -l <commands)" -gt 30 ] || fail "the commands are not listed"
 
@@ -19,7 +20,6 @@ while read -r command; do
     if grep -q -E ' (SECONDS|SEC|DURATION|INTERVAL|BYTES)$' flags; then fail "$command: $(cat flags)"; fi
     case $command in # these serve, converse, draw or run another command
     chat | serve | gateway | broker | worker | launch | watch | plot) ;;
-    bench) ;;
     *) grep -q '^json' flags || fail "$command has no --json" ;;
     esac
     while read -r flag value; do

@@ -293,10 +293,14 @@ static void print_json(const cost_report *r)
     } else {
         printf("null");
     }
-    printf(",\"own\":{\"owned\":%s,\"rented\":%s,\"even_months\":%s}}\n",
-           cli_json_number(text[0], r->ownership.owned, 9),
-           cli_json_number(text[1], r->ownership.rented, 9),
-           cli_json_number(text[2], r->ownership.even, 6));
+    if (r->price.purchase > 0.0) {
+        printf(",\"own\":{\"owned\":%s,\"rented\":%s,\"even_months\":%s}}\n",
+               cli_json_number(text[0], r->ownership.owned, 9),
+               cli_json_number(text[1], r->ownership.rented, 9),
+               cli_json_number(text[2], r->ownership.even, 6));
+    } else {
+        printf(",\"own\":null}\n");
+    }
 }
 
 /* ---- the command ---- */
