@@ -39,17 +39,18 @@ class Job:
     def __init__(self, folder, every):
         self.folder, self.every = folder, every
         self.lives = []  # lists of (time, step), one for each process of the rank
-        self.saves, self.stalls = [], []
+        self.saves, self.stalls, self.written = [], [], []
         self.supervisor = None
         self.begun = []  # when a process was asked for
 
-    def start(self):
+    def start(self, asked=None):
+        """Starts the job, which was asked for at a time: now, or before it was stopped for that."""
         # The trainer reads its config again where there is nothing to resume.
         known = list(self.folder.glob("runs/job*/checkpoints/step-*"))
         command = ["train", "--resume", "runs/job"] if known else ["train", "c.yaml", "--set", f"checkpoint.every={self.every}"]
         if not known and (self.folder / "runs").exists():
             subprocess.run(["rm", "-r", str(self.folder / "runs")], check=True)
-        self.begun.append(time.time())
+        self.begun.append(asked or time.time())
         self.supervisor = subprocess.Popen(
             [PROGRAM, "launch", "-n", "1", *command, "--json"],
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -65,6 +66,7 @@ class Job:
             elif line.startswith('{"event":"checkpoint"'):
                 record = json.loads(line)
                 self.stalls.append(record["stalled_seconds"])
+                self.written.append(record["seconds"])
                 self.saves.append(now)
 
     def rank(self):
@@ -112,8 +114,9 @@ def replay(job, points):
             job.vanish()
             job.start()
         else:
+            asked = time.time()
             job.stop()
-            job.start()
+            job.start(asked)
     time.sleep(max(0.0, begin + points[-1][0] - time.time()))
     end = time.time()
     job.stop()
@@ -149,6 +152,7 @@ def account(job, points, begin, end):
     return {
         "goodput": useful / weight(points, begin, begin, end),
         "save": stall,
+        "written": statistics.mean(job.written),
         "restart": statistics.mean(restarts),
         "every": job.every * mean_step - stall,
         "processes": len(job.lives),
@@ -197,6 +201,7 @@ def main():
         print(json.dumps(record))
     else:
         print(f"measured {100 * record['goodput']:.1f} %, simulated {100 * record['simulated']:.1f} % (save {record['save']:.3f} s, "
+              f"on disk after {record['written']:.3f} s, "
               f"restart {record['restart']:.2f} s, every {record['every']:.2f} s); best {100 * record['best']:.1f} % with "
               f"{record['best_every']:.2f} s; {record['processes']} processes")
     return 0 if abs(record["goodput"] - record["simulated"]) <= 0.03 else 1
