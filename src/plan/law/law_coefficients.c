@@ -148,7 +148,7 @@ static bool find_step(double step[3], double m[5][5], const double gradient[3], 
     double least = INFINITY;
     /* All free first: that is the minimum wherever it is feasible. */
     for (unsigned free = 7; free > 0; free--) {
-        double s[3];
+        double s[3] = {0};
         double value = model_minimum(s, free, m, gradient, c);
         if (value < least) {
             least = value;
@@ -168,7 +168,7 @@ static bool take_step(const by__law_problem *p, double c[3], const derivatives *
 {
     for (int i = 0; i < max_damping; i++) {
         double m[5][5];
-        double step[3];
+        double step[3] = {0};
         for (size_t k = 0; k < 3; k++) {
             for (size_t l = 0; l <= k; l++) {
                 m[k][l] = at->hessian[k][l] + *damping * at->damping[k][l];
