@@ -60,6 +60,9 @@ by_status by__export_onnx_examples_open(by__export_onnx_examples *x, const by__e
         file = strcmp(learned_files[i].reads, reads) == 0 ? &learned_files[i] : file;
     }
     if (file == NULL) {
+        if (strcmp(reads, "nodes") == 0) {
+            read_labels(x, e->source->weights);
+        }
         return BY_OK;
     }
     char *path = by__path_join(e->source->directory, file->name);

@@ -14,6 +14,7 @@
 
 #include "export/export.h"
 #include "export/onnx_examples.h"
+#include "export/onnx_graphs.h"
 #include "export/onnx_writer.h"
 
 #define ALIGNMENT ((uint64_t)4096)
@@ -30,6 +31,7 @@ typedef struct state {
     by__export_onnx_examples examples; /* of images and tables */
     by__export_onnx_writer writer;
     char **names;       /* [value_count]: ONNX names of values, owned */
+    by_config *own;     /* what is exported */
     const char *yields; /* name of the model's output; "": the main one */
     char *data_name;    /* name of the second file */
     uint64_t bytes;     /* size of the second file */
@@ -43,17 +45,34 @@ static by_status set_name(state *s, by_value value, const char *name, by_error *
                                    : BY_OK;
 }
 
+static bool reads_graph(const state *s)
+{
+    return by__export_onnx_graphs_reads(&s->export->source->config->model);
+}
+
+/* s->own: the config with the output that is wanted. */
+static by_status choose_model(state *s, by_error *error)
+{
+    const char *yields = s->export->options->yields;
+    BY_TRY(by_config_copy(&s->own, s->export->source->config, error));
+    if (reads_graph(s)) {
+        by__export_onnx_graphs_whole(&s->own->model);
+    }
+    if (yields != NULL) {
+        free(s->own->model.output);
+        s->own->model.output = by__strdup(yields);
+    }
+    s->yields = s->own->model.output;
+    return s->yields == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: names") : BY_OK;
+}
+
 static by_status build_graph(state *s, by_error *error)
 {
-    by_model_config own = s->export->source->config->model;
-    const by_model_config *model = &own;
-    if (s->export->options->yields != NULL) {
-        own.output = (char *)(uintptr_t)s->export->options->yields;
-    }
-    s->yields = own.output;
+    BY_TRY(choose_model(s, error));
+    const by_model_config *model = &s->own->model;
     /* Windows only show in the graph if the sequence is longer than they are. */
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = BATCH, .time = model->context};
-    if (s->examples.text != NULL) {
+    if (s->examples.text != NULL || reads_graph(s)) {
         request.mode = BY_MODEL_LOSS;
     } else if (!s->export->options->without_cache) {
         request.mode = BY_MODEL_DECODE;
@@ -269,6 +288,14 @@ static by_status add_outputs(state *s, by_error *error)
 {
     const by__graph_value *values = s->graph->values;
     char name[64];
+    if (reads_graph(s)) {
+        const by__export_onnx_axis rows[2] = {{0, "targets"},
+                                              {values[s->model.output].shape.dim[1], NULL}};
+        by__export_onnx_writer_output(&s->writer, s->names[s->model.output],
+                                      s->yields[0] == '\0' ? "logits" : s->yields, BY__ONNX_FLOAT,
+                                      rows, 2);
+        return BY_OK;
+    }
     if (s->examples.text != NULL) {
         return by__export_onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],
                                                &values[s->model.output], s->yields, error);
@@ -340,7 +367,9 @@ static by_status write_files(state *s, const char *directory, const char *name, 
     by_string model = {0};
     BY_TRY(check_nodes(s, error));
     BY_TRY(each_weight(s, NULL, NULL, error));
-    BY_TRY(s->examples.text != NULL ? add_example_inputs(s, error) : add_token_inputs(s, error));
+    BY_TRY(reads_graph(s) ? by__export_onnx_graphs_inputs(&s->writer, s->graph, s->names, error)
+           : s->examples.text != NULL ? add_example_inputs(s, error)
+                                      : add_token_inputs(s, error));
     for (size_t i = 0; i < s->graph->node_count; i++) {
         BY_TRY(add_node(s, &s->graph->nodes[i], error));
     }
@@ -389,6 +418,7 @@ by_status by__export_onnx(by__export *e, by_error *error)
     by_graph_close(&s.graph);
     by__export_onnx_writer_free(&s.writer);
     by__export_onnx_examples_close(&s.examples);
+    by_config_close(&s.own);
     free(s.data_name);
     free(directory);
     free(name);

@@ -97,6 +97,14 @@ static void set_ints(by__op_onnx *onnx, const char *name, const int64_t *values,
     add_attribute(onnx->user, &attribute, 7);
 }
 
+static void set_text(by__op_onnx *onnx, const char *name, const char *text)
+{
+    by_string attribute = {0};
+    by__proto_string(&attribute, 1, name);
+    by__proto_string(&attribute, 4, text);
+    add_attribute(onnx->user, &attribute, 3);
+}
+
 /* TensorProto: dims 1, data_type 2, name 8, raw_data 9; initializers are field 5 of the graph. */
 static int add_constant(by__export_onnx_writer *w, int type, const void *data, size_t bytes,
                         const by_shape *shape)
@@ -160,6 +168,7 @@ void by__export_onnx_writer_begin(by__export_onnx_writer *w)
                                            .set_int = set_int,
                                            .set_float = set_float,
                                            .set_ints = set_ints,
+                                           .set_text = set_text,
                                            .floats = add_floats,
                                            .ints = add_ints,
                                            .result = set_result,

@@ -77,6 +77,13 @@ by_status by__op_onnx_attention(const by__op_signature *s, const by__graph_type 
                                 by__op_onnx *onnx, by_error *error);
 by_status by__op_onnx_cached_attention(const by__op_signature *s, const by__graph_type *out,
                                        by__op_onnx *onnx, by_error *error);
+/* Of one matrix, whose offsets and sources are i64 of any extents (edges/edge_onnx.c). */
+by_status by__op_onnx_sparse_matmul(const by__op_signature *s, const by__graph_type *out,
+                                    by__op_onnx *onnx, by_error *error);
+by_status by__op_onnx_sparse_max(const by__op_signature *s, const by__graph_type *out,
+                                 by__op_onnx *onnx, by_error *error);
+by_status by__op_onnx_edge_attention(const by__op_signature *s, const by__graph_type *out,
+                                     by__op_onnx *onnx, by_error *error);
 by_status by__op_onnx_map(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
                           by_error *error);
 /* The cost of a gather: it reads as many bytes as it looks up, not the whole table. */

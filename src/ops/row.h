@@ -153,6 +153,7 @@ struct by__op_onnx {
     void (*set_int)(by__op_onnx *onnx, const char *name, int64_t value);
     void (*set_float)(by__op_onnx *onnx, const char *name, float value);
     void (*set_ints)(by__op_onnx *onnx, const char *name, const int64_t *values, int count);
+    void (*set_text)(by__op_onnx *onnx, const char *name, const char *text);
     /* Append constants; the function implies the dtype (f32 or i64), `shape` gives the shape. */
     int (*floats)(by__op_onnx *onnx, const float *values, const by_shape *shape);
     int (*ints)(by__op_onnx *onnx, const int64_t *values, const by_shape *shape);

@@ -16,6 +16,9 @@
     check_onnx.py forecasts FILE.onnx TABLE AHEAD   the rows that `banyan predict --csv` put behind each series (column shop)
                                                     of TABLE in AHEAD, within 1e-4 of a channel's deviation, for batches
                                                     of all series and of one
+    check_onnx.py nodes FILE.onnx EDGES FEATURES LINES
+                                                    the outputs of all nodes that `banyan predict --yields output` said in
+                                                    LINES, within 1e-4; with room for further nodes and edges, too
     check_onnx.py follows LOGITS                    each token behind the 4th is the most probable one by these logits
 """
 import csv
@@ -195,6 +198,29 @@ def forecasts(path, table, ahead):
         fail(f"{path}: forecasts differ by {distance:.2e}")
 
 
+def nodes(path, edges, features, lines):
+    model, x = Model(path), np.load(features)
+    pairs = np.loadtxt(edges, np.int64, delimiter=",")
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]])[:, ::-1], axis=0)  # by where they end, then where they come from
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=len(x)))]).astype(np.int64)
+    expected = np.array([json.loads(line)["output"] for line in open(lines)])
+    if json.loads(model.session.get_modelmeta().custom_metadata_map["banyan.id2label"])["1"] != "b":
+        fail(f"{path}: the names of classes")
+    wide = {"features": np.concatenate([x, np.ones((9, x.shape[1]), np.float32)]),
+            "offsets": np.concatenate([offsets, np.full(9, offsets[-1])]),
+            "sources": np.concatenate([pairs[:, 1], np.full(17, -1)])}
+    exact = {"features": x, "offsets": offsets, "sources": pairs[:, 1].copy()}
+    distance = 0.0
+    for feeds in (exact, wide):
+        for wanted in (np.arange(len(x)), np.array([len(x) - 1, 3])):
+            out = model.session.run(["logits"], {**feeds, "nodes": wanted})[0]
+            distance = max(distance, float(np.abs(out - expected[wanted]).max()))
+    print(f"{path}: {len(x)} nodes, largest difference {distance:.2e}, spread {expected.std():.2e}")
+    if not distance <= 1e-4 or not expected.std() > 1e-2 or not (np.diff(offsets) == 0).any():
+        fail(f"{path}: logits differ by {distance:.2e}")
+
+
 if __name__ == "__main__":
     {"logits": check_logits, "greedy": greedy, "follows": follows, "predicts": predicts, "diffusion": diffusion,
-     "denoises": denoises, "forecasts": forecasts}[sys.argv[1]](*sys.argv[2:])
+     "denoises": denoises, "forecasts": forecasts, "nodes": nodes}[sys.argv[1]](*sys.argv[2:])

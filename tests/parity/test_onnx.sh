@@ -1,7 +1,7 @@
 #!/bin/sh
 # onnxruntime runs the ONNX graphs that banyan writes. Of models of tokens: equal logits with and without past keys and
 # values, for any batch and sequence, and equal greedy text. Of models of images, tables and series: what `banyan predict`
-# says, for any batch.
+# says, for any batch. Of models of graphs: its logits, for a graph of any size.
 . "$(dirname "$0")/../support/shell.sh"
 
 "$root/scripts/export-env" >/dev/null || {
@@ -148,6 +148,39 @@ forecasts nbeats "nbeats, width: 16"
 forecasts tide "tide, width: 16"
 forecasts lstm "lstm, layers: 2, width: 8"
 forecasts gru "gru, layers: 2, width: 8"
+
+"$python" - <<'END' || fail "no graph"
+import numpy as np
+random = np.random.default_rng(3)
+np.savetxt("edges.csv", random.integers(0, 60, (150, 2)), "%d", ",")
+np.save("x.npy", random.normal(size=(60, 5)).astype(np.float32))
+np.save("y.npy", (np.arange(60) % 3).astype(np.int32))
+np.savetxt("grown.csv", random.integers(0, 70, (190, 2)), "%d", ",")
+np.save("grown.npy", random.normal(size=(75, 5)).astype(np.float32))
+END
+# nodes NAME MODEL: logits of all nodes of another graph than that of the training, of which some have no edges.
+nodes() {
+    name=$1
+    say "$name: nodes of a graph"
+    cat >"$name.yaml" <<END
+name: $name
+task: {kind: nodes}
+model: {kind: $2, layers: 2, width: 8}
+precision: {compute: f32}
+data: {graph: edges.csv, features: x.npy, labels: y.npy, label_names: [a, b, c], per_class: 8, valid_nodes: 5, test_nodes: 5}
+train: {steps: 6, batch: 24, eval_every: 0}
+optimizer: {lr: 3e-2, warmup: 2}
+END
+    run 0 "$banyan" train "$name.yaml"
+    run 0 "$banyan" predict "runs/$name" --graph grown.csv --features grown.npy --yields output
+    mv out "$name.lines"
+    run 0 "$banyan" export "runs/$name" --format onnx --output "$name.onnx"
+    run 0 "$python" "$checker" nodes "$name.onnx" grown.csv grown.npy "$name.lines"
+}
+nodes gcn gcn
+nodes sage sage
+nodes sage-max "sage, aggregate: max"
+nodes gat "gat, heads: 2, output_heads: 2"
 
 say "what has no form in ONNX is an error"
 cat >mixtral.yaml <<END

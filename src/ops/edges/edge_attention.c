@@ -74,6 +74,7 @@ const by__op_row by__op_edge_attention = {.min_inputs = 6,
                                           .infer = infer,
                                           .gradient = gradient,
                                           .cost = cost,
+                                          .onnx = by__op_onnx_edge_attention,
                                           .keeps_f32 = 3u};
 const by__op_row by__op_edge_attention_grad = {.min_inputs = 6,
                                                .max_inputs = 6,

@@ -183,6 +183,7 @@ const by__op_row by__op_sparse_matmul = {.min_inputs = 7,
                                          .infer = infer_matmul,
                                          .gradient = gradient_matmul,
                                          .cost = cost_matmul,
+                                         .onnx = by__op_onnx_sparse_matmul,
                                          .keeps_f32 = 1u << 4};
 const by__op_row by__op_edge_dots = {.min_inputs = 4,
                                      .max_inputs = 4,
@@ -201,6 +202,7 @@ const by__op_row by__op_sparse_max = {.min_inputs = 6,
                                       .outputs = 2,
                                       .infer = infer_max,
                                       .gradient = gradient_max,
+                                      .onnx = by__op_onnx_sparse_max,
                                       .cost = cost_max};
 const by__op_row by__op_sparse_max_grad = {
     .min_inputs = 5, .max_inputs = 5, .outputs = 1, .infer = infer_max_grad, .cost = cost_max};
