@@ -101,6 +101,9 @@ typedef struct by_task_request {
     bool test;               /* evaluate the part that is kept for a test (by_task.keeps_test) */
     const char *const *more; /* [more_count]: further files or folders of images to predict */
     size_t more_count;
+    /* To predict, instead of `path`: numbers of the nodes of a graph; NULL: all that there are. */
+    const uint64_t *chosen; /* [chosen_count] */
+    size_t chosen_count;
     /* Directory of weights from which the task reads what it learned from training data and saved
      * there (a tokenizer, scales of numbers). NULL: learn it now. */
     const char *learned;

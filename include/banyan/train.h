@@ -88,9 +88,9 @@ BY_API by_status by_evaluate_each(const by_config *config, const by_weights *wei
 BY_API by_status by_predict(const by_config *config, const by_weights *weights, by_task_data *data,
                             by_predicted *report, bool (*stop)(void *user), void *user,
                             by_error *error);
-/* Like by_predict, of an output of the model of images or tables by name ("features";
- * banyan/model.h): reports "index", the list of its numbers under its name and, for data of such
- * ones, "file". Returns BY_ECONFIG if the model has no such output. */
+/* Like by_predict, of an output of the model of images, tables or nodes by name ("features";
+ * banyan/model.h): reports "index" (of a node, its number), the list of its numbers under its name
+ * and, for data of such ones, "file". Returns BY_ECONFIG if the model has no such output. */
 BY_API by_status by_predict_output(const by_config *config, const by_weights *weights,
                                    by_task_data *data, const char *output, by_predicted *report,
                                    bool (*stop)(void *user), void *user, by_error *error);

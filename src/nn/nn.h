@@ -485,16 +485,17 @@ by__nn_node_sizes *by__nn_node_sizes_of(const by_model_config *config);
 by_value by__nn_node_features(by__nn_build *b, const by__nn_node_sizes *sizes);
 by_value by__nn_node_scale(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name);
 by_edges by__nn_edges(by__nn_build *b, const by__nn_node_sizes *sizes);
-/* Rows of x [B, nodes, outputs], those of the targets: [batch, outputs]. */
-by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x);
+/* Rows of x [B, nodes, columns], those of the targets: [batch, columns]. */
+by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x,
+                          int64_t columns);
 /* Columns in front of layer `layer`, or behind the last one. */
 int64_t by__nn_node_width(const by_model_config *c, int64_t layer);
 /* Initial weights with the variance of Glorot and Bengio (2010). */
 by_init by__nn_init_glorot(int64_t in, int64_t out);
 /* Adds layer i, of x [B, nodes, columns]. */
 typedef by_value by__nn_node_layer(by__nn_build *b, by_value x, int i);
-/* Adds all layers, with dropout in front of each and a ReLU between them, and the model's
- * output. */
+/* Adds all layers, with dropout in front of each and a ReLU between them, and the model's output;
+ * what the last layer reads is the output "features", except in training. */
 void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes, by__nn_node_layer *layer);
 /* The keys of config.json that all of these families have. */
 void by__nn_node_write_config(json_t *out, const by_model_config *c,

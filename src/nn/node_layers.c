@@ -57,11 +57,11 @@ by_edges by__nn_edges(by__nn_build *b, const by__nn_node_sizes *sizes)
 }
 
 /* The first node of a sample is its target. */
-by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x)
+by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x,
+                          int64_t columns)
 {
     by_graph *g = b->graph;
     int64_t batch = b->request->batch;
-    int64_t columns = b->config->outputs;
     if (sizes->sample_nodes > 0) {
         return by_reshape(g, by_slice(g, x, 1, 0, 1), BY_SHAPE(batch, columns));
     }
@@ -83,6 +83,11 @@ void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes, by__nn_
 {
     by_value x = by__nn_node_features(b, sizes);
     for (int i = 0; i < b->config->layers; i++) {
+        if (i == b->config->layers - 1 && b->request->mode != BY_MODEL_TRAIN) {
+            int64_t columns = by__nn_node_width(b->config, i);
+            by_model_register(&b->model, b->graph, "features",
+                              by__nn_node_rows(b, sizes, x, columns));
+        }
         by_graph_set_block(b->graph, i);
         x = layer(b, by__nn_drop(b, x), i);
         if (i < b->config->layers - 1) {
@@ -90,7 +95,7 @@ void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes, by__nn_
         }
     }
     by_graph_set_block(b->graph, -1);
-    b->model.output = by__nn_node_rows(b, sizes, x);
+    b->model.output = by__nn_node_rows(b, sizes, x, b->config->outputs);
 }
 
 /* ---- config.json ---- */
@@ -117,7 +122,12 @@ by_status by__nn_node_read_config(by_model_config *c, by__nn_node_sizes *sizes, 
     BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_channels", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_layers", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "out_channels", BY__REQUIRED, error));
-    BY_TRY(by__nn_json_number(&c->dropout, name, in, "dropout", 0.0, error));
+    const json_t *dropout = json_object_get(in, "dropout");
+    if (json_is_number(dropout) && json_number_value(dropout) == 0.0) {
+        c->dropout = 0.0;
+    } else {
+        BY_TRY(by__nn_json_number(&c->dropout, name, in, "dropout", 0.0, error));
+    }
     BY_TRY(by__nn_json_integer(&sizes->nodes, name, in, "num_nodes", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&sizes->edges, name, in, "num_edges", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_nodes, name, in, "sample_nodes", 0, error));

@@ -14,6 +14,7 @@ typedef struct nodes_keys {
     char *graph;
     char *features;
     char *labels;
+    by_string_list label_names;
     int64_t symmetric;
     int64_t self_loops;
     int64_t normalize;
@@ -37,6 +38,8 @@ static const by__config_key keys[] = {
      .help = "npy file of features, a row for each node; empty: those of the npz file"},
     {"data", "labels", BY__KEY_TEXT, BY__OWN(nodes_keys, labels), "\"\"",
      .help = "npy file of the class of each node, -1 for none; empty: those of the npz file"},
+    {"data", "label_names", BY__KEY_TEXTS, BY__OWN(nodes_keys, label_names), "[]",
+     .help = "names of the classes, in order from 0"},
     {"data", "symmetric", BY__KEY_SWITCH, BY__OWN(nodes_keys, symmetric), "true",
      .help = "edges lead in both directions"},
     {"data", "self_loops", BY__KEY_SWITCH, BY__OWN(nodes_keys, self_loops), "false",
@@ -139,9 +142,29 @@ static by_status check_labels(const nodes_data *d, const uint64_t *ids, uint64_t
     return BY_OK;
 }
 
+/* The nodes that are named, or all of the graph. */
+static by_status list_nodes(nodes_data *d, const uint64_t *chosen, size_t count, by_error *error)
+{
+    d->listed_count = chosen != NULL ? count : (uint64_t)d->set->nodes;
+    BY_TRY(by__alloc((void **)&d->listed, (size_t)d->listed_count + 1, sizeof *d->listed, "nodes",
+                     error));
+    for (uint64_t i = 0; i < d->listed_count; i++) {
+        d->listed[i] = chosen != NULL ? chosen[i] : i;
+        if (d->listed[i] >= (uint64_t)d->set->nodes) {
+            return by_error_set(error, BY_EARG, "%s has no node %llu; there are %lld, from 0",
+                                d->set->name, (unsigned long long)d->listed[i],
+                                (long long)d->set->nodes);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status find_nodes(nodes_data *d, const by_task_request *r, by_error *error)
 {
     const nodes_keys *k = d->keys;
+    if (r->path == NULL && (r->chosen != NULL || d->purpose == BY_TASK_PREDICT)) {
+        return list_nodes(d, r->chosen, r->chosen_count, error);
+    }
     if (r->path != NULL) {
         BY_TRY(read_list(&d->listed, &d->listed_count, d, r->path, error));
         return d->purpose == BY_TASK_PREDICT ? BY_OK
@@ -305,10 +328,13 @@ static void assume(by_config *config)
     }
 }
 
+/* Weights do not depend on how many nodes and edges there are: only a run in training goes on with
+ * the graph that it began with. */
 static by_status take_size(int64_t *key, const char *name, int64_t size, const nodes_data *d,
                            by_error *error)
 {
-    if (*key >= 0 && *key != size) {
+    bool any = d->purpose != BY_TASK_TRAIN && strcmp(name, "channels") != 0;
+    if (*key >= 0 && *key != size && !any) {
         return by_error_set(error, BY_ECONFIG, "model.%s is %lld, but %s has %lld; leave it out",
                             name, (long long)*key, d->set->name, (long long)size);
     }
@@ -338,6 +364,10 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     if (m->outputs < d->set->classes || m->outputs < 1) {
         return by_error_set(error, BY_ECONFIG, "model.outputs is %lld, but %s has %lld classes",
                             (long long)m->outputs, d->set->name, (long long)d->set->classes);
+    }
+    if (d->keys->label_names.count > (size_t)m->outputs) {
+        return by_error_set(error, BY_ECONFIG, "data.label_names are %zu names of %lld classes",
+                            d->keys->label_names.count, (long long)m->outputs);
     }
     return by_config_resolve(config, error);
 }
@@ -372,6 +402,8 @@ static by_status keep(by_task_data *data, const by_config *config, by_task_kept 
     *out = (by_task_kept){
         .values = {{.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->set->hash}},
         .value_count = 1,
+        .labels = (const char *const *)d->keys->label_names.items,
+        .label_count = d->keys->label_names.count,
         .eos = -1};
     return BY_OK;
 }
@@ -445,12 +477,21 @@ static double accuracy(const by_task_data *data, const double *const *sums, cons
 
 static const by_metric metrics[] = {{"accuracy", true, 4, accuracy}};
 
+static void name_example(const by_task_data *data, uint64_t index, by_example_name *out)
+{
+    const nodes_data *d = (const nodes_data *)data;
+    uint64_t count;
+    const uint64_t *ids = held_out(d, &count);
+    *out = (by_example_name){.index = index < count ? ids[index] : index};
+}
+
 static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,
                          size_t width, by_predicted *report, void *user, by_error *error)
 {
     const by_array *ids = by_batch_array(batch, "ids");
     const by_array *weight = by_batch_array(batch, "weight");
-    BY_UNUSED(data);
+    const by_string_list *names = &((nodes_data *)data)->keys->label_names;
+    char label[32];
     BY_UNUSED(sum);
     BY_UNUSED(error);
     for (size_t i = 0; ids != NULL && weight != NULL && i < batch->batch; i++) {
@@ -460,9 +501,11 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
         for (size_t c = 0; c < width; c++) {
             all += exp((double)logits[c] - (double)logits[best]);
         }
+        (void)snprintf(label, sizeof label, "%zu", best);
         const by_field fields[] = {
             {.name = "node", .number = (double)((const int32_t *)ids->data)[i], .is_whole = true},
             {.name = "class", .number = (double)best, .is_whole = true},
+            {.name = "label", .text = best < names->count ? names->items[best] : label},
             {.name = "probability", .number = 1.0 / all}};
         if (((const float *)weight->data)[i] > 0.0f) {
             report(user, fields, BY_ARRAY_LENGTH(fields));
@@ -496,5 +539,6 @@ const by__task_row by__task_nodes = {
              .check = check,
              .loss = loss,
              .measure = measure,
-             .predict = predict},
+             .predict = predict,
+             .name_example = name_example},
 };

@@ -23,12 +23,22 @@ def npy(name, kind, shape, data):
 npy("x.npy", "<f4", (count, 5), b"".join(
     struct.pack("<f", rng.gauss(0.7 if k == i % 3 else 0.0, 1)) for i in range(count) for k in range(5)))
 npy("y.npy", "|i1", (count,), bytes(i % 3 for i in range(count)))
+# The same graph with thirty nodes more, none of which is in training.
+with open("grown.csv", "w") as f:
+    f.write(open("edges.csv").read())
+    for a in range(count, count + 30):
+        for _ in range(5):
+            f.write(f"{a},{rng.randrange(count // 3) * 3 + a % 3}\n")
+old = open("x.npy", "rb").read()[-count * 20:]
+npy("grown.npy", "<f4", (count + 30, 5), old + b"".join(
+    struct.pack("<f", rng.gauss(0.7 if k == i % 3 else 0.0, 1)) for i in range(count, count + 30) for k in range(5)))
 END
 cat >groups.yaml <<'END'
 name: groups
 task: {kind: nodes}
 model: {kind: gcn, layers: 2, width: 8, dropout: 0.3}
-data: {graph: edges.csv, features: x.npy, labels: y.npy, self_loops: true, per_class: 8, valid_nodes: 48, test_nodes: 96}
+data: {graph: edges.csv, features: x.npy, labels: y.npy, label_names: [red, green, blue],
+       self_loops: true, per_class: 8, valid_nodes: 48, test_nodes: 96}
 train: {steps: 60, batch: 24, micro_batch: 6, eval_every: 30, threads: 1}
 precision: {compute: f32}
 optimizer: {lr: 0.02, schedule: constant, warmup: 0}
@@ -77,6 +87,73 @@ rows = list(csv.DictReader(open("some.csv")))
 assert [r["node"] for r in rows] == ["3", "17", "200"] and all(0.3 < float(r["probability"]) <= 1 for r in rows), rows' ||
     fail "the predictions"
 
+say "predict all nodes, some by number, and nodes that no training saw; classes by name"
+run 0 "$banyan" predict runs/groups --out all.jsonl
+run 0 "$banyan" predict runs/groups --nodes 17,3 --json --out two.jsonl
+run 0 "$banyan" predict runs/groups --graph grown.csv --features grown.npy --out grown.jsonl
+run 0 "$banyan" embed runs/groups --graph grown.csv --features grown.npy --out grown-vectors.npy
+run 0 "$banyan" embed runs/groups --nodes 5,200 --out two.npy
+run 0 "$banyan" embed runs/groups --nodes 200
+mv out vector.jsonl
+cat >check.py <<'END'
+# A GCN of two layers by its formula, on grown.csv: what the vectors and classes of its nodes must be.
+import json, math, struct, sys
+count = 270
+edges = {(i, i) for i in range(count)}
+for line in open("grown.csv").read().split()[1:]:
+    a, b = map(int, line.split(","))
+    edges |= {(a, b), (b, a)}
+near = [[] for _ in range(count)]
+for a, b in edges:
+    near[b].append(a)
+x = struct.iter_unpack("<5f", open("grown.npy", "rb").read()[-count * 20:])
+raw = open(sys.argv[1], "rb").read()
+head = struct.unpack("<Q", raw[:8])[0]
+heads = json.loads(raw[8:8 + head])
+def tensor(name):
+    begin, end = heads[name]["data_offsets"]
+    return struct.unpack(f"<{(end - begin) // 4}f", raw[8 + head + begin:8 + head + end])
+def layer(x, i):
+    w, b = tensor(f"convs.{i}.lin.weight"), tensor(f"convs.{i}.bias")
+    wide = len(w) // len(b)
+    y = [[sum(w[o * wide + k] * r[k] for k in range(wide)) / math.sqrt(len(near[n])) for o in range(len(b))]
+         for n, r in enumerate(x)]
+    return [[sum(y[m][o] for m in near[n]) / math.sqrt(len(near[n])) + b[o] for o in range(len(b))]
+            for n in range(count)]
+hidden = [[max(0, v) for v in row] for row in layer(list(x), 0)]
+logits = layer(hidden, 1)
+def rows(name):
+    raw = open(name, "rb").read()
+    shape = raw[:128].split(b"(")[1].split(b")")[0].split(b",")
+    assert len(raw) == 128 + int(shape[0]) * 8 * 4 and int(shape[1]) == 8, raw[:128]
+    return list(struct.iter_unpack("<8f", raw[128:]))
+vectors = rows("grown-vectors.npy")
+assert len(vectors) == count
+assert all(abs(a - b) < 1e-4 for n in range(count) for a, b in zip(vectors[n], hidden[n])), "vectors"
+said = [json.loads(line) for line in open("grown.jsonl")]
+assert [p["node"] for p in said] == list(range(count))
+for p, row in zip(said, logits):
+    share = math.exp(row[p["class"]]) / sum(math.exp(v) for v in row)
+    assert row[p["class"]] > max(row) - 1e-4 and abs(share - p["probability"]) < 1e-4, (p, row)
+    assert p["label"] == ["red", "green", "blue"][p["class"]], p
+assert sum(p["class"] == p["node"] % 3 for p in said[240:]) >= 20, said[240:]
+every = [json.loads(line) for line in open("all.jsonl")]
+assert [p["node"] for p in every] == list(range(240))
+assert [json.loads(line) for line in open("two.jsonl")] == [every[17], every[3]]
+two = rows("two.npy")
+one = json.loads(open("vector.jsonl").read())
+assert one["node"] == 200 and all(abs(a - b) < 1e-6 for a, b in zip(one["embedding"], two[1]))
+END
+run 0 python3 check.py "$last/model.safetensors"
+run 0 "$banyan" predict runs/sage --graph grown.csv --features grown.npy --nodes 269
+holds out '"node":269'
+run 2 "$banyan" predict runs/groups --nodes 240
+holds err "has no node 240; there are 240"
+run 2 "$banyan" predict runs/groups --nodes 3,x
+holds err "'x' does not begin with a number"
+run 1 "$banyan" predict runs/groups --graph grown.csv --features y.npy
+holds err "y.npy"
+
 say "samples of surroundings: the loss of the whole graph if they have all edges; the same bits on two ranks"
 cat >first.sh <<'END'
 name=$1
@@ -95,6 +172,8 @@ set -- --set model.kind=sage --set data.self_loops=false --set data.fan_outs='[6
 run 0 "$banyan" train groups.yaml --set name=sampled "$@" --set data.threads=1
 run 0 "$banyan" eval runs/sampled --test --json
 accuracy 0.55
+run 0 "$banyan" predict runs/sampled --graph grown.csv --features grown.npy --nodes 269
+holds out '"node":269'
 run 0 "$banyan" launch -n 2 train groups.yaml --set name=sampled2 "$@" --set data.threads=3
 same runs/sampled/checkpoints/step-00000060/model.safetensors runs/sampled2/checkpoints/step-00000060/model.safetensors
 run 2 "$banyan" train groups.yaml --set name=bad --set data.fan_outs='[0, 2]'

@@ -1,8 +1,9 @@
-/* `banyan embed`: prints a vector for each text of a file. */
+/* `banyan embed`: prints a vector for each text of a file, or for nodes of a graph. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/node_vectors.h"
 #include "base/text_rows.h"
 
 typedef struct embed_request {
@@ -96,6 +97,7 @@ static int embed(const embed_request *r, const char *path)
 static int run(int argc, char **argv)
 {
     embed_request r = {.pool = "mean", .batch = 8};
+    cli_node_vectors nodes = {.out = NULL};
     const cli_flag flags[] = {
         {"batch", CLI_STREAM, &r.file, "FILE",
          "file with one text per line (text or {\"text\": ...}); - for standard input"},
@@ -109,6 +111,11 @@ static int run(int argc, char **argv)
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"json", CLI_SWITCH, &r.json, NULL, "print JSON lines, which is the default"},
+        {"out", CLI_STRING, &nodes.out, "FILE",
+         "of a graph: write an npy file with a row for each node instead"},
+        {"nodes", CLI_STRING, &nodes.nodes.list, "N,N,...", CLI_NODES_HELP},
+        {"graph", CLI_INPUT, &nodes.nodes.graph, "FILE", CLI_GRAPH_HELP},
+        {"features", CLI_INPUT, &nodes.nodes.features, "FILE", CLI_NODE_FEATURES_HELP},
         {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
@@ -122,8 +129,12 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count != 1 || r.file == NULL) {
+    if (count != 1) {
         return cli_misuse(&cli_embed, "name one run or model directory, and texts with --batch");
+    }
+    if (r.file == NULL) {
+        return cli_with_pretrained(&cli_embed, rest[0], r.device, r.best, r.ema, NULL,
+                                   cli_embed_nodes, &nodes);
     }
     code = cli_check_pool(&cli_embed, &r.pooling, r.pool);
     code = code >= 0 ? code : cli_check_precision(&cli_embed, r.precision);
@@ -132,8 +143,9 @@ static int run(int argc, char **argv)
 
 const cli_command cli_embed = {
     .name = "embed",
-    .summary = "compute text embeddings with a language model",
-    .usage = "banyan embed RUN --batch FILE [--pool mean|last|first] [--normalize]",
+    .summary = "compute embeddings of texts, or of the nodes of a graph",
+    .usage = "banyan embed RUN --batch FILE [--pool mean|last|first] [--normalize]\n"
+             "       banyan embed RUN [--nodes N,N,...] [--graph FILE] [--out FILE.npy]",
     .text =
         "Computes an embedding for each text of a file and prints one JSON line each, in order:\n"
         "index, number of tokens, and embedding.\n"
@@ -141,7 +153,9 @@ const cli_command cli_embed = {
         "examples:\n"
         "  banyan embed runs/shakespeare-char --batch texts.txt --normalize\n"
         "  banyan embed path/to/model --batch texts.jsonl --pool last\n"
+        "  banyan embed runs/cora --out nodes.npy\n"
         "\n"
         "An embedding is pooled from the last hidden states of the tokens, after the final\n"
-        "norm. For a text that is longer than the context, the line has an error instead.",
+        "norm. For a text that is longer than the context, the line has an error instead.\n"
+        "That of a node is what the last layer of a model of a graph reads.",
     .run = run};

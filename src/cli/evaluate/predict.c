@@ -8,7 +8,7 @@
 
 #include "banyan/infer.h"
 #include "banyan/train.h"
-#include "base/cli.h"
+#include "base/node_choice.h"
 
 /* Windows between progress lines. */
 #define PROGRESS 16
@@ -22,6 +22,7 @@ typedef struct predict_request {
     by_error failed;   /* to write one */
     const char *device;
     const char *yields; /* output of the model; NULL: what the task predicts */
+    cli_node_choice nodes;
     bool best;
     bool skip; /* leaves out pictures that cannot be read */
     bool csv;
@@ -245,8 +246,8 @@ static void hint_skip(const predict_request *r, const by_config *config, by_stat
                       by_error *error)
 {
     struct stat info;
-    bool many = r->more_count > 0 || (stat(r->file, &info) == 0 && S_ISDIR(info.st_mode)) ||
-                strstr(error->message, ", sample ") != NULL;
+    bool is_folder = r->file != NULL && stat(r->file, &info) == 0 && S_ISDIR(info.st_mode);
+    bool many = r->more_count > 0 || is_folder || strstr(error->message, ", sample ") != NULL;
     char message[sizeof error->message];
     bool none = strstr(error->message, " has no picture (.png") != NULL;
     if (status != BY_OK && many && !none && !r->skip && reads_images(config)) {
@@ -266,8 +267,11 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
         return status;
     }
     status = set_skip(r, config, error);
-    const by_task_request what = {
+    by_task_request what = {
         .purpose = BY_TASK_PREDICT, .path = r->file, .more = r->more, .more_count = r->more_count};
+    if (status == BY_OK) {
+        status = cli_choose_nodes(config, &what, &r->nodes, error);
+    }
     if (status == BY_OK) {
         status = cli_open_task_data(&data, &spool, config, model, run, &what, error);
         hint_skip(r, config, status, error);
@@ -297,6 +301,7 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
     }
     by_task_close(&data);
     cli_spool_close(&spool);
+    cli_node_choice_free(&r->nodes);
     by_config_close(&config);
     return status;
 }
@@ -315,6 +320,9 @@ static int run(int argc, char **argv)
          "print the numbers of an output of a model of images or tables instead, such as features"},
         {"skip", CLI_SWITCH, &r.skip, NULL,
          "leave out pictures that cannot be read, and name them, instead of failing"},
+        {"nodes", CLI_STRING, &r.nodes.list, "N,N,...", CLI_NODES_HELP},
+        {"graph", CLI_INPUT, &r.nodes.graph, "FILE", CLI_GRAPH_HELP},
+        {"features", CLI_INPUT, &r.nodes.features, "FILE", CLI_NODE_FEATURES_HELP},
         {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -324,8 +332,15 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
+    if (count == 1) {
+        return cli_with_pretrained(&cli_predict, rest[0], r.device, r.best, false, NULL, predict,
+                                   &r);
+    }
     if (count < 2) {
         return cli_misuse(&cli_predict, "name one run directory and one file, or several images");
+    }
+    if (r.nodes.list != NULL) {
+        return cli_misuse(&cli_predict, "choose one of --nodes and a file of nodes");
     }
     if (r.csv && json) {
         return cli_misuse(&cli_predict, "choose one of --csv and --json");
@@ -344,7 +359,8 @@ const cli_command cli_predict = {
     .name = "predict",
     .summary = "predict for each image, table row or document of a file",
     .usage = "banyan predict RUN FILE... [--csv | --json] [--out FILE]\n"
-             "                              [--yields NAME] [--masks DIR] [--skip] [--best]",
+             "                              [--yields NAME] [--masks DIR] [--skip] [--best]\n"
+             "       banyan predict RUN [NODES] [--nodes N,N,...] [--graph FILE] [--features FILE]",
     .text =
         "Prints a prediction for each example of a file, one JSON line or CSV row each.\n"
         "\n"
@@ -354,6 +370,8 @@ const cli_command cli_predict = {
         "  banyan predict runs/housing-mlp new.csv --csv\n"
         "  banyan predict runs/shapes new/ --masks masks/\n"
         "  banyan predict runs/shakespeare-char play.txt\n"
+        "  banyan predict runs/cora --nodes 17,2041\n"
+        "  banyan predict runs/cora --graph grown.npz --csv\n"
         "\n"
         "FILE is of the kind that the run was trained on, without targets: images (IDX, npy or\n"
         "CIFAR, or JPEG, PNG and WebP files, folders and shards of them, as many as you name), a\n"
@@ -361,6 +379,10 @@ const cli_command cli_predict = {
         "are\n"
         "taken from the checkpoint. Of several pictures, each prediction names its file, and\n"
         "of those in a shard the sample; index is its number in what you name, also with --skip.\n"
+        "\n"
+        "Of a model of a graph, all nodes are predicted, or those of --nodes or of a file with "
+        "one\n"
+        "number a line; --graph names another graph, which may have nodes that no training saw.\n"
         "\n"
         "For text, each document gets the mean loss of its tokens. A document that is longer\n"
         "than the context is read in windows. To classify texts, see `banyan classify --help`.",
