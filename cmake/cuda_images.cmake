@@ -8,7 +8,8 @@ set(cuda_architectures sm_80 sm_89 sm_90a sm_100 sm_120 compute_90)
 set(cuda_folder ${PROJECT_SOURCE_DIR}/src/device/cuda)
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${cuda_folder}/kernels/*.cu)
 set(cuda_headers prelude.cuh=${cuda_folder}/kernels/prelude.cuh functions.cuh=${cuda_folder}/kernels/functions.cuh
-                 keys.cuh=${cuda_folder}/kernels/keys.cuh tile.cuh=${cuda_folder}/kernels/tile.cuh device/cuda/kernels.h=${cuda_folder}/kernels.h)
+                 keys.cuh=${cuda_folder}/kernels/keys.cuh tile.cuh=${cuda_folder}/kernels/tile.cuh device/cuda/kernels.h=${cuda_folder}/kernels.h
+                 device/cuda/layer_kernels.h=${cuda_folder}/layer_kernels.h)
 set(cuda_header_files "")
 foreach(header ${cuda_headers})
   string(REGEX REPLACE ".*=" "" file ${header})

@@ -3,6 +3,7 @@
 
 #include "cuda/emulator.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/layer_kernels.h"
 
 #define BY__CUDA_KERNEL(name)                                                                      \
     void emulated_plain_##name(by__cuda_##name##_args a);                                          \

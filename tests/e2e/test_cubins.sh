@@ -17,7 +17,7 @@ export PATH
 kernels=$root/src/device/cuda/kernels
 cc -O1 -std=c17 -D_GNU_SOURCE "$root/cmake/cubin.c" -ldl -o "$work/cubin"
 headers="prelude.cuh=$kernels/prelude.cuh functions.cuh=$kernels/functions.cuh keys.cuh=$kernels/keys.cuh tile.cuh=$kernels/tile.cuh
-    device/cuda/kernels.h=$root/src/device/cuda/kernels.h"
+    device/cuda/kernels.h=$root/src/device/cuda/kernels.h device/cuda/layer_kernels.h=$root/src/device/cuda/layer_kernels.h"
 
 # images: those of one architecture, all families in one module.
 compile() {

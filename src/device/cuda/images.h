@@ -19,7 +19,7 @@ typedef struct by__cuda_image {
 const by__cuda_image *by__cuda_images(size_t *count);
 
 /* Files that sources include, by the name that they use. */
-#define BY__CUDA_HEADERS 5
+#define BY__CUDA_HEADERS 6
 const by__cuda_image *by__cuda_headers(void);
 
 #endif

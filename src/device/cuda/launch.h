@@ -11,6 +11,7 @@
 #include "device/device.h"
 
 #include "device/cuda/kernels.h"
+#include "device/cuda/layer_kernels.h"
 
 typedef enum by__cuda_kernel {
 #define BY__CUDA_KERNEL(name) BY__CUDA_KERNEL_##name,

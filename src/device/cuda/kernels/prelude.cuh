@@ -1,6 +1,6 @@
 /* prelude: what kernels are written with: types, conversions, vectors, sums over warps and blocks,
  * and the instructions for matrices and asynchronous copies. Kernels include it, the parameters
- * (device/cuda/kernels.h) and nothing of NVIDIA's; it alone asks who compiles: NVRTC, or a C++
+ * (device/cuda/kernels.h and layer_kernels.h) and nothing of NVIDIA's; it alone asks who compiles: NVRTC, or a C++
  * compiler for the emulator of tests/cuda, which defines BY_EMULATED.
  *
  * Rules. Compiled without contraction of products and sums (--fmad=false): by__fma is explicit, so
@@ -197,6 +197,7 @@ __device__ inline void by__ldmatrix_transposed(uint32_t r[4], const void *p)
 #endif
 
 #include "device/cuda/kernels.h"
+#include "device/cuda/layer_kernels.h"
 
 /* ---- types of elements, as by_dtype numbers them ---- */
 
