@@ -46,7 +46,7 @@ EMULATED emulator_index emulated_thread_count()
 
 #define BY__KERNEL_SYMBOL_(prefix, name) prefix##name
 #define BY__KERNEL_SYMBOL(prefix, name)  BY__KERNEL_SYMBOL_(prefix, name)
-#define BY__KERNEL(name, threads)                                                                  \
+#define BY__KERNEL(name, ...)                                                                      \
     extern "C" void BY__KERNEL_SYMBOL(BY_EMULATED, name)(const by__cuda_##name##_args a)
 
 EMULATED unsigned char *by__dynamic_shared()

@@ -244,6 +244,11 @@ static double work_of(const problem *p)
         return work * (double)first->dim[1] / 4.0;
     case BY_OP_ATTENTION_GRAD:
         return work * (double)first->dim[1];
+    case BY_OP_LSTM:
+    case BY_OP_LSTM_GRAD:
+    case BY_OP_GRU:
+    case BY_OP_GRU_GRAD: /* a product with the matrix of the states a step */
+        return (double)(first->dim[0] * first->dim[1]) * (double)by_shape_count(&p->in[2].shape);
     case BY_OP_CACHED_ATTENTION: /* a lane has few elements of a key, and five shuffles */
         return 200.0 *
                (double)(first->dim[0] * first->dim[1] * p->attrs.heads * p->in[3].shape.dim[2]);

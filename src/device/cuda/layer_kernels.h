@@ -274,4 +274,43 @@ typedef struct by__cuda_sparse_max_args {
 } by__cuda_sparse_max_args;
 typedef by__cuda_sparse_max_args by__cuda_sparse_max_grad_args;
 
+/* ---- recurrent.cu: states of `width` units, `steps` of each sample ---- */
+
+/* What a layer's inputs give the sums of all steps: y [rows, stride], of which the first `sums`
+ * columns become x [rows, inner] w^T + b. Grid: ceil(rows / 32), ceil(sums / 32); blocks of 256. */
+typedef struct by__cuda_recurrent_inputs_args {
+    const void *x, *w;
+    const float *b;
+    float *y;
+    int64_t rows, inner, sums, stride;
+    int32_t dtype;
+} by__cuda_recurrent_inputs_args;
+
+/* LSTM, GRU: `gates` [samples, steps, 4 width] has in its first columns what the inputs give.
+ * u [width, sums] is the transposed matrix of the states, `state` [samples, width + sums] scratch
+ * memory. A block for each sample. */
+typedef struct by__cuda_recurrent_args {
+    const void *u;
+    const float *a;
+    void *y;
+    float *gates, *cells, *state; /* cells: LSTM */
+    int64_t steps, width;
+    int32_t dtype;
+} by__cuda_recurrent_args;
+typedef by__cuda_recurrent_args by__cuda_lstm_args;
+typedef by__cuda_recurrent_args by__cuda_gru_args;
+
+/* LSTM_GRAD: dz; GRU_GRAD: dv in its place, and dq. u [sums, width]. `state` [samples, 2 sums +
+ * width]. A block for each sample. */
+typedef struct by__cuda_recurrent_grad_args {
+    const float *gates, *cells; /* cells: LSTM */
+    const void *u, *y, *dy;     /* y: GRU */
+    void *dz, *dq;              /* dq: GRU */
+    float *state;
+    int64_t steps, width;
+    int32_t dtype;
+} by__cuda_recurrent_grad_args;
+typedef by__cuda_recurrent_grad_args by__cuda_lstm_grad_args;
+typedef by__cuda_recurrent_grad_args by__cuda_gru_grad_args;
+
 #endif

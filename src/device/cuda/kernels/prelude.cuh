@@ -35,8 +35,10 @@ struct by__words {
     uint32_t w[4];
 };
 
-#define BY__KERNEL(name, threads)                                                                  \
-    extern "C" __global__ void __launch_bounds__(threads)                                          \
+/* Of at most so many threads a block; then, where the compiler would rather spill registers than use
+ * them, how many blocks it has to leave room for. */
+#define BY__KERNEL(name, ...)                                                                      \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         by_cuda_##name(const __grid_constant__ by__cuda_##name##_args a)
 
 /* Dynamic shared memory, of which a kernel has one piece. */
