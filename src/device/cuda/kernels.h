@@ -390,6 +390,7 @@ typedef struct by__cuda_rope_args {
 #define BY__CUDA_KEYS          32
 #define BY__CUDA_GRADIENT      16  /* queries and keys of a tile of the gradient's kernels */
 #define BY__CUDA_MOST_WIDTH    256 /* of a head */
+#define BY__CUDA_MOST_SLOPES   128 /* heads, of attention whose scores fall with the distance */
 #define BY__CUDA_ROW_OF(width) ((width) | 1) /* floats between rows: odd, for the banks */
 
 /* Bytes of dynamic shared memory. */
@@ -403,16 +404,18 @@ typedef struct by__cuda_rope_args {
 
 /* ATTENTION in f32. Query head h of sample b, row t: q + ((b * length + t) * q_stride + h * width),
  * likewise k and v with kv heads. A query has the keys from the largest of 0, t - window + 1
- * (window 0: none) and starts[b, t] on, but always its own. Grid: ceil(length / BY__CUDA_QUERIES),
- * heads, batch; blocks of 128; shared memory as above. */
+ * (window 0: none) and starts[b, t] on, but always its own, and `behind` more; with `sloped` a score
+ * falls by slope[h] from token to token. Grid: ceil(length / BY__CUDA_QUERIES), heads, batch; blocks
+ * of 128; shared memory as above. */
 typedef struct by__cuda_attention_args {
     const void *q, *k, *v;
     const int32_t *lengths, *starts; /* may be NULL */
     void *y;
     float *lse;
-    int64_t length, heads, kv_heads, width, q_stride, kv_stride, window;
+    int64_t length, heads, kv_heads, width, q_stride, kv_stride, window, behind;
     float scale;
-    int32_t dtype, bidirectional;
+    int32_t dtype, sloped;
+    float slope[BY__CUDA_MOST_SLOPES];
 } by__cuda_attention_args;
 
 /* ATTENTION_MERGE of f32 results y [samples, length, heads * width] and lse [samples, heads,
@@ -447,9 +450,10 @@ typedef struct by__cuda_attention_grad_args {
     const float *lse, *delta;
     const int32_t *lengths, *starts; /* may be NULL */
     void *dq, *dk, *dv;
-    int64_t length, heads, kv_heads, width, q_stride, kv_stride, window;
+    int64_t length, heads, kv_heads, width, q_stride, kv_stride, window, behind;
     float scale;
-    int32_t dtype, bidirectional;
+    int32_t dtype, sloped;
+    float slope[BY__CUDA_MOST_SLOPES];
 } by__cuda_attention_grad_args;
 typedef by__cuda_attention_grad_args by__cuda_attention_keys_grad_args;
 typedef by__cuda_attention_grad_args by__cuda_attention_queries_grad_args;
@@ -489,7 +493,8 @@ typedef struct by__cuda_cached_attention_args {
     float *part;
     int64_t length, heads, kv_heads, width, q_stride, slots, splits, window;
     float scale;
-    int32_t dtype;
+    int32_t dtype, sloped;
+    float slope[BY__CUDA_MOST_SLOPES];
 } by__cuda_cached_attention_args;
 
 #define BY__CUDA_PAGE 16 /* tokens of a page */
@@ -506,7 +511,8 @@ typedef struct by__cuda_paged_write_args {
     int64_t length, heads, kv_heads, width, q_stride, kv_stride;
     int64_t pages, session_count, columns, page_width, splits, window;
     float scale;
-    int32_t dtype, pool_dtype;
+    int32_t dtype, pool_dtype, sloped;
+    float slope[BY__CUDA_MOST_SLOPES];
 } by__cuda_paged_write_args;
 typedef by__cuda_paged_write_args by__cuda_paged_attention_args;
 

@@ -57,6 +57,7 @@ BY__KERNEL(attention, 128)
         sum[threadIdx.x] = 0.0f;
     }
     __syncthreads();
+    float slope = by__slope_of(a, head);
     int low = first[0];
     int high = end[0];
     for (int i = 1; i < BY__CUDA_QUERIES; i++) {
@@ -74,6 +75,7 @@ BY__KERNEL(attention, 128)
             int s = key + (int)by__lane();
             bool reads = s >= first[i] && s < end[i];
             float score = by__dot(q + i * row, k + by__lane() * row, width) * a.scale;
+            score = by__fma(-slope, by__magnitude((float)(t0 + i - s)), score);
             float before = largest[i];
             float now = by__at_least(before, by__warp_largest(reads ? score : -BY__INFINITY));
             float p = reads ? by__exp(score - now) : 0.0f;
@@ -139,6 +141,7 @@ BY__KERNEL(attention_delta, 256)
 struct by__gradient_tile {
     float *q, *dy, *lse, *delta;
     int *first;
+    float slope;
 };
 
 __device__ void by__load_queries(const by__gradient_tile &tile, int row,
@@ -168,8 +171,9 @@ __device__ __forceinline__ float by__score_gradient(const by__gradient_tile &til
 {
     int64_t t = t0 + i;
     int64_t at = key + s;
-    bool reads = t < rows && at < rows && at >= tile.first[i] && (a.bidirectional != 0 || at <= t);
+    bool reads = t < rows && at < rows && at >= tile.first[i] && at <= t + a.behind;
     float score = by__dot(tile.q + i * row, k + s * row, (int)a.width) * a.scale;
+    score = by__fma(-tile.slope, by__magnitude((float)(t - at)), score);
     float p = reads ? by__exp(score - tile.lse[i]) : 0.0f;
     float d = by__dot(tile.dy + i * row, v + s * row, (int)a.width);
     *probability = p;
@@ -187,18 +191,20 @@ BY__KERNEL(attention_keys_grad, 256)
     float *dv = dk + n * row;
     float *p = dv + 3 * n * row; /* behind q and dy: [n][n + 1] */
     float *ds = p + n * (n + 1);
-    by__gradient_tile tile = {dv + n * row, dv + 2 * n * row, ds + n * (n + 1),
-                              ds + n * (n + 1) + n, (int *)(ds + n * (n + 1) + 2 * n)};
+    by__gradient_tile tile = {dv + n * row,
+                              dv + 2 * n * row,
+                              ds + n * (n + 1),
+                              ds + n * (n + 1) + n,
+                              (int *)(ds + n * (n + 1) + 2 * n),
+                              0.0f};
     int64_t key = (int64_t)blockIdx.x * n;
     int64_t kv = blockIdx.y;
     int64_t b = blockIdx.z;
     int64_t rows = by__sample_rows(a.lengths, a.length, b);
     int64_t at = b * a.length * a.kv_stride + kv * a.width;
     int64_t group = a.heads / a.kv_heads;
-    int64_t begin = a.bidirectional != 0 ? 0 : key;
-    int64_t end = a.window > 0 && a.bidirectional == 0 && key + n - 1 + a.window < rows
-                      ? key + n - 1 + a.window
-                      : rows;
+    int64_t begin = key > a.behind ? (key - a.behind) / n * n : 0;
+    int64_t end = a.window > 0 && key + n - 1 + a.window < rows ? key + n - 1 + a.window : rows;
     by__load_rows(k, row, a.k, a.dtype, at, a.kv_stride, a.width, key, n, 0, rows);
     by__load_rows(v, row, a.v, a.dtype, at, a.kv_stride, a.width, key, n, 0, rows);
     for (int i = (int)threadIdx.x; i < n * width; i += 256) {
@@ -206,6 +212,7 @@ BY__KERNEL(attention_keys_grad, 256)
         dv[i / width * row + i % width] = 0.0f;
     }
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
+        tile.slope = by__slope_of(a, head);
         for (int64_t t0 = begin; t0 < end; t0 += n) {
             by__load_queries(tile, row, a, b, head, t0, rows);
             __syncthreads();
@@ -253,8 +260,12 @@ BY__KERNEL(attention_queries_grad, 256)
     float *v = k + n * row;
     float *dq = v + n * row;
     float *ds = dq + 3 * n * row; /* behind q and dy */
-    by__gradient_tile tile = {dq + n * row, dq + 2 * n * row, ds + n * (n + 1),
-                              ds + n * (n + 1) + n, (int *)(ds + n * (n + 1) + 2 * n)};
+    by__gradient_tile tile = {dq + n * row,
+                              dq + 2 * n * row,
+                              ds + n * (n + 1),
+                              ds + n * (n + 1) + n,
+                              (int *)(ds + n * (n + 1) + 2 * n),
+                              by__slope_of(a, blockIdx.y)};
     int64_t t0 = (int64_t)blockIdx.x * n;
     int64_t head = blockIdx.y;
     int64_t b = blockIdx.z;
@@ -270,7 +281,7 @@ BY__KERNEL(attention_queries_grad, 256)
     for (int i = 1; i < n; i++) {
         low = t0 + i < rows && tile.first[i] < low ? tile.first[i] : low;
     }
-    int64_t high = t0 >= rows ? 0 : a.bidirectional != 0 || t0 + n > rows ? rows : t0 + n;
+    int64_t high = t0 >= rows ? 0 : t0 + n + a.behind > rows ? rows : t0 + n + a.behind;
     for (int64_t key = low / n * n; key < high; key += n) {
         by__load_rows(k, row, a.k, a.dtype, at, a.kv_stride, a.width, key, n, low, high);
         by__load_rows(v, row, a.v, a.dtype, at, a.kv_stride, a.width, key, n, low, high);

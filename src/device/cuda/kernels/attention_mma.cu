@@ -78,6 +78,21 @@ __device__ void by__scores(float s[8][4], const uint32_t q[WIDTH / 16][4], const
     }
 }
 
+/* Takes from scores, which are not yet multiplied by the scale, what the distance of their tokens
+ * costs: those of rows `row` and row + 8, and columns `column` + 8 j and the next. */
+template <int COUNT>
+__device__ void by__take_distances(float s[COUNT][4], float slope, int row, int column)
+{
+#pragma unroll
+    for (int j = 0; j < COUNT; j++) {
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            int distance = row + c / 2 * 8 - column - 8 * j - c % 2;
+            s[j][c] = by__fma(-slope, by__magnitude((float)distance), s[j][c]);
+        }
+    }
+}
+
 /* y += p v for the probabilities of 8 COUNT keys. */
 template <int WIDTH, bool F16, int COUNT>
 __device__ void by__add_values(float y[WIDTH / 8][4], const float p[COUNT][4], const uint16_t *v)
@@ -171,6 +186,9 @@ template <int WIDTH, bool F16> __device__ void by__attention_mma(const by__cuda_
         float s[8][4];
         by__scores<WIDTH, F16>(s, q, k_tile + stage * BY__TILE * row);
         int key = tile * BY__TILE + (int)(by__lane() % 4) * 2;
+        if (a.sloped != 0) {
+            by__take_distances<8>(s, a.slope[head] / a.scale, (int)(t0 + own), key);
+        }
         float now[2] = {largest[0], largest[1]};
 #pragma unroll
         for (int j = 0; j < 8; j++) {
@@ -335,8 +353,7 @@ __device__ float by__probability(const by__gradient_tiles &tiles,
                                  int rows, float score, float *d)
 {
     int t = t0 + i;
-    bool reads =
-        t < rows && key < rows && key >= tiles.first[i] && (a.bidirectional != 0 || key <= t);
+    bool reads = t < rows && key < rows && key >= tiles.first[i] && key <= t + (int)a.behind;
     float p = reads ? by__exp2_rough(score * (a.scale * BY__LOG2_E) - tiles.lse[i]) : 0.0f;
     *d = reads ? p * (*d - tiles.delta[i]) * a.scale : 0.0f;
     return p;
@@ -352,8 +369,8 @@ __device__ void by__keys_grad_mma(const by__cuda_attention_grad_args &a)
     int rows = (int)by__sample_rows(a.lengths, a.length, b);
     int64_t at = b * a.length * a.kv_stride + kv * WIDTH;
     int64_t group = a.heads / a.kv_heads;
-    int begin = a.bidirectional != 0 ? 0 : key;
-    int end = a.window > 0 && a.bidirectional == 0 && key + BY__TILE - 1 + a.window < rows
+    int begin = key > a.behind ? (key - (int)a.behind) / BY__TILE * BY__TILE : 0;
+    int end = a.window > 0 && key + BY__TILE - 1 + a.window < rows
                   ? key + BY__TILE - 1 + (int)a.window
                   : rows;
     const int COUNT = WIDTH == 128 ? 4 : 8; /* what registers have room for */
@@ -379,6 +396,10 @@ __device__ void by__keys_grad_mma(const by__cuda_attention_grad_args &a)
                 const uint16_t *dy = tiles.dy + half * 8 * COUNT * (WIDTH + 8);
                 by__products<WIDTH, F16, COUNT>(s, tiles.k, q); /* of keys by queries */
                 by__products<WIDTH, F16, COUNT>(d, tiles.v, dy);
+                if (a.sloped != 0) {
+                    by__take_distances<COUNT>(s, a.slope[head] / a.scale, own,
+                                              t0 + half * 8 * COUNT + (int)(by__lane() % 4) * 2);
+                }
 #pragma unroll
                 for (int j = 0; j < COUNT; j++) {
 #pragma unroll
@@ -418,7 +439,9 @@ __device__ void by__queries_grad_mma(const by__cuda_attention_grad_args &a)
     for (int i = 1; i < BY__TILE; i++) {
         low = t0 + i < rows && tiles.first[i] < low ? tiles.first[i] : low;
     }
-    int high = t0 >= rows ? 0 : a.bidirectional != 0 || t0 + BY__TILE > rows ? rows : t0 + BY__TILE;
+    int high = t0 >= rows                             ? 0
+               : t0 + BY__TILE + (int)a.behind > rows ? rows
+                                                      : t0 + BY__TILE + (int)a.behind;
     for (int key = low / BY__TILE * BY__TILE; key < high; key += BY__TILE) {
         float s[8][4];
         float d[8][4];
@@ -430,6 +453,10 @@ __device__ void by__queries_grad_mma(const by__cuda_attention_grad_args &a)
         by__products<WIDTH, F16, 8>(s, tiles.q, tiles.k);
         by__products<WIDTH, F16, 8>(d, tiles.dy, tiles.v);
         int own = (int)threadIdx.x / 32 * 16 + (int)by__lane() / 4;
+        if (a.sloped != 0) {
+            by__take_distances<8>(s, a.slope[head] / a.scale, t0 + own,
+                                  key + (int)(by__lane() % 4) * 2);
+        }
 #pragma unroll
         for (int j = 0; j < 8; j++) {
 #pragma unroll

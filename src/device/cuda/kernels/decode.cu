@@ -1,6 +1,6 @@
 /* Attention over a cache. A query's keys are cut into splits of fixed places, each a block's, so
  * the bits of a row depend on its position alone. */
-#include "functions.cuh"
+#include "keys.cuh"
 
 #define BY__LANE_PIECES 8 /* elements of a head that a lane has, 32 apart */
 
@@ -75,6 +75,7 @@ BY__KERNEL(cached_attention, 128)
     int64_t q_at = (b * a.length + t) * a.q_stride + head * a.width;
     int64_t cache = (b * a.kv_heads + head / (a.heads / a.kv_heads)) * a.slots * a.width;
     unsigned warp = threadIdx.x / 32;
+    float slope = by__slope_of(a, head);
     float q[BY__LANE_PIECES];
     float y[BY__LANE_PIECES];
     float largest = -BY__INFINITY;
@@ -94,7 +95,7 @@ BY__KERNEL(cached_attention, 128)
                 score = by__fma(q[k], by__get(a.k_cache, a.dtype, cache + s * a.width + d), score);
             }
         }
-        score = by__warp_sum(score);
+        score = by__fma(-slope, (float)(last - s), by__warp_sum(score));
         float now = score > largest ? score : largest;
         float kept = largest == -BY__INFINITY ? 0.0f : by__exp(largest - now);
         float p = by__exp(score - now);
@@ -289,6 +290,7 @@ BY__KERNEL(paged_attention, 128)
     int64_t begin = split * BY__CUDA_SPLIT;
     int64_t end = begin + BY__CUDA_SPLIT < last + 1 ? begin + BY__CUDA_SPLIT : last + 1;
     end = by__page_of(a, session, last, kv) < 0 ? begin : end; /* the row is none */
+    float slope = by__slope_of(a, head);
     float y[BY__LANE_PIECES];
     float largest = -BY__INFINITY;
     float sum = 0.0f;
@@ -304,6 +306,7 @@ BY__KERNEL(paged_attention, 128)
         int64_t own = s + by__lane() % BY__CUDA_PAGE;
         bool inside = own >= first && own < end;
         float score = by__page_score(a, page, t * a.q_stride + head * a.width);
+        score = by__fma(-slope, (float)(last - own), score);
         float now = by__at_least(largest, by__warp_largest(inside ? score : -BY__INFINITY));
         float kept = largest == -BY__INFINITY ? 0.0f : by__exp(largest - now);
         float p = inside ? by__exp(score - now) : 0.0f;

@@ -1,4 +1,4 @@
-/* keys: which keys a query of attention reads. */
+/* keys: which keys a query of attention reads, and how far they are. */
 #ifndef BY_DEVICE_CUDA_KERNELS_KEYS_CUH
 #define BY_DEVICE_CUDA_KERNELS_KEYS_CUH
 
@@ -25,9 +25,15 @@ __device__ inline void by__key_limits(const ARGS &a, int64_t b, int64_t t, int64
         from = start > from ? start : from;
     }
     from = from < 0 ? 0 : from > t ? t : from;
-    int64_t to = t >= rows ? 0 : a.bidirectional != 0 ? rows : t + 1;
+    int64_t to = t >= rows ? 0 : t + 1 + a.behind < rows ? t + 1 + a.behind : rows;
     *first = to == 0 ? 0 : (int)from;
     *end = (int)to;
+}
+
+/* By how much a score falls from token to token (ALiBi). */
+template <class ARGS> __device__ inline float by__slope_of(const ARGS &a, int64_t head)
+{
+    return a.sloped != 0 ? a.slope[head] : 0.0f;
 }
 
 #endif

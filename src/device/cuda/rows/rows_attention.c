@@ -2,44 +2,28 @@
 #include <math.h>
 
 #include "device/cuda/launch.h"
-
-/* Operands of attention before those of its gradient: one or three, lengths, starts. */
-typedef struct cuda_attention_shape {
-    bool packed;
-    int64_t batch, length, heads, kv_heads, width, q_stride, kv_stride;
-} cuda_attention_shape;
-
-static cuda_attention_shape shape_of(const by__device_call *call, int operands)
-{
-    const by_shape *q = &call->in[0].shape;
-    cuda_attention_shape s = {.packed = operands == 1 || call->in[1].shape.rank < 0};
-    s.batch = q->dim[0];
-    s.length = q->dim[1];
-    s.heads = call->attrs.heads;
-    s.kv_heads = call->attrs.kv_heads;
-    s.width = q->dim[2] / (s.packed ? s.heads + 2 * s.kv_heads : s.heads);
-    s.q_stride = q->dim[2];
-    s.kv_stride = s.packed ? q->dim[2] : s.kv_heads * s.width;
-    return s;
-}
-
-/* q, k and v of (packed) or three tensors, or of their gradients. */
-static void parts_of(void *part[3], const by__device_tensor *tensors, const cuda_attention_shape *s)
-{
-    size_t bytes = (size_t)s->width * by_dtype_size(tensors[0].dtype);
-    for (int i = 0; i < 3; i++) {
-        int64_t before = i == 0 ? 0 : s->heads + (i - 1) * s->kv_heads;
-        part[i] = s->packed ? (char *)tensors[0].data + (size_t)before * bytes : tensors[i].data;
-    }
-}
+#include "device/cuda/rows/heads.h"
 
 static bool supports(const by__device_call *call, int operands)
 {
-    cuda_attention_shape s = shape_of(call, operands);
-    /* Slopes, and windows with two sides, have no kernel here. */
-    bool usual = call->attrs.slopes == 0 && (!call->attrs.bidirectional || call->attrs.window == 0);
-    return usual && by_dtype_is_float(call->in[0].dtype) && s.width <= BY__CUDA_MOST_WIDTH &&
-           s.batch <= 65535 && s.heads <= 65535;
+    by__cuda_heads s = by__cuda_heads_of(call, operands);
+    return by_dtype_is_float(call->in[0].dtype) && s.width <= BY__CUDA_MOST_WIDTH &&
+           s.batch <= 65535 && s.heads <= (call->attrs.slopes > 0 ? BY__CUDA_MOST_SLOPES : 65535);
+}
+
+/* Keys behind its own that a query may read. */
+static int64_t keys_behind(const by__device_call *call, const by__cuda_heads *s)
+{
+    const by_attrs *a = &call->attrs;
+    return !a->bidirectional ? 0 : a->window > 0 ? a->window - 1 : s->length;
+}
+
+static void fill_slopes(float *slope, const by__device_call *call)
+{
+    const by_attrs *a = &call->attrs;
+    for (int64_t h = 0; h < a->heads && a->slopes > 0; h++) {
+        slope[h] = (float)by_attention_slope(a->slopes, a->begin + h);
+    }
 }
 
 static bool supports_attention(const by__device_call *call)
@@ -64,7 +48,7 @@ static by_status start(const by__device_context *context, by__cuda_kernel kernel
 
 /* The kernel with tensor cores for these heads of those of one kind, bf16 and f16 of 64 and 128,
  * that begin at `first`; BY__CUDA_KERNELS: none. */
-static by__cuda_kernel mma_kernel(const by__device_call *call, const cuda_attention_shape *s,
+static by__cuda_kernel mma_kernel(const by__device_call *call, const by__cuda_heads *s,
                                   by__cuda_kernel first)
 {
     bool bf16 = call->in[0].dtype == BY_BF16;
@@ -77,9 +61,9 @@ static by__cuda_kernel mma_kernel(const by__device_call *call, const cuda_attent
 
 static by_status run_attention(const by__device_call *call, const by__device_context *context)
 {
-    cuda_attention_shape s = shape_of(call, call->input_count);
+    by__cuda_heads s = by__cuda_heads_of(call, call->input_count);
     void *part[3];
-    parts_of(part, call->in, &s);
+    by__cuda_heads_parts(part, call->in, &s);
     by__cuda_attention_args args = {
         .q = part[0],
         .k = part[1],
@@ -96,9 +80,11 @@ static by_status run_attention(const by__device_call *call, const by__device_con
         .kv_stride = s.kv_stride,
         .window = call->attrs.window,
         .scale = (float)(1.0 / sqrt((double)s.width)),
+        .behind = keys_behind(call, &s),
         .dtype = (int32_t)call->in[0].dtype,
-        .bidirectional = call->attrs.bidirectional,
+        .sloped = call->attrs.slopes > 0,
     };
+    fill_slopes(args.slope, call);
     by__cuda_kernel kernel = mma_kernel(call, &s, BY__CUDA_KERNEL_attention_bf16_64);
     if (kernel != BY__CUDA_KERNELS) {
         return start(context, kernel, by__ceil_div(s.length, BY__CUDA_MMA_TILE), s.heads, s.batch,
@@ -114,18 +100,18 @@ static by_status prepare_attention_grad(by__device_call *call, const by__device_
                                         by_error *error)
 {
     BY_UNUSED(context);
-    cuda_attention_shape s = shape_of(call, call->input_count - 3);
+    by__cuda_heads s = by__cuda_heads_of(call, call->input_count - 3);
     return by__cuda_reserve(call, s.batch * s.heads * s.length, error);
 }
 
 static by_status run_attention_grad(const by__device_call *call, const by__device_context *context)
 {
     int operands = call->input_count - 3;
-    cuda_attention_shape s = shape_of(call, operands);
+    by__cuda_heads s = by__cuda_heads_of(call, operands);
     void *part[3];
     void *gradient[3];
-    parts_of(part, call->in, &s);
-    parts_of(gradient, call->out, &s);
+    by__cuda_heads_parts(part, call->in, &s);
+    by__cuda_heads_parts(gradient, call->out, &s);
     by__cuda_attention_delta_args delta = {
         .y = call->in[operands].data,
         .dy = call->in[operands + 2].data,
@@ -156,9 +142,11 @@ static by_status run_attention_grad(const by__device_call *call, const by__devic
         .kv_stride = s.kv_stride,
         .window = call->attrs.window,
         .scale = (float)(1.0 / sqrt((double)s.width)),
+        .behind = keys_behind(call, &s),
         .dtype = delta.dtype,
-        .bidirectional = call->attrs.bidirectional,
+        .sloped = call->attrs.slopes > 0,
     };
+    fill_slopes(args.slope, call);
     int64_t tiles = by__ceil_div(s.length, BY__CUDA_GRADIENT);
     by__cuda_kernel keys = mma_kernel(call, &s, BY__CUDA_KERNEL_keys_grad_bf16_64);
     BY_TRY(by__cuda_over_rows(context, BY__CUDA_KERNEL_attention_delta, delta.rows * s.heads, false,
@@ -197,7 +185,7 @@ static by_status prepare_cached(by__device_call *call, const by__device_context 
                                 by_error *error)
 {
     BY_UNUSED(context);
-    cuda_attention_shape s = shape_of(call, call->input_count - 3);
+    by__cuda_heads s = by__cuda_heads_of(call, call->input_count - 3);
     return by__cuda_reserve(call, s.batch * s.heads * s.length * splits_of(call) * (s.width + 2),
                             error);
 }
@@ -205,9 +193,9 @@ static by_status prepare_cached(by__device_call *call, const by__device_context 
 static by_status run_cached(const by__device_call *call, const by__device_context *context)
 {
     int operands = call->input_count - 3;
-    cuda_attention_shape s = shape_of(call, operands);
+    by__cuda_heads s = by__cuda_heads_of(call, operands);
     void *part[3];
-    parts_of(part, call->in, &s);
+    by__cuda_heads_parts(part, call->in, &s);
     int64_t slots = call->in[operands].shape.dim[2];
     by__cuda_cache_write_args write = {
         .k = part[1],
@@ -239,6 +227,7 @@ static by_status run_cached(const by__device_call *call, const by__device_contex
         .window = call->attrs.window,
         .scale = (float)(1.0 / sqrt((double)s.width)),
         .dtype = (int32_t)call->in[0].dtype,
+        .sloped = call->attrs.slopes > 0,
     };
     by__cuda_cached_merge_args merge = {
         .part = args.part,
@@ -250,6 +239,7 @@ static by_status run_cached(const by__device_call *call, const by__device_contex
         .splits = args.splits,
         .dtype = args.dtype,
     };
+    fill_slopes(args.slope, call);
     BY_TRY(by__cuda_over_each(context, BY__CUDA_KERNEL_cache_write,
                               s.batch * s.length * s.kv_heads * s.width, &write));
     BY_TRY(start(context, BY__CUDA_KERNEL_cached_attention, s.length * args.splits, s.heads,
@@ -282,16 +272,16 @@ static by_status prepare_paged(by__device_call *call, const by__device_context *
                                by_error *error)
 {
     BY_UNUSED(context);
-    cuda_attention_shape s = shape_of(call, K_POOL);
+    by__cuda_heads s = by__cuda_heads_of(call, K_POOL);
     return by__cuda_reserve(call, s.heads * s.length * paged_splits(call) * (s.width + 2), error);
 }
 
 static by_status run_paged(const by__device_call *call, const by__device_context *context)
 {
-    cuda_attention_shape s = shape_of(call, K_POOL);
+    by__cuda_heads s = by__cuda_heads_of(call, K_POOL);
     const by_shape *pool = &call->in[K_POOL].shape;
     void *part[3];
-    parts_of(part, call->in, &s);
+    by__cuda_heads_parts(part, call->in, &s);
     by__cuda_paged_attention_args args = {
         .q = part[0],
         .k = part[1],
@@ -317,6 +307,7 @@ static by_status run_paged(const by__device_call *call, const by__device_context
         .scale = (float)(1.0 / sqrt((double)s.width)),
         .dtype = (int32_t)call->in[0].dtype,
         .pool_dtype = (int32_t)call->in[K_POOL].dtype,
+        .sloped = call->attrs.slopes > 0,
     };
     by__cuda_cached_merge_args merge = {
         .part = args.part,
@@ -328,6 +319,7 @@ static by_status run_paged(const by__device_call *call, const by__device_context
         .splits = args.splits,
         .dtype = args.dtype,
     };
+    fill_slopes(args.slope, call);
     BY_TRY(by__cuda_over_rows(context, BY__CUDA_KERNEL_paged_write, s.length * s.kv_heads, false,
                               &args));
     BY_TRY(start(context, BY__CUDA_KERNEL_paged_attention, s.length * args.splits, s.heads, 1, 128,
