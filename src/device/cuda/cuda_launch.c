@@ -118,6 +118,8 @@ unsigned by__cuda_kernel_shared(by__cuda_kernel kernel)
         return BY__CUDA_KEYS_GRAD_SHARED(BY__CUDA_MOST_WIDTH);
     case BY__CUDA_KERNEL_attention_queries_grad:
         return BY__CUDA_QUERIES_GRAD_SHARED(BY__CUDA_MOST_WIDTH);
+    case BY__CUDA_KERNEL_linear_keys_grad:
+        return BY__CUDA_LINEAR_SHARED(BY__CUDA_MOST_WIDTH);
     default:
         return 0;
     }

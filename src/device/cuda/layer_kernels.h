@@ -211,6 +211,44 @@ typedef struct by__cuda_dice_grad_args {
     int32_t dtype, wide;
 } by__cuda_dice_grad_args;
 
+/* ---- linear_attention.cu ---- */
+
+#define BY__CUDA_CHUNK 64 /* tokens that share a state: two tiles */
+/* Bytes of dynamic shared memory of linear_keys_grad. */
+#define BY__CUDA_LINEAR_SHARED(width)                                                              \
+    (4 * 2 * BY__CUDA_TILE * (((width) + BY__CUDA_TILE - 1) / BY__CUDA_TILE * BY__CUDA_TILE))
+
+/* LINEAR_ATTENTION and its gradient, of heads as in attention. With a and b the features of queries
+ * and keys, v' = (v, 1) and g' = (g, e) the gradients of the sums (sum of w v, sum of w):
+ *   linear_states       states [batch, kv_heads, chunks, width, width + 1]: the sums of b v'^T over
+ *                       the keys of each chunk
+ *   linear_prefix       of such matrices the sums of all chunks before each, or with `turned` of
+ *                       all behind; without `causal` the sum of all, in the place of the first
+ *   linear_attention    y
+ *   linear_queries_grad given [batch, heads, length, 2]: what g is divided by, inverted, and e; dq
+ *   linear_back_states  back, like states: the sums of a g'^T over the queries of each chunk
+ *   linear_keys_grad    dk and dv
+ * Grids: chunks times the tiles of a matrix, kv heads, batch for sums; one thread for each of
+ * `count` elements of the matrices of a chunk, blocks of 256; ceil(length / 32), heads (of k and v
+ * for their gradient), batch. */
+typedef struct by__cuda_linear_attention_args {
+    const void *q, *k, *v, *dy;
+    const int32_t *lengths; /* may be NULL */
+    float *states, *back, *given;
+    void *y, *dq, *dk, *dv;
+    int64_t length, heads, kv_heads, width, q_stride, kv_stride, chunks;
+    int32_t dtype, causal;
+} by__cuda_linear_attention_args;
+typedef by__cuda_linear_attention_args by__cuda_linear_states_args;
+typedef by__cuda_linear_attention_args by__cuda_linear_back_states_args;
+typedef by__cuda_linear_attention_args by__cuda_linear_queries_grad_args;
+typedef by__cuda_linear_attention_args by__cuda_linear_keys_grad_args;
+typedef struct by__cuda_linear_prefix_args {
+    float *states;
+    int64_t count, size, chunks; /* size: elements of a matrix */
+    int32_t causal, turned;
+} by__cuda_linear_prefix_args;
+
 /* ---- edges.cu ---- */
 
 /* Matrices [rows, columns] of a batch in rows (CSR): row r of matrix b has entries offsets[b, r] ..
