@@ -27,22 +27,9 @@
 /* Fewer tiles for a thread than this leave threads idle: tiles are made smaller. */
 #define ENOUGH_TILES 8
 
-typedef struct conv_class {
-    conv_part *parts;
-    int64_t part_count;
-    int64_t rows;       /* pixels of all images */
-    int64_t first_tile; /* tiles of the classes before */
-    size_t panels;      /* in the packed weights */
-    size_t stride;      /* bytes of one panel */
-} conv_class;
-
 typedef struct conv_state {
-    by__cpu_gemm *gemm; /* NULL: the rest is used */
-    by__cpu_conv_plan plan;
+    conv_owned own;
     const by__cpu_panel *panel;
-    conv_class *classes;
-    conv_part *parts;
-    conv_run *runs;
     int64_t tile_rows, tile_columns;
     int64_t across; /* tiles side by side */
     int64_t tiles;
@@ -86,13 +73,13 @@ static by_status open_gemm(conv_state *s, const by__device_call *call, int threa
                               .add = by__present(&call->in[3]),
                               .isa = BY__AT_LEVEL(BY__LEVEL),
                               .threads = threads};
-    return by__cpu_gemm_open(&s->gemm, &o, error);
+    return by__cpu_gemm_open(&s->own.gemm, &o, error);
 }
 
 /* Divides k of each class into parts, and finds their runs. */
 static by_status plan_parts(conv_state *s, by_error *error)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const by__cpu_panel *p = s->panel;
     const int64_t most = (int64_t)TILE_STEPS * p->step;
     size_t parts = 0;
@@ -103,29 +90,31 @@ static by_status plan_parts(conv_state *s, by_error *error)
         /* A part ends or a tap does. */
         runs += (size_t)(plan->classes[i].taps + by__ceil_div(k, most));
     }
-    BY_TRY(by__alloc((void **)&s->classes, (size_t)plan->class_count, sizeof *s->classes,
+    BY_TRY(by__alloc((void **)&s->own.classes, (size_t)plan->class_count, sizeof *s->own.classes,
                      "a convolution", error));
-    BY_TRY(by__alloc((void **)&s->parts, parts + 1, sizeof *s->parts, "a convolution", error));
-    BY_TRY(by__alloc((void **)&s->runs, runs + 1, sizeof *s->runs, "a convolution", error));
-    conv_part *part = s->parts;
+    BY_TRY(
+        by__alloc((void **)&s->own.parts, parts + 1, sizeof *s->own.parts, "a convolution", error));
+    BY_TRY(by__alloc((void **)&s->own.runs, runs + 1, sizeof *s->own.runs, "a convolution", error));
+    conv_part *part = s->own.parts;
     int64_t run = 0;
     for (int64_t i = 0; i < plan->class_count; i++) {
         int64_t k = plan->classes[i].taps * plan->inner;
         int64_t count = by__ceil_div(k, most);
-        s->classes[i].parts = part;
-        s->classes[i].part_count = count;
-        s->classes[i].rows = plan->images * plan->classes[i].grid[0] * plan->classes[i].grid[1];
+        s->own.classes[i].parts = part;
+        s->own.classes[i].part_count = count;
+        s->own.classes[i].rows = plan->images * plan->classes[i].grid[0] * plan->classes[i].grid[1];
         int64_t depth =
             count == 0 ? 0 : by__ceil_div(by__ceil_div(k, count), p->k_unit) * p->k_unit;
         for (int64_t at = 0; at < k; at += depth) {
             part->k = at;
             part->depth = by__min_i64(depth, k - at);
             part->first_run = run;
-            part->runs = conv_find_runs(s->runs + run, plan, &plan->classes[i], at, part->depth);
+            part->runs =
+                conv_find_runs(s->own.runs + run, plan, &plan->classes[i], at, part->depth);
             run += part->runs;
             part++;
         }
-        s->classes[i].part_count = part - s->classes[i].parts;
+        s->own.classes[i].part_count = part - s->own.classes[i].parts;
     }
     return BY_OK;
 }
@@ -133,11 +122,11 @@ static by_status plan_parts(conv_state *s, by_error *error)
 /* Chooses the tiles: smaller ones where there are few. The bits do not depend on them. */
 static void plan_tiles(conv_state *s)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const by__cpu_panel *p = s->panel;
     int64_t most = 0;
     for (int64_t i = 0; i < plan->class_count; i++) {
-        most = s->classes[i].rows > most ? s->classes[i].rows : most;
+        most = s->own.classes[i].rows > most ? s->own.classes[i].rows : most;
     }
     int64_t down = by__ceil_div(most, TILE_ROWS / p->mr * p->mr);
     int64_t across = by__ceil_div(plan->outer, TILE_COLUMNS / p->nr * p->nr);
@@ -148,8 +137,8 @@ static void plan_tiles(conv_state *s)
         s->across = by__ceil_div(plan->outer, s->tile_columns);
         int64_t tiles = 0;
         for (int64_t i = 0; i < plan->class_count; i++) {
-            s->classes[i].first_tile = tiles;
-            tiles += by__ceil_div(s->classes[i].rows, s->tile_rows) * plan->groups * s->across;
+            s->own.classes[i].first_tile = tiles;
+            tiles += by__ceil_div(s->own.classes[i].rows, s->tile_rows) * plan->groups * s->across;
         }
         s->tiles = tiles;
         if (tiles >= enough) {
@@ -168,14 +157,14 @@ static void plan_tiles(conv_state *s)
 
 static by_status plan_memory(conv_state *s, by__device_call *call, by_error *error)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const by__cpu_panel *p = s->panel;
     size_t size = by_dtype_size(call->in[0].dtype);
     size_t weights = s->rearranges ? (size_t)by__tensor_count(&call->in[1]) * size : 0;
     size_t panels = 0;
     int64_t deepest = p->k_unit;
     for (int64_t i = 0; i < plan->class_count; i++) {
-        conv_class *class = &s->classes[i];
+        conv_class *class = &s->own.classes[i];
         int64_t k = plan->classes[i].taps * plan->inner;
         class->panels = panels;
         class->stride = by__panel_b_stride(p, k);
@@ -208,40 +197,22 @@ static by_status plan_memory(conv_state *s, by__device_call *call, by_error *err
     return BY_OK;
 }
 
-static void close_state(conv_state *s)
-{
-    if (s != NULL) {
-        by__cpu_gemm_close(&s->gemm);
-        by__cpu_conv_plan_close(&s->plan);
-        free(s->classes);
-        free(s->parts);
-        free(s->runs);
-        free(s);
-    }
-}
-
-static void release(by__device_call *call)
-{
-    close_state(call->state);
-    call->state = NULL;
-}
-
 static by_status open_state(conv_state *s, by__device_call *call, int threads, by_error *error)
 {
     const by__device_tensor *w = &call->in[1];
     s->threads = threads;
     if (by__cpu_conv_is_pointwise(&call->attrs, w->shape.dim[2], w->shape.dim[3])) {
         BY_TRY(open_gemm(s, call, threads, error));
-        call->work_bytes = by__cpu_gemm_work(s->gemm);
+        call->work_bytes = by__cpu_gemm_work(s->own.gemm);
         return BY_OK;
     }
-    BY_TRY(by__cpu_conv_plan_open(&s->plan, &call->in[0], w, &call->out[0], &call->attrs,
+    BY_TRY(by__cpu_conv_plan_open(&s->own.plan, &call->in[0], w, &call->out[0], &call->attrs,
                                   is_transposed(call), error));
     s->panel = by__cpu_panel_for(BY__AT_LEVEL(BY__LEVEL), by__cpu_panel_native(), w->dtype);
     s->biased = by__present(&call->in[2]);
     s->added = by__present(&call->in[3]);
-    s->rearranges = s->plan.taps > 1;
-    s->contiguous = s->plan.spacing[0] == 1 && s->plan.spacing[1] == 1;
+    s->rearranges = s->own.plan.taps > 1;
+    s->contiguous = s->own.plan.spacing[0] == 1 && s->own.plan.spacing[1] == 1;
     BY_TRY(plan_parts(s, error));
     plan_tiles(s);
     return plan_memory(s, call, error);
@@ -251,13 +222,12 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
 {
     conv_state *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a convolution", error));
+    call->state = s;
     by_status status = open_state(s, call, context->threads, error);
     if (status != BY_OK) {
-        close_state(s);
-        return status;
+        conv_release(call);
     }
-    call->state = s;
-    return BY_OK;
+    return status;
 }
 
 /* ---- weights ---- */
@@ -293,9 +263,9 @@ BY__INLINE void rearrange_output(const by__cpu_conv_plan *plan, const by__device
 static void pack_panel(const conv_state *s, const by__device_call *call, const char *weights,
                        int64_t c, int64_t group, int64_t j)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const by__cpu_panel *p = s->panel;
-    const conv_class *class = &s->classes[c];
+    const conv_class *class = &s->own.classes[c];
     int64_t k = plan->classes[c].taps * plan->inner;
     int64_t columns = by__min_i64(p->nr, plan->outer - j * p->nr);
     int64_t panels = by__ceil_div(plan->outer, p->nr);
@@ -314,7 +284,7 @@ static void pack_panel(const conv_state *s, const by__device_call *call, const c
 /* Called by all threads of the team; when it returns all is packed. */
 static void pack_weights(const conv_state *s, const by__device_call *call)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const char *weights = call->in[1].data;
     int64_t size = (int64_t)by_dtype_size(call->in[1].dtype);
     if (s->rearranges) {
@@ -356,7 +326,7 @@ typedef struct conv_tile {
 static void store_rows(const conv_state *s, const conv_tile *t, const by__cpu_panel_target *all,
                        const float *sums)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const by__cpu_conv_class *class = t->class;
     for (int64_t r = 0; r < t->rows;) {
         int64_t pixel = t->row + r;
@@ -377,15 +347,15 @@ static void store_rows(const conv_state *s, const conv_tile *t, const by__cpu_pa
 static void fill_rows(const conv_state *s, const conv_tile *t, const conv_part *part, char *rows,
                       int64_t size)
 {
-    const conv_run *runs = s->runs + part->first_run;
+    const conv_run *runs = s->own.runs + part->first_run;
     int64_t padded = by__panel_k(s->panel, part->depth);
-    int64_t first = t->group * s->plan.inner;
+    int64_t first = t->group * s->own.plan.inner;
     for (int64_t r = 0; r < t->rows; r++) {
         char *to = rows + (size_t)r * s->row_bytes;
         if (size == 4) {
-            conv_fill_row(to, &s->plan, runs, part->runs, &t->places[r], first, padded, 4);
+            conv_fill_row(to, &s->own.plan, runs, part->runs, &t->places[r], first, padded, 4);
         } else {
-            conv_fill_row(to, &s->plan, runs, part->runs, &t->places[r], first, padded, 2);
+            conv_fill_row(to, &s->own.plan, runs, part->runs, &t->places[r], first, padded, 2);
         }
     }
 }
@@ -399,7 +369,7 @@ static void add_part(const conv_state *s, const by__device_call *call, const con
     float *sums = (float *)(void *)(scratch + s->sums_offset);
     int64_t depth = by__panel_k(p, part->depth);
     size_t stride = t->own->stride;
-    size_t panels = (size_t)by__ceil_div(s->plan.outer, p->nr);
+    size_t panels = (size_t)by__ceil_div(s->own.plan.outer, p->nr);
     const char *b = (const char *)call->work + s->panels_offset + t->own->panels +
                     (size_t)t->group * panels * stride;
     const void *columns = by__panel_b_at(p, b, t->column, part->k, stride);
@@ -419,15 +389,15 @@ static void add_part(const conv_state *s, const by__device_call *call, const con
 static void compute_tile(const conv_state *s, const by__device_call *call, int64_t tile,
                          char *scratch)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     int64_t c = 0;
     conv_tile t;
-    while (c + 1 < plan->class_count && s->classes[c + 1].first_tile <= tile) {
+    while (c + 1 < plan->class_count && s->own.classes[c + 1].first_tile <= tile) {
         c++;
     }
-    tile -= s->classes[c].first_tile;
+    tile -= s->own.classes[c].first_tile;
     t.class = &plan->classes[c];
-    t.own = &s->classes[c];
+    t.own = &s->own.classes[c];
     t.column = tile % s->across * s->tile_columns;
     t.columns = by__min_i64(s->tile_columns, plan->outer - t.column);
     tile /= s->across;
@@ -477,14 +447,14 @@ static by_status run(const by__device_call *call, const by__device_context *cont
 {
     const conv_state *s = call->state;
     BY_UNUSED(context);
-    if (s->gemm != NULL) {
+    if (s->own.gemm != NULL) {
         by__cpu_gemm_operands operands = {.a = call->in[0].data,
                                           .b = call->in[1].data,
                                           .bias = call->in[2].data,
                                           .add = call->in[3].data,
                                           .c = call->out[0].data,
                                           .work = call->work};
-        by__cpu_gemm_run(s->gemm, &operands);
+        by__cpu_gemm_run(s->own.gemm, &operands);
         return BY_OK;
     }
 #pragma omp parallel num_threads(s->threads) if (s->threads > 1)
@@ -492,6 +462,10 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     return BY_OK;
 }
 
-BY__KERNEL(conv) = {BY_OP_CONV, BY__KERNEL_NAME("conv"), supports, prepare, release, run};
-BY__KERNEL(conv_transposed) = {
-    BY_OP_CONV_TRANSPOSED, BY__KERNEL_NAME("conv_transposed"), supports, prepare, release, run};
+BY__KERNEL(conv) = {BY_OP_CONV, BY__KERNEL_NAME("conv"), supports, prepare, conv_release, run};
+BY__KERNEL(conv_transposed) = {BY_OP_CONV_TRANSPOSED,
+                               BY__KERNEL_NAME("conv_transposed"),
+                               supports,
+                               prepare,
+                               conv_release,
+                               run};

@@ -7,9 +7,11 @@
 #ifndef BY_DEVICE_CPU_KERNELS_PRODUCTS_CONV_ROWS_H
 #define BY_DEVICE_CPU_KERNELS_PRODUCTS_CONV_ROWS_H
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/conv_plan.h"
+#include "device/cpu/gemm.h"
 #include "device/cpu/kernels/simd.h"
 
 /* Elements of a row that follow each other in a row of the image as well. */
@@ -25,6 +27,40 @@ typedef struct conv_part {
     int64_t first_run, runs;
     int64_t k, depth; /* first element, and number */
 } conv_part;
+
+/* Those of the pixels of a result that are computed alike (conv_plan.h). */
+typedef struct conv_class {
+    conv_part *parts;
+    int64_t part_count;
+    int64_t rows;       /* pixels of all images */
+    int64_t first_tile; /* tiles of the classes before */
+    size_t panels;      /* in the packed weights */
+    size_t stride;      /* bytes of one panel */
+} conv_class;
+
+/* What the state of a call owns: the first member of both. */
+typedef struct conv_owned {
+    by__cpu_gemm *gemm; /* NULL: the rest is used */
+    by__cpu_conv_plan plan;
+    conv_class *classes;
+    conv_part *parts;
+    conv_run *runs;
+} conv_owned;
+
+/* Frees a call's state and what it owns. */
+static inline void conv_release(by__device_call *call)
+{
+    conv_owned *own = call->state;
+    if (own != NULL) {
+        by__cpu_gemm_close(&own->gemm);
+        by__cpu_conv_plan_close(&own->plan);
+        free(own->classes);
+        free(own->parts);
+        free(own->runs);
+        free(own);
+        call->state = NULL;
+    }
+}
 
 /* Where a pixel reads. */
 typedef struct conv_place {

@@ -29,11 +29,8 @@
 #define SUMS_BYTES   (16 << 20)
 
 typedef struct weight_state {
-    by__cpu_gemm *gemm; /* NULL: the rest is used */
-    by__cpu_conv_plan plan;
+    conv_owned own; /* a part is a chunk of columns */
     const by__cpu_panel *panel;
-    conv_part *chunks; /* of columns */
-    conv_run *runs;
     int64_t chunk_count, chunk;
     int64_t columns; /* of a group */
     int64_t pixels, block, piece, pieces;
@@ -64,29 +61,29 @@ static by_status open_gemm(weight_state *s, const by__device_call *call, int thr
                               .out = call->out[0].dtype,
                               .isa = BY__AT_LEVEL(BY__LEVEL),
                               .threads = threads};
-    return by__cpu_gemm_open(&s->gemm, &o, error);
+    return by__cpu_gemm_open(&s->own.gemm, &o, error);
 }
 
 static by_status plan_chunks(weight_state *s, by_error *error)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     int64_t nr = s->panel->nr;
     s->columns = plan->taps * plan->inner;
     int64_t count = by__ceil_div(s->columns, TILE_COLUMNS / nr * nr);
     s->chunk = by__ceil_div(by__ceil_div(s->columns, count), nr) * nr;
     s->chunk_count = by__ceil_div(s->columns, s->chunk);
-    BY_TRY(by__alloc((void **)&s->chunks, (size_t)s->chunk_count, sizeof *s->chunks,
+    BY_TRY(by__alloc((void **)&s->own.parts, (size_t)s->chunk_count, sizeof *s->own.parts,
                      "a convolution", error));
-    BY_TRY(by__alloc((void **)&s->runs, (size_t)(plan->taps + s->chunk_count), sizeof *s->runs,
-                     "a convolution", error));
+    BY_TRY(by__alloc((void **)&s->own.runs, (size_t)(plan->taps + s->chunk_count),
+                     sizeof *s->own.runs, "a convolution", error));
     int64_t run = 0;
     for (int64_t i = 0; i < s->chunk_count; i++) {
-        conv_part *chunk = &s->chunks[i];
+        conv_part *chunk = &s->own.parts[i];
         chunk->k = i * s->chunk;
         chunk->depth = by__min_i64(s->chunk, s->columns - chunk->k);
         chunk->first_run = run;
         chunk->runs =
-            conv_find_runs(s->runs + run, plan, &plan->classes[0], chunk->k, chunk->depth);
+            conv_find_runs(s->own.runs + run, plan, &plan->classes[0], chunk->k, chunk->depth);
         run += chunk->runs;
     }
     return BY_OK;
@@ -94,7 +91,7 @@ static by_status plan_chunks(weight_state *s, by_error *error)
 
 static void plan_pieces(weight_state *s)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     s->pixels = plan->images * plan->target[0] * plan->target[1];
     s->block = by__min_i64((int64_t)TILE_STEPS * s->panel->step, s->pixels);
     s->block = by__ceil_div(s->block, s->panel->k_unit) * s->panel->k_unit;
@@ -109,7 +106,7 @@ static void plan_pieces(weight_state *s)
 
 static by_status plan_memory(weight_state *s, by__device_call *call, by_error *error)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const by__cpu_panel *p = s->panel;
     size_t size = by_dtype_size(call->in[0].dtype);
     int64_t cuts = by__ceil_div(plan->outer, TILE_OUTPUTS / p->mr * p->mr);
@@ -135,33 +132,16 @@ static by_status plan_memory(weight_state *s, by__device_call *call, by_error *e
     return BY_OK;
 }
 
-static void close_state(weight_state *s)
-{
-    if (s != NULL) {
-        by__cpu_gemm_close(&s->gemm);
-        by__cpu_conv_plan_close(&s->plan);
-        free(s->chunks);
-        free(s->runs);
-        free(s);
-    }
-}
-
-static void release(by__device_call *call)
-{
-    close_state(call->state);
-    call->state = NULL;
-}
-
 static by_status open_state(weight_state *s, by__device_call *call, int threads, by_error *error)
 {
     const by__device_tensor *w = &call->out[0];
     s->threads = threads;
     if (by__cpu_conv_is_pointwise(&call->attrs, w->shape.dim[2], w->shape.dim[3])) {
         BY_TRY(open_gemm(s, call, threads, error));
-        call->work_bytes = by__cpu_gemm_work(s->gemm);
+        call->work_bytes = by__cpu_gemm_work(s->own.gemm);
         return BY_OK;
     }
-    BY_TRY(by__cpu_conv_plan_open(&s->plan, &call->in[0], w, &call->in[1], &call->attrs, false,
+    BY_TRY(by__cpu_conv_plan_open(&s->own.plan, &call->in[0], w, &call->in[1], &call->attrs, false,
                                   error));
     s->panel =
         by__cpu_panel_for(BY__AT_LEVEL(BY__LEVEL), by__cpu_panel_native(), call->in[0].dtype);
@@ -174,13 +154,12 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
 {
     weight_state *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a convolution", error));
+    call->state = s;
     by_status status = open_state(s, call, context->threads, error);
     if (status != BY_OK) {
-        close_state(s);
-        return status;
+        conv_release(call);
     }
-    call->state = s;
-    return BY_OK;
+    return status;
 }
 
 /* ---- products ---- */
@@ -189,8 +168,8 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
 static void pack_pixels(const weight_state *s, const by__device_call *call, const conv_part *chunk,
                         int64_t group, int64_t pixel, int64_t count, char *scratch)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
-    const conv_run *runs = s->runs + chunk->first_run;
+    const by__cpu_conv_plan *plan = &s->own.plan;
+    const conv_run *runs = s->own.runs + chunk->first_run;
     int64_t size = (int64_t)by_dtype_size(call->in[0].dtype);
     int64_t first = group * plan->inner;
     size_t stride = by__panel_b_stride(s->panel, s->block);
@@ -217,7 +196,7 @@ static void add_block(const weight_state *s, const by__device_call *call, const 
                       int64_t group, int64_t pixel, int64_t count, float *sums, bool accumulate,
                       char *scratch)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const by__cpu_panel *p = s->panel;
     size_t size = by_dtype_size(call->in[1].dtype);
     int64_t ld = plan->target_channels;
@@ -244,8 +223,8 @@ static float *sums_of(const weight_state *s, const by__device_call *call, int64_
 static void compute_task(const weight_state *s, const by__device_call *call, int64_t task,
                          char *scratch)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
-    const conv_part *chunk = &s->chunks[task % s->chunk_count];
+    const by__cpu_conv_plan *plan = &s->own.plan;
+    const conv_part *chunk = &s->own.parts[task % s->chunk_count];
     int64_t group = task / s->chunk_count % plan->groups;
     int64_t piece = task / s->chunk_count / plan->groups;
     int64_t begin = piece * s->piece;
@@ -261,7 +240,7 @@ static void compute_task(const weight_state *s, const by__device_call *call, int
  * taps of a channel follow each other. */
 static void finish_output(const weight_state *s, const by__device_call *call, int64_t o)
 {
-    const by__cpu_conv_plan *plan = &s->plan;
+    const by__cpu_conv_plan *plan = &s->own.plan;
     const by__device_tensor *dw = &call->out[0];
     float *sums = sums_of(s, call, 0) + o * s->columns;
     for (int64_t piece = 1; piece < s->pieces; piece++) {
@@ -292,7 +271,7 @@ static void compute(const weight_state *s, const by__device_call *call)
     by__cpu_work_range *ranges = call->work;
     char *scratch = (char *)call->work + s->scratch_offset + (size_t)me * s->thread_bytes;
     int64_t outputs = call->out[0].shape.dim[0];
-    by__work_range_open(ranges, s->pieces * s->plan.groups * s->chunk_count, me, team);
+    by__work_range_open(ranges, s->pieces * s->own.plan.groups * s->chunk_count, me, team);
 #pragma omp barrier
     int64_t task;
     while ((task = by__work_range_claim(ranges, me, team)) >= 0) {
@@ -309,12 +288,12 @@ static by_status run(const by__device_call *call, const by__device_context *cont
 {
     const weight_state *s = call->state;
     BY_UNUSED(context);
-    if (s->gemm != NULL) {
+    if (s->own.gemm != NULL) {
         by__cpu_gemm_operands operands = {.a = call->in[1].data,
                                           .b = call->in[0].data,
                                           .c = call->out[0].data,
                                           .work = call->work};
-        by__cpu_gemm_run(s->gemm, &operands);
+        by__cpu_gemm_run(s->own.gemm, &operands);
         return BY_OK;
     }
 #pragma omp parallel num_threads(s->threads) if (s->threads > 1)
@@ -322,5 +301,9 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     return BY_OK;
 }
 
-BY__KERNEL(conv_weight_grad) = {
-    BY_OP_CONV_WEIGHT_GRAD, BY__KERNEL_NAME("conv_weight_grad"), supports, prepare, release, run};
+BY__KERNEL(conv_weight_grad) = {BY_OP_CONV_WEIGHT_GRAD,
+                                BY__KERNEL_NAME("conv_weight_grad"),
+                                supports,
+                                prepare,
+                                conv_release,
+                                run};
