@@ -39,7 +39,9 @@ static const variable allowed_variables[] = {
     {"XDG_RUNTIME_DIR", EVERY},
     /* the loader, malloc, OpenMP, MPI's libraries, devices */
     {"BANYAN_COMM_FAR", EVERY},
+    {"BANYAN_CUDA_PATH", EVERY},
     {"BANYAN_ISA", EVERY},
+    {"CONDA_PREFIX", EVERY}, /* NVIDIA's libraries may be in it, as in VIRTUAL_ENV */
     {"CUDA_*", EVERY},
     {"GLIBC_TUNABLES", EVERY},
     {"GOMP_*", EVERY},
@@ -49,6 +51,7 @@ static const variable allowed_variables[] = {
     {"NVIDIA_*", EVERY},
     {"OMP_*", EVERY},
     {"UV_*", EVERY},
+    {"VIRTUAL_ENV", EVERY},
     /* sanitizers and coverage */
     {"ASAN_*", EVERY},
     {"GCOV_*", EVERY},

@@ -19,11 +19,14 @@ static bool keeps(const char *name)
     return getenv(name) != NULL;
 }
 
-/* A bit for each of the variables that a process of a kind still has; 128: one was not wiped. */
+/* A bit for each of the variables that a process of a kind still has; 128: one was not wiped, or one
+ * was that all keep. */
 static int kept_by(by_serve_process process, bool redis)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "BANYAN_REDIS_PASSWORD",
                                         "BANYAN_FEATURES_PASSWORD", "HTTPS_PROXY"};
+    /* Where a worker finds NVIDIA's libraries. */
+    static const char *const libraries[] = {"BANYAN_CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"};
     static const char *const secrets[] = {"AWS_SECRET_ACCESS_KEY",   "MLFLOW_TRACKING_PASSWORD",
                                           "OPENAI_API_KEY",          "OMPI_X",
                                           "BANYAN_REDIS_PASSWORD_X", "BANYAN_REDIS"};
@@ -31,6 +34,9 @@ static int kept_by(by_serve_process process, bool redis)
     int bits = 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         (void)setenv(names[i], "1", 1);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(libraries); i++) {
+        (void)setenv(libraries[i], "1", 1);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(secrets); i++) {
         (void)setenv(secrets[i], "1", 1);
@@ -41,6 +47,9 @@ static int kept_by(by_serve_process process, bool redis)
     bits |= (fcntl(inherited, F_GETFD) == -1) == (process == BY_SERVE_SUPERVISOR) ? 128 : 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         bits |= keeps(names[i]) ? 1 << i : 0;
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(libraries); i++) {
+        bits |= keeps(libraries[i]) ? 0 : 128;
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(secrets); i++) {
         bits |= keeps(secrets[i]) ? 128 : 0;
