@@ -244,7 +244,7 @@ static double work_of(const problem *p)
         return work * (double)first->dim[1] / 4.0;
     case BY_OP_ATTENTION_GRAD:
         return work * (double)first->dim[1];
-    case BY_OP_LINEAR_ATTENTION: /* products with a matrix of a head, and with the keys of a chunk */
+    case BY_OP_LINEAR_ATTENTION: /* products with a head's matrix and a chunk's keys */
         return work * (double)(out->dim[2] / p->attrs.heads + BY__CUDA_CHUNK) / 4.0;
     case BY_OP_LINEAR_ATTENTION_GRAD:
         return work * (double)(first->dim[2] / p->attrs.heads + BY__CUDA_CHUNK);

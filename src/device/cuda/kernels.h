@@ -404,9 +404,9 @@ typedef struct by__cuda_rope_args {
 
 /* ATTENTION in f32. Query head h of sample b, row t: q + ((b * length + t) * q_stride + h * width),
  * likewise k and v with kv heads. A query has the keys from the largest of 0, t - window + 1
- * (window 0: none) and starts[b, t] on, but always its own, and `behind` more; with `sloped` a score
- * falls by slope[h] from token to token. Grid: ceil(length / BY__CUDA_QUERIES), heads, batch; blocks
- * of 128; shared memory as above. */
+ * (window 0: none) and starts[b, t] on, but always its own, and `behind` more; with `sloped` a
+ * score falls by slope[h] from token to token. Grid: ceil(length / BY__CUDA_QUERIES), heads, batch;
+ * blocks of 128; shared memory as above. */
 typedef struct by__cuda_attention_args {
     const void *q, *k, *v;
     const int32_t *lengths, *starts; /* may be NULL */

@@ -19,8 +19,8 @@ static bool keeps(const char *name)
     return getenv(name) != NULL;
 }
 
-/* A bit for each of the variables that a process of a kind still has; 128: one was not wiped, or one
- * was that all keep. */
+/* A bit for each of the variables that a process of a kind still has; 128: one was not wiped, or
+ * one that all keep was. */
 static int kept_by(by_serve_process process, bool redis)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "BANYAN_REDIS_PASSWORD",

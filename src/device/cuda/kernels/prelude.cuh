@@ -1,7 +1,7 @@
 /* prelude: what kernels are written with: types, conversions, vectors, sums over warps and blocks,
  * and the instructions for matrices and asynchronous copies. Kernels include it, the parameters
- * (device/cuda/kernels.h and layer_kernels.h) and nothing of NVIDIA's; it alone asks who compiles: NVRTC, or a C++
- * compiler for the emulator of tests/cuda, which defines BY_EMULATED.
+ * (device/cuda/kernels.h and layer_kernels.h) and nothing of NVIDIA's; it alone asks who compiles:
+ * NVRTC, or a C++ compiler for the emulator of tests/cuda, which defines BY_EMULATED.
  *
  * Rules. Compiled without contraction of products and sums (--fmad=false): by__fma is explicit, so
  * a kernel has the same bits on every GPU and in the emulator. No functions of the library (exp,
@@ -35,8 +35,8 @@ struct by__words {
     uint32_t w[4];
 };
 
-/* Of at most so many threads a block; then, where the compiler would rather spill registers than use
- * them, how many blocks it has to leave room for. */
+/* Of at most so many threads a block; then, where the compiler would rather spill registers than
+ * use them, how many blocks it has to leave room for. */
 #define BY__KERNEL(name, ...)                                                                      \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                      \
         by_cuda_##name(const __grid_constant__ by__cuda_##name##_args a)

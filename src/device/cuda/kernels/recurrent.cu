@@ -1,5 +1,6 @@
-/* Recurrent networks: a block goes through the steps of a sample, its threads through the sums of a
- * step, each in the order of the states. What the inputs give all steps is a product made before. */
+/* Recurrent networks: a block goes through the steps of a sample, its threads through the sums of
+ * a step, each in the order of the states. What the inputs give all steps is a product made before.
+ */
 #include "tile.cuh"
 
 BY__KERNEL(recurrent_inputs, 256)
@@ -39,8 +40,7 @@ __device__ inline void by__sum_states(float *sums, const by__cuda_recurrent_args
     }
 }
 
-/* Both layers: STEP(j, at) computes unit j of the step whose row of units is `at`, from the sums,
- * and returns the state. */
+/* Both layers: STEP(j, t, gates, sums, before) computes unit j of step t and returns its state. */
 template <int SUMS, class STEP>
 __device__ __forceinline__ void by__recurrent(const by__cuda_recurrent_args &a, STEP step)
 {
@@ -99,8 +99,8 @@ BY__KERNEL(gru, 256)
 }
 
 /* Both gradients, from the last step to the first: STEP(j, t, at, dy, carried, sums) has of unit j
- * the gradient of its state without what is carried, and writes those of its SUMS sums. A later step
- * gives the states before it the sum over all its sums, of which a thread adds up those of one
+ * the gradient of its state without what is carried, and writes those of its SUMS sums. A later
+ * step gives the states before it the sum over all its sums, of which a thread adds up those of one
  * gate. */
 template <int SUMS, class STEP>
 __device__ __forceinline__ void by__recurrent_grad(const by__cuda_recurrent_grad_args &a, STEP step)
