@@ -69,9 +69,17 @@ static const by__config_key nodes[] = {
      .derived = "what the data has", .help = "edges of the graph, with those that are added"},
     {"model", "sample_nodes", BY__KEY_INT, BY__OWN(by__nn_node_sizes, sample_nodes), "-1", 0,
      INT32_MAX - 1, .derived = "what data.fan_outs need",
-     .help = "room for the nodes of a target's surroundings; 0: the whole graph is read"},
+     .help = "room for the nodes of a sample of surroundings; 0: the whole graph is read"},
     {"model", "sample_edges", BY__KEY_INT, BY__OWN(by__nn_node_sizes, sample_edges), "-1", 0,
      INT32_MAX, .derived = "what data.fan_outs need", .help = "room for their edges"},
+    {"model", "sample_targets", BY__KEY_INT, BY__OWN(by__nn_node_sizes, sample_targets), "-1", 1,
+     BY__MI20, .derived = "data.sample_targets", .help = "targets of a sample"},
+    {"model", "hop_nodes", BY__KEY_TEXTS, BY__OWN(by__nn_node_sizes, hop_nodes), "[]",
+     .derived = "what data.fan_outs need",
+     .help = "room for the nodes at most 0, 1, ... hops from a target, the most that layers put "
+             "out, from the last one back"},
+    {"model", "hop_edges", BY__KEY_TEXTS, BY__OWN(by__nn_node_sizes, hop_edges), "[]",
+     .derived = "what data.fan_outs need", .help = "room for the edges that end in these"},
 };
 const by__config_key_list by__nn_node_keys = BY__KEY_LIST(nodes);
 

@@ -471,21 +471,40 @@ by_value by__nn_series_restore(by__nn_build *b, by_value x, const by__nn_window_
 typedef struct by__nn_node_sizes {
     int64_t nodes; /* -1: not known */
     int64_t edges;
-    /* Room for the surroundings of a target, of which a batch has those of each; 0: the whole graph
-     * is read. */
+    /* Room for the surroundings of the targets of a sample; 0: the whole graph is read. */
     int64_t sample_nodes;
     int64_t sample_edges;
+    int64_t sample_targets;
+    /* Room for the nodes at most 0, 1, ... hops from a target, and for the edges that end in them:
+     * what layers put out, from the last one back. Layers in front of these put out all nodes. */
+    by_string_list hop_nodes;
+    by_string_list hop_edges;
 } by__nn_node_sizes;
 /* Those of a config, which whoever opens the data sets; NULL: it is of another model.
  * (families.c) */
 by__nn_node_sizes *by__nn_node_sizes_of(const by_model_config *config);
+/* Sets hop_nodes and hop_edges. (size_lists.c) */
+by_status by__nn_node_set_hops(by__nn_node_sizes *sizes, const int64_t *nodes, const int64_t *edges,
+                               int hops, by_error *error);
 
-/* The inputs of the graph: features [B, nodes, channels]; a scale of each node, [B, nodes, 1], of
- * that name; and the edges. B is 1 for the whole graph, and else the batch. */
+/* The inputs of the graph: features [B, nodes, channels]; a scale of each node that layer `layer`
+ * reads, [B, nodes, 1], of that name; and the edges of that layer, from the nodes that it reads to
+ * those that it puts out. B is 1 for the whole graph, and else the batch. */
 by_value by__nn_node_features(by__nn_build *b, const by__nn_node_sizes *sizes);
-by_value by__nn_node_scale(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name);
-by_edges by__nn_edges(by__nn_build *b, const by__nn_node_sizes *sizes);
-/* Rows of x [B, nodes, columns], those of the targets: [batch, columns]. */
+by_value by__nn_node_scale(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name,
+                           int layer);
+/* 1 / sqrt(degree) of the nodes that a layer puts out, and in a sample more by as much as it has
+ * fewer of their edges. */
+by_value by__nn_node_scale_into(by__nn_build *b, const by__nn_node_sizes *sizes, int layer);
+by_edges by__nn_edges(by__nn_build *b, const by__nn_node_sizes *sizes, int layer);
+/* The extent B of the inputs of the graph and of the edges. */
+int64_t by__nn_node_batch(const by__nn_build *b, const by__nn_node_sizes *sizes);
+/* How many nodes a layer puts out: the first ones of those that it reads, as layer + 1 does. */
+int64_t by__nn_node_count(const by__nn_build *b, const by__nn_node_sizes *sizes, int layer);
+/* Of x [B, nodes, columns] with the nodes that a layer reads, those that it puts out. */
+by_value by__nn_node_own(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x, int layer);
+/* Rows of x [B, nodes, columns] with the nodes that a layer reads or puts out, those of the
+ * targets: [batch, columns], or [batch, sample_targets, columns]. */
 by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x,
                           int64_t columns);
 /* Columns in front of layer `layer`, or behind the last one. */

@@ -1,25 +1,52 @@
-/* Layers of models of the nodes of a graph. The features of all nodes are a constant input,
- * uploaded once, and so are all edges, if a batch only names the nodes whose outputs are wanted.
- * Otherwise a batch has samples of their surroundings. */
+/* Layers of models of the nodes of a graph. If a batch only names the nodes whose outputs are
+ * wanted, features and edges are constant inputs, uploaded once. Otherwise a batch has samples of
+ * their surroundings, and each layer puts out the nodes that the next one still needs. */
 #include <math.h>
 
 #include "nn/nn.h"
 
-/* Rows of a constant [1, nodes, columns]: all, or those of the samples of a batch. */
+static bool is_sampled(const by__nn_node_sizes *sizes)
+{
+    return sizes->sample_nodes > 0;
+}
+
+/* The hop whose nodes layer `layer` puts out; -1: it puts out all. */
+static int64_t hop_of(const by__nn_build *b, const by__nn_node_sizes *sizes, int layer)
+{
+    int64_t hop = b->config->layers - 1 - layer;
+    return is_sampled(sizes) && hop < (int64_t)sizes->hop_nodes.count ? hop : -1;
+}
+
+int64_t by__nn_node_batch(const by__nn_build *b, const by__nn_node_sizes *sizes)
+{
+    return is_sampled(sizes) ? b->request->batch : 1;
+}
+
+int64_t by__nn_node_count(const by__nn_build *b, const by__nn_node_sizes *sizes, int layer)
+{
+    int64_t hop = hop_of(b, sizes, layer);
+    return hop >= 0            ? by__nn_size_at(&sizes->hop_nodes, hop)
+           : is_sampled(sizes) ? sizes->sample_nodes
+                               : sizes->nodes;
+}
+
+/* The nodes that a layer reads are those that the one in front puts out. */
 static by_value node_input(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name,
                            int64_t columns)
 {
-    by_graph *g = b->graph;
-    by_value all = by_graph_find(g, name);
-    if (all == BY_NONE) {
-        all = by_graph_constant_input(g, name, BY_F32, BY_SHAPE(1, sizes->nodes, columns));
+    if (is_sampled(sizes)) {
+        return by__nn_input(b, name, BY_F32,
+                            BY_SHAPE(b->request->batch, sizes->sample_nodes, columns));
     }
-    if (sizes->sample_nodes == 0) {
-        return all;
-    }
-    by_value ids =
-        by__nn_input(b, "sample.ids", BY_I32, BY_SHAPE(b->request->batch, sizes->sample_nodes));
-    return by_embedding(g, ids, by_reshape(g, all, BY_SHAPE(sizes->nodes, columns)));
+    by_value all = by_graph_find(b->graph, name);
+    return all != BY_NONE ? all
+                          : by_graph_constant_input(b->graph, name, BY_F32,
+                                                    BY_SHAPE(1, sizes->nodes, columns));
+}
+
+static by_value first_nodes(by__nn_build *b, by_value x, int64_t have, int64_t want)
+{
+    return want == have ? x : by_slice(b->graph, x, 1, 0, want);
 }
 
 by_value by__nn_node_features(by__nn_build *b, const by__nn_node_sizes *sizes)
@@ -27,46 +54,75 @@ by_value by__nn_node_features(by__nn_build *b, const by__nn_node_sizes *sizes)
     return node_input(b, sizes, "nodes.x", b->config->channels);
 }
 
-by_value by__nn_node_scale(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name)
+by_value by__nn_node_scale(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name,
+                           int layer)
 {
-    return node_input(b, sizes, name, 1);
+    int64_t all = by__nn_node_count(b, sizes, -1);
+    return first_nodes(b, node_input(b, sizes, name, 1), all,
+                       by__nn_node_count(b, sizes, layer - 1));
 }
 
-static by_value edge_input(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name,
-                           int64_t extent)
+by_value by__nn_node_scale_into(by__nn_build *b, const by__nn_node_sizes *sizes, int layer)
 {
+    return by__nn_node_scale(
+        b, sizes, is_sampled(sizes) ? "nodes.inverse_root_into" : "nodes.inverse_root", layer + 1);
+}
+
+by_value by__nn_node_own(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x, int layer)
+{
+    return first_nodes(b, x, by__nn_node_count(b, sizes, layer - 1),
+                       by__nn_node_count(b, sizes, layer));
+}
+
+/* An input of rows of edges: "edges.0.offsets" of a sample, "edges.offsets" of the whole graph. */
+static by_value row_input(by__nn_build *b, bool sampled, const char *rows, const char *part,
+                          int64_t extent)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s.%s", rows, part);
     by_value found = by_graph_find(b->graph, name);
     if (found != BY_NONE) {
         return found;
     }
-    return sizes->sample_nodes > 0
-               ? by_graph_input(b->graph, name, BY_I32, BY_SHAPE(b->request->batch, extent))
-               : by_graph_constant_input(b->graph, name, BY_I32, BY_SHAPE(1, extent));
+    return sampled ? by_graph_input(b->graph, name, BY_I32, BY_SHAPE(b->request->batch, extent))
+                   : by_graph_constant_input(b->graph, name, BY_I32, BY_SHAPE(1, extent));
 }
 
-by_edges by__nn_edges(by__nn_build *b, const by__nn_node_sizes *sizes)
+by_edges by__nn_edges(by__nn_build *b, const by__nn_node_sizes *sizes, int layer)
 {
-    bool sampled = sizes->sample_nodes > 0;
-    int64_t offsets = (sampled ? sizes->sample_nodes : sizes->nodes) + 1;
-    int64_t edges = sampled ? sizes->sample_edges : sizes->edges;
-    return (by_edges){.offsets = edge_input(b, sizes, "edges.offsets", offsets),
-                      .sources = edge_input(b, sizes, "edges.sources", edges),
-                      .back_offsets = edge_input(b, sizes, "edges.back_offsets", offsets),
-                      .back_sources = edge_input(b, sizes, "edges.back_sources", edges),
-                      .back_edges = edge_input(b, sizes, "edges.back_edges", edges)};
+    bool sampled = is_sampled(sizes);
+    int64_t hop = hop_of(b, sizes, layer);
+    int64_t rows = by__nn_node_count(b, sizes, layer);
+    int64_t columns = by__nn_node_count(b, sizes, layer - 1);
+    int64_t edges = hop >= 0  ? by__nn_size_at(&sizes->hop_edges, hop)
+                    : sampled ? sizes->sample_edges
+                              : sizes->edges;
+    char name[32] = "edges";
+    if (sampled) {
+        (void)snprintf(name, sizeof name, "edges.%d", hop < 0 ? 0 : (int)hop);
+    }
+    return (by_edges){.offsets = row_input(b, sampled, name, "offsets", rows + 1),
+                      .sources = row_input(b, sampled, name, "sources", edges),
+                      .back_offsets = row_input(b, sampled, name, "back_offsets", columns + 1),
+                      .back_sources = row_input(b, sampled, name, "back_sources", edges),
+                      .back_edges = row_input(b, sampled, name, "back_edges", edges)};
 }
 
-/* The first node of a sample is its target. */
+/* Targets are the first nodes of a sample, and named by a batch that reads the whole graph. */
 by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x,
                           int64_t columns)
 {
     by_graph *g = b->graph;
     int64_t batch = b->request->batch;
-    if (sizes->sample_nodes > 0) {
-        return by_reshape(g, by_slice(g, x, 1, 0, 1), BY_SHAPE(batch, columns));
+    int64_t targets = sizes->sample_targets > 1 ? sizes->sample_targets : 1;
+    if (is_sampled(sizes)) {
+        x = first_nodes(b, x, g->values[x].shape.dim[1], targets);
+    } else {
+        by_value ids = by__nn_input(b, "ids", BY_I32,
+                                    targets > 1 ? BY_SHAPE(batch, targets) : BY_SHAPE(batch));
+        x = by_embedding(g, ids, by_reshape(g, x, BY_SHAPE(sizes->nodes, columns)));
     }
-    by_value ids = by__nn_input(b, "ids", BY_I32, BY_SHAPE(batch));
-    return by_embedding(g, ids, by_reshape(g, x, BY_SHAPE(sizes->nodes, columns)));
+    return targets > 1 ? x : by_reshape(g, x, BY_SHAPE(batch, columns));
 }
 
 by_init by__nn_init_glorot(int64_t in, int64_t out)
@@ -109,9 +165,12 @@ void by__nn_node_write_config(json_t *out, const by_model_config *c, const by__n
     (void)json_object_set_new(out, "dropout", json_real(c->dropout));
     (void)json_object_set_new(out, "num_nodes", json_integer(sizes->nodes));
     (void)json_object_set_new(out, "num_edges", json_integer(sizes->edges));
-    if (sizes->sample_nodes > 0) {
+    if (is_sampled(sizes)) {
         (void)json_object_set_new(out, "sample_nodes", json_integer(sizes->sample_nodes));
         (void)json_object_set_new(out, "sample_edges", json_integer(sizes->sample_edges));
+        (void)json_object_set_new(out, "sample_targets", json_integer(sizes->sample_targets));
+        (void)json_object_set_new(out, "hop_nodes", by__nn_sizes_json(&sizes->hop_nodes));
+        (void)json_object_set_new(out, "hop_edges", by__nn_sizes_json(&sizes->hop_edges));
     }
 }
 
@@ -131,7 +190,10 @@ by_status by__nn_node_read_config(by_model_config *c, by__nn_node_sizes *sizes, 
     BY_TRY(by__nn_json_integer(&sizes->nodes, name, in, "num_nodes", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&sizes->edges, name, in, "num_edges", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_nodes, name, in, "sample_nodes", 0, error));
-    return by__nn_json_integer(&sizes->sample_edges, name, in, "sample_edges", 0, error);
+    BY_TRY(by__nn_json_integer(&sizes->sample_edges, name, in, "sample_edges", 0, error));
+    BY_TRY(by__nn_json_integer(&sizes->sample_targets, name, in, "sample_targets", 1, error));
+    BY_TRY(by__nn_json_sizes(&sizes->hop_nodes, name, in, "hop_nodes", error));
+    return by__nn_json_sizes(&sizes->hop_edges, name, in, "hop_edges", error);
 }
 
 const char *by__nn_node_task(const by_model_config *config)

@@ -86,3 +86,32 @@ by_status by__nn_json_sizes(by_string_list *list, const char *name, const json_t
     }
     return BY_OK;
 }
+
+static by_status set_sizes(by_string_list *list, const int64_t *sizes, size_t count,
+                           by_error *error)
+{
+    by_string_list made = {0};
+    BY_TRY(by__alloc((void **)&made.items, count + 1, sizeof *made.items, "sizes", error));
+    by_status status = BY_OK;
+    for (; made.count < count && status == BY_OK; made.count++) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "%lld", (long long)sizes[made.count]);
+        status = by__nn_set_string(&made.items[made.count], text, error);
+    }
+    by_string_list *old = status == BY_OK ? list : &made;
+    for (size_t i = 0; i < old->count; i++) {
+        free(old->items[i]);
+    }
+    free(old->items);
+    if (status == BY_OK) {
+        *list = made;
+    }
+    return status;
+}
+
+by_status by__nn_node_set_hops(by__nn_node_sizes *sizes, const int64_t *nodes, const int64_t *edges,
+                               int hops, by_error *error)
+{
+    BY_TRY(set_sizes(&sizes->hop_nodes, nodes, (size_t)hops, error));
+    return set_sizes(&sizes->hop_edges, edges, (size_t)hops, error);
+}

@@ -26,13 +26,15 @@ typedef struct nodes_keys {
     int64_t test_nodes;
     int64_t split_seed;
     by_string_list fan_outs;
+    int64_t sample_targets;
 } nodes_keys;
 
 /* clang-format off: one row a key */
 static const by__config_key keys[] = {
     {"data", "graph", BY__KEY_TEXT, BY__OWN(nodes_keys, graph), "\"\"",
      .help =
-         "npz file with scipy's matrices adj_* of edges and attr_* of features (or attr_matrix) "
+         "directory of `banyan pack --graph`, which may have the nodes to train on and held out; "
+         "or npz file with scipy's matrices adj_* of edges and attr_* of features (or attr_matrix) "
          "and labels; or a text of edges, two numbers of nodes a line"},
     {"data", "features", BY__KEY_TEXT, BY__OWN(nodes_keys, features), "\"\"",
      .help = "npy file of features, a row for each node; empty: those of the npz file"},
@@ -62,7 +64,9 @@ static const by__config_key keys[] = {
      .help = "seed of which nodes are drawn"},
     {"data", "fan_outs", BY__KEY_TEXTS, BY__OWN(nodes_keys, fan_outs), "[]",
      .help = "how many edges of a target, and of nodes 1, 2, ... hops from it, a sample of its "
-             "surroundings has; empty: the whole graph is read"},
+             "surroundings has, a number for each layer; empty: the whole graph is read"},
+    {"data", "sample_targets", BY__KEY_INT, BY__OWN(nodes_keys, sample_targets), "1", 1, BY__MI20,
+     .help = "targets of a sample, which have common surroundings; train.batch counts samples"},
 };
 /* clang-format on */
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
@@ -80,6 +84,7 @@ typedef struct nodes_data {
     by_task_purpose purpose;
     bool test;
     by_array constants[CONSTANTS];
+    size_t constant_count;
     char *summary;
 } nodes_data;
 
@@ -142,6 +147,13 @@ static by_status check_labels(const nodes_data *d, const uint64_t *ids, uint64_t
     return BY_OK;
 }
 
+static by_status check_lists(const nodes_data *d, by_error *error)
+{
+    BY_TRY(check_labels(d, d->split.train, d->split.train_count, error));
+    BY_TRY(check_labels(d, d->split.valid, d->split.valid_count, error));
+    return check_labels(d, d->split.test, d->split.test_count, error);
+}
+
 /* The nodes that are named, or all of the graph. */
 static by_status list_nodes(nodes_data *d, const uint64_t *chosen, size_t count, by_error *error)
 {
@@ -170,15 +182,18 @@ static by_status find_nodes(nodes_data *d, const by_task_request *r, by_error *e
         return d->purpose == BY_TASK_PREDICT ? BY_OK
                                              : check_labels(d, d->listed, d->listed_count, error);
     }
+    if (k->train[0] == '\0' && d->set->split.train_count > 0) {
+        d->split = d->set->split;
+        d->set->split = (by__nodes_split){0};
+        return check_lists(d, error);
+    }
     if (k->train[0] == '\0') {
         return by__nodes_split_draw(&d->split, d->set, (uint64_t)k->per_class,
                                     (uint64_t)k->valid_nodes, (uint64_t)k->test_nodes,
                                     (uint64_t)k->split_seed, error);
     }
     BY_TRY(read_lists(d, error));
-    BY_TRY(check_labels(d, d->split.train, d->split.train_count, error));
-    BY_TRY(check_labels(d, d->split.valid, d->split.valid_count, error));
-    return check_labels(d, d->split.test, d->split.test_count, error);
+    return check_lists(d, error);
 }
 
 /* The nodes that are held out, or to predict. */
@@ -205,19 +220,37 @@ static void close_data(by_task_data *data)
 static void list_constants(nodes_data *d)
 {
     const by__nodes_set *s = d->set;
+    const by__nodes_whole *w = &s->whole;
     by_shape offsets = BY_SHAPE(1, s->nodes + 1);
     by_shape edges = BY_SHAPE(1, s->edges);
     by_shape column = BY_SHAPE(1, s->nodes, 1);
     const by_array constants[CONSTANTS] = {
-        {"nodes.x", BY_F32, BY_SHAPE(1, s->nodes, s->features), s->x},
-        {"nodes.inverse_root", BY_F32, column, s->inverse_root},
-        {"nodes.inverse_degree", BY_F32, column, s->inverse_degree},
-        {"edges.offsets", BY_I32, offsets, s->offsets},
+        {"nodes.x", BY_F32, BY_SHAPE(1, s->nodes, s->features), w->x},
+        {"nodes.inverse_root", BY_F32, column, w->inverse_root},
+        {"nodes.inverse_degree", BY_F32, column, w->inverse_degree},
+        {"edges.offsets", BY_I32, offsets, w->offsets},
         {"edges.sources", BY_I32, edges, s->sources},
-        {"edges.back_offsets", BY_I32, offsets, s->back_offsets},
-        {"edges.back_sources", BY_I32, edges, s->back_sources},
-        {"edges.back_edges", BY_I32, edges, s->back_edges}};
+        {"edges.back_offsets", BY_I32, offsets, w->back_offsets},
+        {"edges.back_sources", BY_I32, edges, w->back_sources},
+        {"edges.back_edges", BY_I32, edges, w->back_edges}};
     memcpy(d->constants, constants, sizeof constants);
+}
+
+static bool is_sampled(const nodes_data *d)
+{
+    return d->sampling.hops > 0 && !d->sampling.covers;
+}
+
+/* The whole graph is uploaded, unless samples are read. */
+static by_status take_whole(nodes_data *d, by_error *error)
+{
+    if (is_sampled(d)) {
+        return BY_OK;
+    }
+    BY_TRY(by__nodes_set_whole(d->set, error));
+    list_constants(d);
+    d->constant_count = CONSTANTS;
+    return BY_OK;
 }
 
 static by_status describe(nodes_data *d, by_error *error)
@@ -250,6 +283,7 @@ static by_status fit_sampling(nodes_data *d, by_error *error)
         d->sampling.fan_outs[i] = (int32_t)number;
     }
     d->sampling.hops = (int)list->count;
+    d->sampling.targets = d->purpose == BY_TASK_PREDICT ? 1 : d->keys->sample_targets;
     return list->count == 0 ? BY_OK : by__nodes_sampling_fit(&d->sampling, d->set, error);
 }
 
@@ -268,18 +302,18 @@ static by_status open_all(nodes_data *d, const by_task_request *r, by_error *err
     }
     BY_TRY(by__nodes_set_open(&d->set, &options, error));
     BY_TRY(fit_sampling(d, error));
+    BY_TRY(take_whole(d, error));
     BY_TRY(find_nodes(d, r, error));
     (void)held_out(d, &count);
     d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.train_count : 0;
     d->base.valid_examples = count;
-    d->base.bytes = d->set->bytes;
     d->base.held_out = k->train[0] == '\0' ? "nodes drawn by data.split_seed" : "data.valid_list";
     if (d->purpose == BY_TASK_EVALUATE && count == 0) {
         return by_error_set(error, BY_ECONFIG, "%s: there are no nodes to %s", d->set->name,
                             d->test ? "test on: set data.test_nodes or data.test_list"
                                     : "evaluate on: set data.valid_nodes or data.valid_list");
     }
-    list_constants(d);
+    d->base.bytes = d->set->bytes;
     return describe(d, error);
 }
 
@@ -325,6 +359,7 @@ static void assume(by_config *config)
         sizes->edges = sizes->edges < 0 ? 13264 : sizes->edges;
         sizes->sample_nodes = sizes->sample_nodes < 0 ? 0 : sizes->sample_nodes;
         sizes->sample_edges = sizes->sample_edges < 0 ? 0 : sizes->sample_edges;
+        sizes->sample_targets = sizes->sample_targets < 0 ? 1 : sizes->sample_targets;
     }
 }
 
@@ -342,6 +377,24 @@ static by_status take_size(int64_t *key, const char *name, int64_t size, const n
     return BY_OK;
 }
 
+/* How the graph is sampled is no property of the weights. */
+static by_status take_samples(by__nn_node_sizes *sizes, const by_model_config *m,
+                              const nodes_data *d, by_error *error)
+{
+    const by__nodes_sampling *s = &d->sampling;
+    if (s->hops > 0 && s->hops != m->layers) {
+        return by_error_set(error, BY_ECONFIG,
+                            "data.fan_outs: %d hops, but the model has %lld layers: give a number "
+                            "for each layer",
+                            s->hops, (long long)m->layers);
+    }
+    sizes->sample_nodes = is_sampled(d) ? s->nodes : 0;
+    sizes->sample_edges = is_sampled(d) ? s->edges : 0;
+    sizes->sample_targets = s->targets;
+    return by__nn_node_set_hops(sizes, s->hop_nodes, s->hop_edges, is_sampled(d) ? s->hops : 0,
+                                error);
+}
+
 static by_status complete(by_task_data *data, by_config *config, by_error *error)
 {
     nodes_data *d = (nodes_data *)data;
@@ -356,8 +409,7 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     BY_TRY(take_size(&m->channels, "channels", d->set->features, d, error));
     BY_TRY(take_size(&sizes->nodes, "nodes", d->set->nodes, d, error));
     BY_TRY(take_size(&sizes->edges, "edges", d->set->edges, d, error));
-    BY_TRY(take_size(&sizes->sample_nodes, "sample_nodes", d->sampling.nodes, d, error));
-    BY_TRY(take_size(&sizes->sample_edges, "sample_edges", d->sampling.edges, d, error));
+    BY_TRY(take_samples(sizes, m, d, error));
     if (m->outputs < 0) {
         m->outputs = d->set->classes;
     }
@@ -389,7 +441,7 @@ static by_status constants(by_task_data *data, const by_config *config, const by
     BY_UNUSED(config);
     BY_UNUSED(error);
     *out = d->constants;
-    *count = CONSTANTS;
+    *count = d->constant_count;
     return BY_OK;
 }
 
@@ -423,14 +475,36 @@ static by_status check(const by_task_data *data, const by_checkpoint *checkpoint
 
 /* ---- loss and metrics ---- */
 
+static int64_t targets_of(const by__nn_node_sizes *sizes)
+{
+    return sizes != NULL && sizes->sample_targets > 1 ? sizes->sample_targets : 1;
+}
+
+static int64_t per_sample(const by_config *config)
+{
+    return targets_of(by__nn_node_sizes_of(&config->model));
+}
+
 static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error)
 {
     if (model->output == BY_NONE || strcmp(by_model_reads(&config->model), "nodes") != 0) {
         return by_error_set(error, BY_ECONFIG, "task.kind nodes needs a model of nodes");
     }
-    by_value labels = by_graph_input(graph, "labels", BY_I32, BY_SHAPE(request->batch));
-    model->loss = by_cross_entropy(graph, model->output, labels, 0.0f);
+    const by__nn_node_sizes *sizes = by__nn_node_sizes_of(&config->model);
+    int64_t each = targets_of(sizes);
+    by_shape rows = BY_SHAPE(request->batch * each);
+    by_value labels;
+    if (sizes != NULL && (sizes->sample_nodes > 0 || each > 1)) {
+        labels = by_graph_input(graph, "labels", BY_I32, BY_SHAPE(request->batch, each));
+        labels = by_reshape(graph, labels, rows);
+    } else {
+        labels = by_graph_input(graph, "labels", BY_I32, rows);
+    }
+    by_value logits =
+        each == 1 ? model->output
+                  : by_reshape(graph, model->output, BY_SHAPE(rows.dim[0], config->model.outputs));
+    model->loss = by_cross_entropy(graph, logits, labels, 0.0f);
     model->evaluated = request->mode == BY_MODEL_TRAIN ? BY_NONE : model->output;
     return BY_OK;
 }
@@ -459,11 +533,14 @@ static void measure(const by_task_data *data, double *const *sums, const by_batc
 {
     const by_array *labels = by_batch_array(batch, "labels");
     BY_UNUSED(data);
-    for (size_t i = 0; labels != NULL && i < batch->batch; i++) {
+    size_t each = labels != NULL && labels->shape.rank == 2 ? (size_t)labels->shape.dim[1] : 1;
+    size_t classes = width / each;
+    for (size_t i = 0; labels != NULL && i < batch->batch * each; i++) {
         int32_t label = ((const int32_t *)labels->data)[i];
         if (label >= 0) {
             *sums[SUM_COUNT] += 1.0;
-            *sums[SUM_CORRECT] += best_of(values + i * width, width) == (size_t)label ? 1.0 : 0.0;
+            *sums[SUM_CORRECT] +=
+                best_of(values + i * classes, classes) == (size_t)label ? 1.0 : 0.0;
         }
     }
 }
@@ -530,6 +607,7 @@ const by__task_row by__task_nodes = {
              .loss_label = loss_label,
              .open = open_data,
              .close = close_data,
+             .per_sample = per_sample,
              .knows = knows,
              .assume = assume,
              .complete = complete,

@@ -2,43 +2,59 @@
 
 #include <string.h>
 
-/* Most bytes of one sample's indices. */
-#define SAMPLE_LIMIT ((int64_t)1 << 30)
+/* Most edges of one sample. */
+#define SAMPLE_LIMIT ((int64_t)1 << 24)
 
-by_status by__nodes_sampling_fit(by__nodes_sampling *sampling, const by__nodes_set *set,
-                                 by_error *error)
+static int64_t least(int64_t a, int64_t b)
 {
-    int32_t most = 1; /* of a graph without edges, too */
+    return a < b ? a : b;
+}
+
+static int64_t most_edges(const by__nodes_set *set)
+{
+    int64_t most = 1; /* of a graph without edges, too */
     for (int64_t i = 0; i < set->nodes; i++) {
-        int32_t degree = set->offsets[i + 1] - set->offsets[i];
+        int64_t degree = by__nodes_set_degree(set, i);
         most = degree > most ? degree : most;
     }
-    int64_t front = 1;
-    sampling->nodes = 1;
-    sampling->edges = 0;
-    for (int hop = 0; hop < sampling->hops; hop++) {
-        int32_t *fan_out = &sampling->fan_outs[hop];
-        *fan_out = *fan_out < most ? *fan_out : most;
-        if (front > SAMPLE_LIMIT / *fan_out) {
+    return most;
+}
+
+/* The whole graph has room for any sample that has no target twice. */
+by_status by__nodes_sampling_fit(by__nodes_sampling *s, const by__nodes_set *set, by_error *error)
+{
+    int64_t most = most_edges(set);
+    int64_t front = s->targets;
+    bool all = true;
+    s->nodes = front;
+    s->edges = 0;
+    for (int hop = 0; hop < s->hops; hop++) {
+        int32_t *fan_out = &s->fan_outs[hop];
+        all = all && *fan_out >= most;
+        *fan_out = (int32_t)least(*fan_out, most);
+        s->hop_nodes[hop] = s->nodes;
+        front = front > INT32_MAX / *fan_out ? INT32_MAX : front * *fan_out;
+        s->nodes = least(s->nodes + front, set->nodes + s->targets - 1);
+        s->edges = least(s->edges + front, set->edges * s->targets);
+        s->hop_edges[hop] = s->edges;
+        if (s->edges > SAMPLE_LIMIT) {
             return by_error_set(error, BY_ECONFIG,
-                                "data.fan_outs: a sample would have more than %lld edges",
-                                (long long)SAMPLE_LIMIT);
+                                "data.fan_outs: a sample would have %lld edges; at most %lld",
+                                (long long)s->edges, (long long)SAMPLE_LIMIT);
         }
-        front *= *fan_out;
-        sampling->nodes += front;
-        sampling->edges += front;
     }
-    sampling->nodes = sampling->nodes < set->nodes ? sampling->nodes : set->nodes;
-    sampling->edges = sampling->edges < set->edges ? sampling->edges : set->edges;
+    s->covers = all && s->hops > 0 && s->nodes >= set->nodes;
     return BY_OK;
 }
 
 /* ---- numbers of the nodes met ---- */
 
-/* A table by global number, with linear probing; `slots` is a power of two. */
+/* A table by number in the set, with linear probing; `slots` is a power of two. */
 typedef struct met_nodes {
     int32_t *slot; /* [slots] number in the sample, -1: empty */
     uint32_t mask;
+    int32_t *ids;
+    int32_t count;
 } met_nodes;
 
 static uint32_t slots_for(int64_t nodes)
@@ -56,100 +72,158 @@ size_t by__nodes_sample_scratch(const by__nodes_sampling *sampling)
 }
 
 /* The number of a node; it is added if it is new. */
-static int32_t number_of(const met_nodes *met, const by__nodes_sample *out, int32_t id,
-                         int32_t *count)
+static int32_t number_of(met_nodes *met, int32_t id)
 {
     uint32_t at = (uint32_t)id * 2654435769u & met->mask; /* 2^32 / golden ratio */
-    while (met->slot[at] >= 0 && out->ids[met->slot[at]] != id) {
+    while (met->slot[at] >= 0 && met->ids[met->slot[at]] != id) {
         at = (at + 1) & met->mask;
     }
     if (met->slot[at] < 0) {
-        met->slot[at] = *count;
-        out->ids[(*count)++] = id;
+        met->slot[at] = met->count;
+        met->ids[met->count++] = id;
     }
     return met->slot[at];
 }
 
-/* ---- edges ---- */
-
-/* A random number below `limit`. */
-static uint32_t draw_below(const uint32_t key[2], uint64_t index, int32_t id, uint32_t place,
-                           uint32_t limit)
+/* Each target has a number of its own, even if it is there twice. */
+static void add_target(met_nodes *met, int32_t id)
 {
-    uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)id, place};
-    uint32_t bits[4];
-    by__philox(bits, key, counter);
-    return (uint32_t)((uint64_t)bits[0] * limit >> 32);
+    int32_t count = met->count;
+    if (number_of(met, id) != count) {
+        met->ids[met->count++] = id;
+    }
 }
 
-/* Takes edges of node `number`, at most `fan_out` of them: each edge in turn with the probability
- * that leaves the right number (Knuth's algorithm S). Returns the number of all edges so far. */
-static int32_t take_edges(const by__nodes_sample *out, const met_nodes *met,
-                          const by__nodes_set *set, int32_t number, int32_t fan_out,
-                          const uint32_t key[2], uint64_t index, int32_t *count, int32_t edges)
+/* ---- edges ---- */
+
+/* Fan-outs up to this are drawn by what was drawn already. */
+#define FEW 64
+
+/* Random numbers of a node of a sample, four at a time. */
+typedef struct node_random {
+    const uint32_t *key;
+    uint32_t counter[4];
+    uint32_t bits[4];
+    unsigned left;
+} node_random;
+
+/* A random number below `limit`. */
+static uint32_t draw_below(node_random *r, uint32_t limit)
 {
-    int32_t id = out->ids[number];
-    int32_t begin = set->offsets[id];
-    int32_t degree = set->offsets[id + 1] - begin;
-    int32_t wanted = degree < fan_out ? degree : fan_out;
-    for (int32_t k = 0; k < degree && wanted > 0; k++) {
-        int32_t left = degree - k;
-        if (wanted == left ||
-            draw_below(key, index, id, (uint32_t)k, (uint32_t)left) < (uint32_t)wanted) {
-            out->sources[edges++] = number_of(met, out, set->sources[begin + k], count);
-            wanted--;
+    if (r->left == 0) {
+        by__philox(r->bits, r->key, r->counter);
+        r->counter[3]++;
+        r->left = 4;
+    }
+    return (uint32_t)((uint64_t)r->bits[--r->left] * limit >> 32);
+}
+
+/* Draws `wanted` <= FEW of `degree` places without replacement, ascending (Floyd's algorithm). */
+static void draw_few(uint32_t *places, uint32_t wanted, uint32_t degree, node_random *r)
+{
+    for (uint32_t i = 0; i < wanted; i++) {
+        uint32_t last = degree - wanted + i;
+        uint32_t place = draw_below(r, last + 1);
+        uint32_t at = i;
+        while (at > 0 && places[at - 1] > place) {
+            at--;
+        }
+        if (at > 0 && places[at - 1] == place) {
+            places[i] = last; /* above all others */
+            continue;
+        }
+        memmove(places + at + 1, places + at, (i - at) * sizeof *places);
+        places[at] = place;
+    }
+}
+
+/* Takes edges of node `id`, at most `fan_out` of them. Returns the number of all edges so far. */
+static int32_t take_edges(met_nodes *met, int32_t *sources, const by__nodes_set *set, int32_t id,
+                          int32_t fan_out, const uint32_t key[2], uint64_t index, int32_t edges)
+{
+    const int32_t *row = set->sources + set->offsets[id];
+    uint32_t degree = (uint32_t)by__nodes_set_degree(set, id);
+    uint32_t wanted = (uint32_t)fan_out;
+    node_random r = {.key = key,
+                     .counter = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)id, 0}};
+    uint32_t places[FEW];
+    if (degree <= wanted) {
+        for (uint32_t k = 0; k < degree; k++) {
+            sources[edges++] = number_of(met, row[k]);
+        }
+    } else if (wanted <= FEW) {
+        draw_few(places, wanted, degree, &r);
+        for (uint32_t k = 0; k < wanted; k++) {
+            sources[edges++] = number_of(met, row[places[k]]);
+        }
+    } else { /* each in turn, with the probability that leaves the right number */
+        for (uint32_t k = 0; wanted > 0; k++) {
+            if (draw_below(&r, degree - k) < wanted) {
+                sources[edges++] = number_of(met, row[k]);
+                wanted--;
+            }
         }
     }
     return edges;
 }
 
-static void transpose(const by__nodes_sample *out, int64_t nodes, int32_t edges)
+/* Fills what is behind the last edge, and the transpose. */
+static void finish_rows(const by__nodes_rows *r, int64_t rows, int64_t columns, int64_t room)
 {
-    int32_t *rows = out->back_offsets;
-    memset(rows, 0, (size_t)(nodes + 1) * sizeof *rows);
+    int32_t edges = r->offsets[rows];
+    int32_t *back = r->back_offsets;
+    memset(back, 0, (size_t)(columns + 1) * sizeof *back);
     for (int32_t k = 0; k < edges; k++) {
-        rows[out->sources[k] + 1]++;
+        back[r->sources[k] + 1]++;
     }
-    for (int64_t i = 0; i < nodes; i++) {
-        rows[i + 1] += rows[i];
+    for (int64_t i = 0; i < columns; i++) {
+        back[i + 1] += back[i];
     }
-    int32_t row = 0;
-    for (int32_t k = 0; k < edges; k++) {
-        while (out->offsets[row + 1] <= k) {
-            row++;
+    for (int64_t row = 0; row < rows; row++) {
+        for (int32_t k = r->offsets[row]; k < r->offsets[row + 1]; k++) {
+            int32_t at = back[r->sources[k]]++;
+            r->back_sources[at] = (int32_t)row;
+            r->back_edges[at] = k;
         }
-        int32_t at = rows[out->sources[k]]++;
-        out->back_sources[at] = row;
-        out->back_edges[at] = k;
     }
-    memmove(rows + 1, rows, (size_t)nodes * sizeof *rows);
-    rows[0] = 0;
+    memmove(back + 1, back, (size_t)columns * sizeof *back);
+    back[0] = 0;
+    for (int64_t k = edges; k < room; k++) {
+        r->sources[k] = r->back_sources[k] = r->back_edges[k] = -1;
+    }
 }
 
-void by__nodes_sample_fill(const by__nodes_sample *out, const by__nodes_sampling *sampling,
-                           const by__nodes_set *set, int32_t id, const uint32_t key[2],
-                           uint64_t index, void *scratch)
+void by__nodes_sample_fill(const by__nodes_sample *out, const by__nodes_sampling *s,
+                           const by__nodes_set *set, const int32_t *targets, int64_t count,
+                           const uint32_t key[2], uint64_t index, void *scratch)
 {
-    met_nodes met = {.slot = scratch, .mask = slots_for(sampling->nodes) - 1};
-    int32_t count = 0;
+    met_nodes met = {.slot = scratch, .mask = slots_for(s->nodes) - 1, .ids = out->ids};
+    const by__nodes_rows *all = &out->hops[s->hops - 1];
     int32_t edges = 0;
     int32_t next = 0;
-    memset(met.slot, 0xff, by__nodes_sample_scratch(sampling));
-    (void)number_of(&met, out, id, &count);
-    out->offsets[0] = 0;
-    for (int hop = 0; hop < sampling->hops; hop++) {
-        for (int32_t end = count; next < end; next++) {
-            edges = take_edges(out, &met, set, next, sampling->fan_outs[hop], key, index, &count,
-                               edges);
-            out->offsets[next + 1] = edges;
+    memset(met.slot, 0xff, by__nodes_sample_scratch(s));
+    for (int64_t i = 0; i < count; i++) {
+        add_target(&met, targets[i]);
+    }
+    all->offsets[0] = 0;
+    for (int hop = 0; hop < s->hops; hop++) {
+        const by__nodes_rows *r = &out->hops[hop];
+        for (int32_t end = met.count; next < end; next++) {
+            edges = take_edges(&met, all->sources, set, out->ids[next], s->fan_outs[hop], key,
+                               index, edges);
+            all->offsets[next + 1] = edges;
         }
+        for (int64_t row = next; row < s->hop_nodes[hop]; row++) {
+            all->offsets[row + 1] = edges;
+        }
+        if (r != all) {
+            memcpy(r->offsets, all->offsets, (size_t)(s->hop_nodes[hop] + 1) * sizeof(int32_t));
+            memcpy(r->sources, all->sources, (size_t)edges * sizeof(int32_t));
+        }
+        int64_t columns = hop + 1 < s->hops ? s->hop_nodes[hop + 1] : s->nodes;
+        finish_rows(r, s->hop_nodes[hop], columns, s->hop_edges[hop]);
     }
-    for (; next < sampling->nodes; next++) {
-        out->offsets[next + 1] = edges;
-        out->ids[next] = next < count ? out->ids[next] : 0;
+    for (int64_t i = met.count; i < s->nodes; i++) {
+        out->ids[i] = -1;
     }
-    for (int64_t k = edges; k < sampling->edges; k++) {
-        out->sources[k] = out->back_sources[k] = out->back_edges[k] = -1;
-    }
-    transpose(out, sampling->nodes, edges);
 }

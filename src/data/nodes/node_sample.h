@@ -1,5 +1,10 @@
-/* Samples of the surroundings of nodes: of the edges that end in a node, and of those that end in
- * the nodes that these come from, so many at random (Hamilton et al. 2017). */
+/* Samples of the surroundings of nodes: of the edges that end in some targets, and of those that
+ * end in the nodes that these come from, so many at random (Hamilton et al. 2017).
+ *
+ * A model with as many layers as there are hops needs less with each layer: the last one only the
+ * edges that end in targets. So a sample has the edges once for each layer, as far as it needs
+ * them, and the nodes in the order in which they are met: those that layers still need come
+ * first. */
 #ifndef BY_DATA_NODES_NODE_SAMPLE_H
 #define BY_DATA_NODES_NODE_SAMPLE_H
 
@@ -11,34 +16,46 @@
 /* How much of the surroundings is taken, and room for it. */
 typedef struct by__nodes_sampling {
     int32_t fan_outs[BY__NODES_HOPS]; /* edges of a node that is so many hops away */
-    int hops;
+    int hops;                         /* 0: the whole graph is read */
+    int64_t targets;                  /* of a sample */
+    /* All edges are taken, and a sample has room for all nodes: the whole graph is read instead. */
+    bool covers;
     int64_t nodes; /* most that a sample has */
     int64_t edges;
+    /* Most nodes at most so many hops from a target, and most edges that end in them. */
+    int64_t hop_nodes[BY__NODES_HOPS];
+    int64_t hop_edges[BY__NODES_HOPS];
 } by__nodes_sampling;
 
-/* Sets the room for samples of these fan-outs, none of them more than the edges that a node of the
- * set has. BY_ECONFIG: it is too much. */
+/* Sets the room for samples of these hops, fan-outs and targets; fan-outs become at most what a
+ * node of the set has. BY_ECONFIG: it is too much. */
 by_status by__nodes_sampling_fit(by__nodes_sampling *sampling, const by__nodes_set *set,
                                  by_error *error);
 
-/* A sample, in memory of the sizes of a by__nodes_sampling. Nodes are numbered in the order in
- * which they are met, the first one is that whose surroundings they are. */
-typedef struct by__nodes_sample {
-    int32_t *ids;          /* [nodes] in the set; 0 behind the last one */
-    int32_t *offsets;      /* [nodes + 1] */
+/* Edges in rows, and transposed. */
+typedef struct by__nodes_rows {
+    int32_t *offsets;      /* [rows + 1] */
     int32_t *sources;      /* [edges] -1 behind the last one */
-    int32_t *back_offsets; /* [nodes + 1] */
-    int32_t *back_sources; /* [edges] */
-    int32_t *back_edges;   /* [edges] */
+    int32_t *back_offsets; /* [columns + 1] */
+    int32_t *back_sources; /* [edges] -1 behind the last one */
+    int32_t *back_edges;   /* [edges] -1 behind the last one */
+} by__nodes_rows;
+
+/* A sample, in memory of the sizes of a by__nodes_sampling. */
+typedef struct by__nodes_sample {
+    int32_t *ids; /* [nodes] in the set; -1 behind the last one */
+    /* Edges that end in the nodes at most so many hops from a target: hop_nodes[h] rows, of the
+     * nodes of the next hop. */
+    by__nodes_rows hops[BY__NODES_HOPS];
 } by__nodes_sample;
 
 /* Bytes of scratch memory for by__nodes_sample_fill. */
 size_t by__nodes_sample_scratch(const by__nodes_sampling *sampling);
-/* Samples the surroundings of node `id`, a function of its arguments alone. Edges of a node are in
- * the order of the set; if all are taken, sums over them have the bits that they have in the whole
- * graph. key: of the random numbers. */
+/* Samples the surroundings of `count` targets, at most sampling->targets, a function of the
+ * arguments alone. Target i is node i of the sample. Edges of a node are in the order of the set.
+ * key: of the random numbers. */
 void by__nodes_sample_fill(const by__nodes_sample *out, const by__nodes_sampling *sampling,
-                           const by__nodes_set *set, int32_t id, const uint32_t key[2],
-                           uint64_t index, void *scratch);
+                           const by__nodes_set *set, const int32_t *targets, int64_t count,
+                           const uint32_t key[2], uint64_t index, void *scratch);
 
 #endif

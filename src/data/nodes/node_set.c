@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "formats/npz.h"
 
 /* An array of an archive or a file, as i32 or f32. */
@@ -148,8 +149,23 @@ static by_status read_edges(reading *r, by_error *error)
 
 /* ---- features ---- */
 
+static void normalize(float *x, int64_t nodes, int64_t features)
+{
+    for (int64_t i = 0; i < nodes; i++) {
+        float *row = x + i * features;
+        double sum = 0.0;
+        for (int64_t k = 0; k < features; k++) {
+            sum += fabs((double)row[k]);
+        }
+        for (int64_t k = 0; k < features && sum > 0.0; k++) {
+            row[k] = (float)((double)row[k] / sum);
+        }
+    }
+}
+
 /* Takes an f32 array of a row for each node. */
-static by_status take_features(by__nodes_set *set, node_array *x, const char *file, by_error *error)
+static by_status take_features(by__nodes_set *set, node_array *x, bool normalized, const char *file,
+                               by_error *error)
 {
     if (x->shape.rank != 2 || x->shape.dim[0] < 1 || x->shape.dim[1] < 1 ||
         (set->nodes > 0 && x->shape.dim[0] != set->nodes)) {
@@ -160,7 +176,11 @@ static by_status take_features(by__nodes_set *set, node_array *x, const char *fi
     }
     set->nodes = x->shape.dim[0];
     set->features = x->shape.dim[1];
+    if (normalized) {
+        normalize(x->data, set->nodes, set->features);
+    }
     set->x = x->data;
+    by__nodes_set_own(set, x->data, (uint64_t)set->nodes * (uint64_t)set->features * sizeof(float));
     x->data = NULL;
     return BY_OK;
 }
@@ -199,7 +219,7 @@ static by_status read_sparse_features(reading *r, by_error *error)
         }
     }
     if (status == BY_OK) {
-        status = take_features(r->set, &x, r->options->graph, error);
+        status = take_features(r->set, &x, r->options->normalize, r->options->graph, error);
     }
     free(values.data);
     free(x.data);
@@ -242,24 +262,11 @@ static by_status read_features(reading *r, by_error *error)
     by_status status = path[0] != '\0' ? read_file(&x, path, BY_F32, error)
                                        : read_member(&x, r, "attr_matrix", BY_F32, error);
     if (status == BY_OK) {
-        status = take_features(r->set, &x, path[0] != '\0' ? path : r->options->graph, error);
+        status = take_features(r->set, &x, r->options->normalize,
+                               path[0] != '\0' ? path : r->options->graph, error);
     }
     free(x.data);
     return status;
-}
-
-static void normalize(by__nodes_set *set)
-{
-    for (int64_t i = 0; i < set->nodes; i++) {
-        float *row = set->x + i * set->features;
-        double sum = 0.0;
-        for (int64_t k = 0; k < set->features; k++) {
-            sum += fabs((double)row[k]);
-        }
-        for (int64_t k = 0; k < set->features && sum > 0.0; k++) {
-            row[k] = (float)((double)row[k] / sum);
-        }
-    }
 }
 
 /* ---- labels ---- */
@@ -272,6 +279,7 @@ static by_status take_labels(by__nodes_set *set, node_array *labels, const char 
                             file, (long long)by_shape_count(&labels->shape), (long long)set->nodes);
     }
     set->labels = labels->data;
+    by__nodes_set_own(set, labels->data, (uint64_t)set->nodes * sizeof(int32_t));
     labels->data = NULL;
     for (int64_t i = 0; i < set->nodes; i++) {
         int32_t label = set->labels[i];
@@ -329,7 +337,7 @@ static by_status take_hash(by__nodes_set *set, by_error *error)
     BY_TRY(by__hasher_open(&hasher, error));
     by__hasher_add_u64(hasher, nodes);
     by__hasher_add(hasher, set->x, nodes * (size_t)set->features * sizeof(float));
-    by__hasher_add(hasher, set->offsets, (nodes + 1) * sizeof(int32_t));
+    by__hasher_add(hasher, set->offsets, (nodes + 1) * sizeof(int64_t));
     by__hasher_add(hasher, set->sources, (size_t)set->edges * sizeof(int32_t));
     if (set->labels != NULL) {
         by__hasher_add(hasher, set->labels, nodes * sizeof(int32_t));
@@ -349,27 +357,29 @@ static by_status read_all(reading *r, by_error *error)
     }
     BY_TRY(read_labels(r, error));
     BY_TRY(check_pairs(r, error));
-    if (r->options->normalize) {
-        normalize(set);
-    }
     BY_TRY(by__nodes_set_edges(set, (const int32_t(*)[2])r->pairs, r->count, r->options, error));
-    set->bytes += (uint64_t)set->nodes * (uint64_t)(set->features + 1) * sizeof(float);
     return take_hash(set, error);
+}
+
+static by_status read_file_of(reading *r, by_error *error)
+{
+    BY_TRY(by__map_open(&r->file, r->options->graph, error));
+    r->is_archive = by__format_npz_is(r->file.data, r->file.size);
+    by_status status = read_all(r, error);
+    by__map_close(&r->file);
+    free(r->pairs);
+    return status;
 }
 
 by_status by__nodes_set_open(by__nodes_set **out, const by__nodes_options *options, by_error *error)
 {
     reading r = {.options = options};
     BY_TRY(by__alloc((void **)&r.set, 1, sizeof *r.set, "a graph", error));
-    by_status status = by__map_open(&r.file, options->graph, error);
-    if (status == BY_OK) {
-        r.set->name = strdup(options->graph);
-        r.is_archive = by__format_npz_is(r.file.data, r.file.size);
-        status = r.set->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name")
-                                     : read_all(&r, error);
-        by__map_close(&r.file);
-    }
-    free(r.pairs);
+    r.set->name = by__strdup(options->graph);
+    by_status status =
+        r.set->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name")
+        : by__nodes_is_packed(options->graph) ? by__nodes_packed_open(r.set, options, error)
+                                              : read_file_of(&r, error);
     if (status != BY_OK) {
         by__nodes_set_close(&r.set);
         return status;
@@ -378,21 +388,64 @@ by_status by__nodes_set_open(by__nodes_set **out, const by__nodes_options *optio
     return BY_OK;
 }
 
+by_status by__nodes_set_alloc(by__nodes_set *set, void **out, size_t count, size_t size,
+                              by_error *error)
+{
+    BY_TRY(by__alloc(out, count, size, "a graph", error));
+    by__nodes_set_own(set, *out, (uint64_t)count * size);
+    return BY_OK;
+}
+
+void by__nodes_set_own(by__nodes_set *set, void *memory, uint64_t bytes)
+{
+    set->owned[set->owned_count++] = memory;
+    set->bytes += bytes;
+}
+
+void by__nodes_set_row(const by__nodes_set *set, int64_t node, float *out)
+{
+    const by__nodes_stored *s = &set->stored;
+    size_t width = (size_t)set->features;
+    size_t at = (size_t)node * width;
+    if (set->x != NULL) {
+        memcpy(out, set->x + at, width * sizeof *out);
+        return;
+    }
+    if (s->type == BY__NODES_FEATURES_F32) {
+        memcpy(out, (const float *)s->rows + at, width * sizeof *out);
+    } else if (s->type == BY__NODES_FEATURES_F16) {
+        for (size_t i = 0; i < width; i++) {
+            out[i] = by__f16_to_f32(((const uint16_t *)s->rows)[at + i]);
+        }
+    } else {
+        for (size_t i = 0; i < width; i++) {
+            out[i] =
+                s->scales[i] + s->scales[width + i] * (float)((const uint8_t *)s->rows)[at + i];
+        }
+    }
+    if (s->normalize) {
+        normalize(out, 1, set->features);
+    }
+}
+
+void by__nodes_set_clear(by__nodes_set *set)
+{
+    for (size_t i = 0; i < set->owned_count; i++) {
+        free(set->owned[i]);
+    }
+    for (size_t i = 0; i < BY__NODES_ARRAYS; i++) {
+        by__map_close(&set->maps[i]);
+    }
+    by__nodes_split_free(&set->split);
+    free(set->name);
+    *set = (by__nodes_set){0};
+}
+
 void by__nodes_set_close(by__nodes_set **set)
 {
-    by__nodes_set *s = *set;
-    if (s != NULL) {
-        free(s->name);
-        free(s->x);
-        free(s->labels);
-        free(s->offsets);
-        free(s->sources);
-        free(s->back_offsets);
-        free(s->back_sources);
-        free(s->back_edges);
-        free(s->inverse_root);
-        free(s->inverse_degree);
-        free(s);
+    if (*set != NULL) {
+        by__nodes_set_clear(*set);
+        free(*set);
         *set = NULL;
     }
 }

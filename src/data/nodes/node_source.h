@@ -1,17 +1,25 @@
-/* Nodes as samples: which one, its class and, if the whole graph is not read, its surroundings. */
+/* Nodes as samples: which ones, their classes and, if the whole graph is not read, their
+ * surroundings. */
 #ifndef BY_DATA_NODES_NODE_SOURCE_H
 #define BY_DATA_NODES_NODE_SOURCE_H
 
 #include "data/nodes/node_sample.h"
 
-/* Opens a source of nodes, one a sample:
- *   "ids"     i32 []
- *   "labels"  i32 []  -1: none, or padding
- *   "weight"  f32 []  1, 0 for padding
- * and with `sampling`, of a by__nodes_sample:
- *   "sample.ids" [nodes], "edges.offsets", "edges.back_offsets" [nodes + 1], "edges.sources",
- *   "edges.back_sources", "edges.back_edges" [edges]
- * shuffle: to train on, endless epochs; else one pass. set and ids must outlive it. */
+/* Opens a source of nodes, `targets` T a sample; if the whole graph is read and T is 1, the next
+ * three arrays have no axis:
+ *   "ids"     i32 [T] of padding -1, or 0 if the whole graph is read
+ *   "labels"  i32 [T] -1: none, or padding
+ *   "weight"  f32 [T] 1, 0 for padding
+ * and if the graph is sampled, of a by__nodes_sample with N nodes:
+ *   "nodes.x"                                     f32 [N, features]
+ *   "nodes.inverse_root"                          f32 [N, 1] 1 / sqrt(degree in the whole graph)
+ *   "nodes.inverse_root_into"                     f32 [N, 1] the same, times this degree divided by
+ *                                                 that in the sample: of a node that edges end in
+ *   "nodes.inverse_degree"                        f32 [N, 1] 1 / degree in the sample
+ *   "edges.H.offsets", "edges.H.sources", "edges.H.back_offsets", "edges.H.back_sources",
+ *   "edges.H.back_edges"                          i32, hop H of the by__nodes_sample
+ * shuffle: to train on, endless epochs; else one pass. set and ids must outlive it. BY_ECONFIG: a
+ * sample has more targets than there are nodes to train on. */
 by_status by__nodes_source_open(by_source **out, const by__nodes_set *set, const uint64_t *ids,
                                 uint64_t count, bool shuffle, const by__nodes_sampling *sampling,
                                 by_error *error);

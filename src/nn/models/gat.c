@@ -59,14 +59,16 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
     int64_t in = by__nn_node_width(c, i);
     int64_t out = by__nn_node_width(c, i + 1);
     int64_t width = last ? out : out / heads;
-    by_edges edges = by__nn_edges(b, &own_keys(c)->sizes);
+    by_edges edges = by__nn_edges(b, &own_keys(c)->sizes, i);
     by_value w = by__nn_weight(b, "out in", BY_SHAPE(heads * width, in),
                                by__nn_init_glorot(in, heads * width), "convs.%d.lin.weight", i);
     x = by_linear(g, x, w, BY_NONE, true);
-    int64_t batch = own_keys(c)->sizes.sample_nodes > 0 ? b->request->batch : 1;
+    int64_t batch = by__nn_node_batch(b, &own_keys(c)->sizes);
     by_value split = by_reshape(g, x, BY_SHAPE(batch, -1, heads, width));
     by_value source = scores(b, split, heads, width, "att_src", i);
-    by_value target = scores(b, split, heads, width, "att_dst", i);
+    by_value own = by__nn_node_own(b, &own_keys(c)->sizes, x, i);
+    own = own == x ? split : by_reshape(g, own, BY_SHAPE(batch, -1, heads, width));
+    by_value target = scores(b, own, heads, width, "att_dst", i);
     by_value weights = by_edge_attention(g, source, target, &edges, (float)own_keys(c)->slope);
     by_value bias = by__nn_weight(b, "out", BY_SHAPE(out), (by_init){0}, "convs.%d.bias", i);
     x = by_sparse_matmul(g, x, by__nn_drop(b, weights), &edges);

@@ -16,13 +16,14 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
     by_graph *g = b->graph;
     int64_t in = by__nn_node_width(b->config, i);
     int64_t out = by__nn_node_width(b->config, i + 1);
-    by_edges edges = by__nn_edges(b, own_keys(b->config));
-    by_value scale = by__nn_node_scale(b, own_keys(b->config), "nodes.inverse_root");
+    by_edges edges = by__nn_edges(b, own_keys(b->config), i);
+    by_value from = by__nn_node_scale(b, own_keys(b->config), "nodes.inverse_root", i);
+    by_value to = by__nn_node_scale_into(b, own_keys(b->config), i);
     by_value w = by__nn_weight(b, "out in", BY_SHAPE(out, in), by__nn_init_glorot(in, out),
                                "convs.%d.lin.weight", i);
     by_value bias = by__nn_weight(b, "out", BY_SHAPE(out), (by_init){0}, "convs.%d.bias", i);
-    x = by_mul(g, by_linear(g, x, w, BY_NONE, true), scale);
-    x = by_mul(g, by_sparse_matmul(g, x, BY_NONE, &edges), scale);
+    x = by_mul(g, by_linear(g, x, w, BY_NONE, true), from);
+    x = by_mul(g, by_sparse_matmul(g, x, BY_NONE, &edges), to);
     return by_add(g, x, bias);
 }
 

@@ -1,6 +1,7 @@
 /* GraphSAGE (Hamilton et al. 2017): a layer is W_l times the mean, or the largest entries, of the
  * nodes that edges come from, plus W_r times the node itself. A mean of narrow rows is cheaper than
- * one of wide rows, so where W_l makes rows narrower it comes first. Parameters are those of
+ * one of wide rows, so where W_l makes rows narrower it comes first, unless fewer rows are left
+ * behind the mean. Parameters are those of
  * PyTorch Geometric's GraphSAGE. */
 #include <math.h>
 #include <string.h>
@@ -30,36 +31,35 @@ static bool takes_largest(const by_model_config *c)
     return strcmp(own_keys(c)->aggregate, "max") == 0;
 }
 
-static by_value mean(by__nn_build *b, by_value x)
+static by_value mean(by__nn_build *b, by_value x, int i)
 {
-    by_edges edges = by__nn_edges(b, &own_keys(b->config)->sizes);
+    const by__nn_node_sizes *sizes = &own_keys(b->config)->sizes;
+    by_edges edges = by__nn_edges(b, sizes, i);
     return by_mul(b->graph, by_sparse_matmul(b->graph, x, BY_NONE, &edges),
-                  by__nn_node_scale(b, &own_keys(b->config)->sizes, "nodes.inverse_degree"));
+                  by__nn_node_scale(b, sizes, "nodes.inverse_degree", i + 1));
 }
 
 static by_value add_layer(by__nn_build *b, by_value x, int i)
 {
     by_graph *g = b->graph;
+    const by__nn_node_sizes *sizes = &own_keys(b->config)->sizes;
     int64_t in = by__nn_node_width(b->config, i);
     int64_t out = by__nn_node_width(b->config, i + 1);
+    bool all = by__nn_node_count(b, sizes, i) == by__nn_node_count(b, sizes, i - 1);
     by_shape shape = BY_SHAPE(out, in);
     by_init init = {BY_INIT_NORMAL, 1.0f / sqrtf(3.0f * (float)in)};
     by_value weights[2];
     weights[0] = by__nn_weight(b, "out in", shape, init, "convs.%d.lin_l.weight", i);
     by_value bias = by__nn_weight(b, "out", BY_SHAPE(out), (by_init){0}, "convs.%d.lin_l.bias", i);
     weights[1] = by__nn_weight(b, "out in", shape, init, "convs.%d.lin_r.weight", i);
-    if (takes_largest(b->config)) {
-        by_edges edges = by__nn_edges(b, &own_keys(b->config)->sizes);
-        by_value of_edges = by_sparse_max(g, x, &edges);
+    if (takes_largest(b->config) || in <= out || !all) {
+        by_edges edges = by__nn_edges(b, sizes, i);
+        by_value of_edges = takes_largest(b->config) ? by_sparse_max(g, x, &edges) : mean(b, x, i);
         return by_add(g, by_linear(g, of_edges, weights[0], bias, true),
-                      by_linear(g, x, weights[1], BY_NONE, true));
-    }
-    if (in <= out) {
-        return by_add(g, by_linear(g, mean(b, x), weights[0], bias, true),
-                      by_linear(g, x, weights[1], BY_NONE, true));
+                      by_linear(g, by__nn_node_own(b, sizes, x, i), weights[1], BY_NONE, true));
     }
     by_value both = by_linear(g, x, by_concat(g, weights, 2, 0), BY_NONE, true);
-    by_value of_edges = mean(b, by_slice(g, both, -1, 0, out));
+    by_value of_edges = mean(b, by_slice(g, both, -1, 0, out), i);
     return by_add(g, by_add(g, of_edges, by_slice(g, both, -1, out, out)), bias);
 }
 

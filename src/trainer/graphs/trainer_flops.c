@@ -1,5 +1,6 @@
 /* The size of a trainer's model, and the FLOPs of its training. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "passes/passes.h"
 #include "trainer/graphs/graphs.h"
@@ -83,9 +84,10 @@ static by_status measure(by_trainer *t, const by_graph *graph, const bool *neede
     BY_TRY(count_products(&p, graph, needed, all, error));
     BY_TRY(count_attention(&a, graph, needed, error));
     double trained = p.all > 0.0 ? p.backward / p.all : 1.0;
-    if (t->task->per_sample == NULL) {
+    if (strcmp(by_model_reads(&t->config->model), "tokens") != 0) {
         double batch = (1.0 + 2.0 * trained) * p.forward + a.batch;
-        size->flops_per_example = batch / (double)t->config->train.micro_batch;
+        int64_t each = by__trainer_per_sample(t->task, t->config);
+        size->flops_per_example = batch / (double)(t->config->train.micro_batch * each);
         size->flops_per_example_full = size->flops_per_example;
         return BY_OK;
     }
