@@ -179,6 +179,32 @@ same runs/sampled/checkpoints/step-00000060/model.safetensors runs/sampled2/chec
 run 2 "$banyan" train groups.yaml --set name=bad --set data.fan_outs='[0, 2]'
 holds err "'0' is not a number of edges"
 
+say "samples of several targets: with all edges and all targets, the weights of the whole graph, with any threads"
+for kind in gcn sage gat; do
+    set -- --set model.kind=$kind --set train.steps=5 --set train.eval_every=5 --set checkpoint.every=5
+    run 0 "$banyan" train groups.yaml --set name=all-$kind --set train.micro_batch=24 "$@"
+    run 0 "$banyan" train groups.yaml --set name=cover-$kind --set train.batch=1 --set train.micro_batch=1 \
+        --set data.sample_targets=24 --set data.fan_outs='[999, 999]' --set data.threads=2 "$@"
+    same runs/all-$kind/checkpoints/step-00000005/model.safetensors \
+        runs/cover-$kind/checkpoints/step-00000005/model.safetensors
+done
+set -- --set model.kind=sage --set data.self_loops=false --set data.fan_outs='[6, 3]' --set data.sample_targets=6 \
+    --set train.batch=4 --set train.micro_batch=1
+run 0 "$banyan" train groups.yaml --set name=several "$@" --set data.threads=1
+run 0 "$banyan" eval runs/several --test --json
+accuracy 0.55
+for ranks in 2 4; do
+    run 0 "$banyan" launch -n $ranks train groups.yaml --set name=several$ranks "$@" --set data.threads=2
+    same runs/several/checkpoints/step-00000060/model.safetensors \
+        runs/several$ranks/checkpoints/step-00000060/model.safetensors
+done
+run 0 "$banyan" predict runs/several some.txt --csv --out several.csv
+[ "$(wc -l <several.csv)" -eq 4 ] || fail "predictions of a model of several targets"
+run 2 "$banyan" train groups.yaml --set name=bad --set data.fan_outs='[3]'
+holds err "1 hops, but the model has 2 layers"
+run 2 "$banyan" train groups.yaml --set name=bad --set data.fan_outs='[3, 3]' --set data.sample_targets=25
+holds err "data.sample_targets 25 are more than the 24 nodes to train on"
+
 say "lists of nodes; what is refused"
 seq 0 49 >train.txt && seq 50 99 >valid.txt && seq 49 60 >both.txt
 run 0 "$banyan" train groups.yaml --set name=lists --set data.train_list=train.txt --set data.valid_list=valid.txt \

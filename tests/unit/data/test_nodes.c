@@ -21,19 +21,9 @@ static void make_edges(by__nodes_set *set, int64_t nodes, const int32_t (*pairs)
     by__nodes_options options = plain;
     options.symmetric = symmetric;
     options.self_loops = self_loops;
-    *set = (by__nodes_set){.name = (char *)(uintptr_t) "g", .nodes = nodes};
+    *set = (by__nodes_set){.name = by__strdup("g"), .nodes = nodes};
     check_ok(by__nodes_set_edges(set, pairs, count, &options, &error), &error);
-}
-
-static void free_edges(by__nodes_set *set)
-{
-    free(set->offsets);
-    free(set->sources);
-    free(set->back_offsets);
-    free(set->back_sources);
-    free(set->back_edges);
-    free(set->inverse_root);
-    free(set->inverse_degree);
+    check_ok(by__nodes_set_whole(set, &error), &error);
 }
 
 static void expect(const int32_t *have, const int32_t *want, size_t count)
@@ -48,14 +38,14 @@ static void test_rows(void **state)
     BY_UNUSED(state);
     make_edges(&set, 4, pairs, 6, false, false);
     assert_int_equal(set.edges, 4);
-    expect(set.offsets, (const int32_t[]){0, 2, 2, 3, 4}, 5);
+    expect(set.whole.offsets, (const int32_t[]){0, 2, 2, 3, 4}, 5);
     expect(set.sources, (const int32_t[]){1, 2, 1, 0}, 4);
-    expect(set.back_offsets, (const int32_t[]){0, 1, 3, 4, 4}, 5);
-    expect(set.back_sources, (const int32_t[]){3, 0, 2, 0}, 4);
-    expect(set.back_edges, (const int32_t[]){3, 0, 2, 1}, 4);
-    assert_true(set.inverse_degree[0] == 0.5f && set.inverse_degree[1] == 0.0f);
-    assert_true(set.inverse_root[1] == 0.0f && set.inverse_root[2] == 1.0f);
-    free_edges(&set);
+    expect(set.whole.back_offsets, (const int32_t[]){0, 1, 3, 4, 4}, 5);
+    expect(set.whole.back_sources, (const int32_t[]){3, 0, 2, 0}, 4);
+    expect(set.whole.back_edges, (const int32_t[]){3, 0, 2, 1}, 4);
+    assert_true(set.whole.inverse_degree[0] == 0.5f && set.whole.inverse_degree[1] == 0.0f);
+    assert_true(set.whole.inverse_root[1] == 0.0f && set.whole.inverse_root[2] == 1.0f);
+    by__nodes_set_clear(&set);
 }
 
 static void test_settings(void **state)
@@ -65,16 +55,16 @@ static void test_settings(void **state)
     BY_UNUSED(state);
     make_edges(&set, 3, pairs, 4, true, false);
     assert_int_equal(set.edges, 4);
-    expect(set.offsets, (const int32_t[]){0, 1, 3, 4}, 4);
+    expect(set.whole.offsets, (const int32_t[]){0, 1, 3, 4}, 4);
     expect(set.sources, (const int32_t[]){1, 0, 2, 1}, 4);
-    free_edges(&set);
+    by__nodes_set_clear(&set);
     make_edges(&set, 3, pairs, 4, true, true);
     assert_int_equal(set.edges, 7);
     expect(set.sources, (const int32_t[]){0, 1, 0, 1, 2, 1, 2}, 7);
-    free_edges(&set);
+    by__nodes_set_clear(&set);
     make_edges(&set, 3, pairs, 4, false, true);
-    expect(set.offsets, (const int32_t[]){0, 2, 5, 6}, 4);
-    free_edges(&set);
+    expect(set.whole.offsets, (const int32_t[]){0, 2, 5, 6}, 4);
+    by__nodes_set_clear(&set);
 }
 
 static void test_edge_list(void **state)
@@ -115,7 +105,7 @@ static void test_archive(void **state)
     assert_int_equal(set->nodes, 4);
     assert_int_equal(set->features, 3);
     assert_int_equal(set->classes, 2);
-    expect(set->offsets, (const int32_t[]){0, 1, 3, 4, 4}, 5);
+    assert_memory_equal(set->offsets, ((const int64_t[]){0, 1, 3, 4, 4}), 5 * sizeof(int64_t));
     expect(set->sources, (const int32_t[]){1, 0, 2, 1}, 4);
     expect(set->labels, (const int32_t[]){0, 1, 1, -1}, 4);
     assert_true(set->x[0] == 0.0f && set->x[1] == 2.0f && set->x[5] == 0.5f && set->x[9] == 1.0f);
@@ -169,22 +159,50 @@ static void test_split(void **state)
 
 enum { ROOM = 64 };
 
-typedef struct sampled {
-    int32_t ids[ROOM], offsets[ROOM + 1], sources[ROOM];
+typedef struct row_arrays {
+    int32_t offsets[ROOM + 1], sources[ROOM];
     int32_t back_offsets[ROOM + 1], back_sources[ROOM], back_edges[ROOM];
+} row_arrays;
+
+typedef struct sampled {
+    int32_t ids[ROOM];
+    row_arrays hops[2];
 } sampled;
 
 static void draw(sampled *out, const by__nodes_sampling *sampling, const by__nodes_set *set,
-                 int32_t id, uint64_t index)
+                 const int32_t *targets, int64_t count, uint64_t index)
 {
     static const uint32_t key[2] = {3, 4};
-    const by__nodes_sample to = {out->ids,          out->offsets,      out->sources,
-                                 out->back_offsets, out->back_sources, out->back_edges};
+    by__nodes_sample to = {.ids = out->ids};
     void *scratch = malloc(by__nodes_sample_scratch(sampling));
+    for (int hop = 0; hop < 2; hop++) {
+        row_arrays *r = &out->hops[hop];
+        to.hops[hop] = (by__nodes_rows){r->offsets, r->sources, r->back_offsets, r->back_sources,
+                                        r->back_edges};
+    }
     assert_non_null(scratch);
     memset(out, 0x55, sizeof *out);
-    by__nodes_sample_fill(&to, sampling, set, id, key, index, scratch);
+    by__nodes_sample_fill(&to, sampling, set, targets, count, key, index, scratch);
     free(scratch);
+}
+
+/* Rows have their transpose, and -1 behind the last edge. */
+static void check_rows(const row_arrays *r, int64_t rows, int64_t columns, int64_t room)
+{
+    int32_t edges = r->offsets[rows];
+    assert_int_equal(r->back_offsets[columns], edges);
+    for (int32_t k = 0; k < edges; k++) {
+        int32_t edge = r->back_edges[k];
+        int32_t row = r->back_sources[k];
+        assert_true(row >= 0 && edge >= r->offsets[row] && edge < r->offsets[row + 1]);
+        assert_true(r->sources[edge] >= 0 && r->sources[edge] < columns);
+        assert_true(k >= r->back_offsets[r->sources[edge]] &&
+                    k < r->back_offsets[r->sources[edge] + 1]);
+    }
+    for (int64_t k = edges; k < room; k++) {
+        assert_int_equal(r->sources[k], -1);
+        assert_int_equal(r->back_edges[k], -1);
+    }
 }
 
 /* A node in the middle of 30 has edges from all others, and node i one from node i - 1. */
@@ -207,74 +225,141 @@ static void open_star(by__nodes_set *set)
 
 static void test_sample(void **state)
 {
+    static const int32_t target = 15;
     by_error error = {0};
     by__nodes_set set;
     sampled a;
     sampled b;
     int differ = 0;
     int drawn[30] = {0};
-    by__nodes_sampling sampling = {.fan_outs = {4, 2}, .hops = 2};
+    by__nodes_sampling sampling = {.fan_outs = {4, 2}, .hops = 2, .targets = 1};
     BY_UNUSED(state);
     open_star(&set);
     check_ok(by__nodes_sampling_fit(&sampling, &set, &error), &error);
-    assert_int_equal(sampling.nodes, 1 + 4 + 8);
-    assert_int_equal(sampling.edges, 4 + 8);
+    assert_true(sampling.hop_nodes[0] == 1 && sampling.hop_nodes[1] == 1 + 4);
+    assert_true(sampling.hop_edges[0] == 4 && sampling.hop_edges[1] == 4 + 8);
+    assert_true(sampling.nodes == 1 + 4 + 8 && !sampling.covers);
     for (uint64_t i = 0; i < 500; i++) {
-        draw(&a, &sampling, &set, 15, i);
-        draw(&b, &sampling, &set, 15, i);
+        draw(&a, &sampling, &set, &target, 1, i);
+        draw(&b, &sampling, &set, &target, 1, i);
         assert_memory_equal(&a, &b, sizeof a);
         assert_int_equal(a.ids[0], 15);
-        assert_int_equal(a.offsets[1], 4);
+        assert_int_equal(a.hops[0].offsets[1], 4);
+        assert_memory_equal(a.hops[0].sources, a.hops[1].sources, 4 * sizeof(int32_t));
         for (int k = 0; k < 4; k++) {
-            drawn[a.ids[a.sources[k]]]++;
-            assert_true(k == 0 || a.ids[a.sources[k]] > a.ids[a.sources[k - 1]]);
+            drawn[a.ids[a.hops[0].sources[k]]]++;
+            assert_true(k == 0 || a.ids[a.hops[0].sources[k]] > a.ids[a.hops[0].sources[k - 1]]);
         }
-        for (int k = a.offsets[13]; k < 12; k++) {
-            assert_int_equal(a.sources[k], -1);
-        }
-        for (int k = 0; k < a.offsets[13]; k++) { /* the transpose */
-            int32_t edge = a.back_edges[k];
-            assert_true(a.back_sources[k] >= 0 && edge >= a.offsets[a.back_sources[k]] &&
-                        edge < a.offsets[a.back_sources[k] + 1]);
-            assert_true(k >= a.back_offsets[a.sources[edge]] &&
-                        k < a.back_offsets[a.sources[edge] + 1]);
-        }
-        draw(&b, &sampling, &set, 15, i + 1);
+        check_rows(&a.hops[0], 1, 5, 4);
+        check_rows(&a.hops[1], 5, 13, 12);
+        draw(&b, &sampling, &set, &target, 1, i + 1);
         differ += memcmp(&a, &b, sizeof a) != 0;
     }
     assert_true(differ > 480);
     for (int i = 0; i < 30; i++) { /* 500 x 4 / 29 = 69, standard deviation 8 */
         assert_true(i == 15 ? drawn[i] == 0 : drawn[i] > 69 - 40 && drawn[i] < 69 + 40);
     }
-    free_edges(&set);
+    by__nodes_set_clear(&set);
 }
 
-/* With all edges, each node of the inner hops has its row of the graph. */
-static void test_whole_surroundings(void **state)
+/* Surroundings that targets have in common are there once; a target that is there twice has a
+ * number for each. */
+static void test_common_sample(void **state)
 {
+    static const int32_t targets[4] = {20, 21, 15, 20};
     by_error error = {0};
     by__nodes_set set;
     sampled a;
-    by__nodes_sampling sampling = {.fan_outs = {1000, 1000}, .hops = 2};
+    bool seen[30] = {false};
+    by__nodes_sampling sampling = {.fan_outs = {2, 1}, .hops = 2, .targets = 4};
     BY_UNUSED(state);
     open_star(&set);
     check_ok(by__nodes_sampling_fit(&sampling, &set, &error), &error);
-    assert_int_equal(sampling.nodes, 30);
-    assert_int_equal(sampling.edges, set.edges);
-    draw(&a, &sampling, &set, 15, 9);
-    for (int i = 0; i < 30; i++) {
-        int32_t begin = set.offsets[a.ids[i]];
-        assert_int_equal(a.offsets[i + 1] - a.offsets[i], set.offsets[a.ids[i] + 1] - begin);
-        for (int32_t k = a.offsets[i]; k < a.offsets[i + 1]; k++) {
-            assert_int_equal(a.ids[a.sources[k]], set.sources[begin + k - a.offsets[i]]);
+    assert_true(sampling.hop_nodes[0] == 4 && sampling.hop_nodes[1] == 12);
+    draw(&a, &sampling, &set, targets, 4, 7);
+    expect(a.ids, targets, 4);
+    for (int64_t i = 0; i < sampling.nodes && a.ids[i] >= 0; i++) {
+        assert_true(i == 3 || !seen[a.ids[i]]);
+        seen[a.ids[i]] = true;
+    }
+    /* Nodes 20 and 21 have one edge each, which come from 19 and 20. */
+    expect(a.hops[0].offsets, (const int32_t[]){0, 1, 2, 4, 5}, 5);
+    assert_int_equal(a.ids[a.hops[0].sources[0]], 19);
+    assert_int_equal(a.hops[0].sources[1], 0);
+    assert_int_equal(a.hops[0].sources[4], a.hops[0].sources[0]);
+    check_rows(&a.hops[0], 4, 12, 8);
+    check_rows(&a.hops[1], 12, sampling.nodes, sampling.hop_edges[1]);
+    draw(&a, &sampling, &set, targets, 2, 7);
+    assert_true(a.hops[0].offsets[2] == 2 && a.hops[0].offsets[4] == 2);
+    by__nodes_set_clear(&set);
+}
+
+/* Fan-outs of more than 64 edges are drawn in another way. */
+static void test_wide_fan_out(void **state)
+{
+    static int32_t pairs[199][2];
+    static const int32_t target = 0;
+    by_error error = {0};
+    by__nodes_set set;
+    int32_t ids[101];
+    int32_t offsets[2], sources[100], back_offsets[102], back_sources[100], back_edges[100];
+    const by__nodes_sample out = {
+        .ids = ids, .hops = {{offsets, sources, back_offsets, back_sources, back_edges}}};
+    by__nodes_sampling sampling = {.fan_outs = {100}, .hops = 1, .targets = 1};
+    int low = 0;
+    BY_UNUSED(state);
+    for (int32_t i = 1; i < 200; i++) {
+        pairs[i - 1][0] = i;
+        pairs[i - 1][1] = 0;
+    }
+    make_edges(&set, 200, (const int32_t(*)[2])pairs, 199, false, false);
+    check_ok(by__nodes_sampling_fit(&sampling, &set, &error), &error);
+    void *scratch = malloc(by__nodes_sample_scratch(&sampling));
+    for (uint64_t i = 0; i < 50; i++) {
+        by__nodes_sample_fill(&out, &sampling, &set, &target, 1, (const uint32_t[]){1, 2}, i,
+                              scratch);
+        assert_int_equal(offsets[1], 100);
+        for (int k = 0; k < 100; k++) {
+            assert_true(k == 0 || ids[sources[k]] > ids[sources[k - 1]]);
+            low += ids[sources[k]] < 100;
         }
     }
-    free_edges(&set);
-    sampling = (by__nodes_sampling){.fan_outs = {29, 29, 29, 29, 29, 29, 29, 29}, .hops = 8};
+    assert_true(low > 2300 && low < 2700); /* 2487, standard deviation 25 */
+    free(scratch);
+    by__nodes_set_clear(&set);
+}
+
+/* Samples with all edges and room for all nodes are the whole graph; with less room, each node that
+ * is fewer hops away than there are has its row. */
+static void test_whole_surroundings(void **state)
+{
+    static const int32_t target = 15;
+    by_error error = {0};
+    by__nodes_set set;
+    sampled a;
+    by__nodes_sampling sampling = {.fan_outs = {1000, 1000}, .hops = 2, .targets = 1};
+    BY_UNUSED(state);
     open_star(&set);
+    check_ok(by__nodes_sampling_fit(&sampling, &set, &error), &error);
+    assert_true(sampling.covers);
+    sampling = (by__nodes_sampling){.fan_outs = {1000, 28}, .hops = 2, .targets = 1};
+    check_ok(by__nodes_sampling_fit(&sampling, &set, &error), &error);
+    assert_true(!sampling.covers && sampling.nodes == 30 && sampling.edges == set.edges);
+    draw(&a, &sampling, &set, &target, 1, 9);
+    const row_arrays *r = &a.hops[1];
+    for (int i = 0; i < 30; i++) {
+        int64_t begin = set.offsets[a.ids[i]];
+        assert_int_equal(r->offsets[i + 1] - r->offsets[i], by__nodes_set_degree(&set, a.ids[i]));
+        for (int64_t k = r->offsets[i]; k < r->offsets[i + 1]; k++) {
+            assert_int_equal(a.ids[r->sources[k]], set.sources[begin + k - r->offsets[i]]);
+        }
+    }
+    check_rows(r, 30, 30, sampling.edges);
+    sampling = (by__nodes_sampling){
+        .fan_outs = {29, 29, 29, 29, 29, 29, 29, 29}, .hops = 8, .targets = 1 << 20};
     check_error(by__nodes_sampling_fit(&sampling, &set, &error), BY_ECONFIG, &error,
-                "a sample would have more than");
-    free_edges(&set);
+                "a sample would have");
+    by__nodes_set_clear(&set);
 }
 
 int main(void)
@@ -286,6 +371,8 @@ int main(void)
         cmocka_unit_test(test_archive),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_common_sample),
+        cmocka_unit_test(test_wide_fan_out),
         cmocka_unit_test(test_whole_surroundings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
