@@ -75,8 +75,9 @@ static by_status read_array(uint64_t *rows, uint64_t *count, const char *path,
     return BY_OK;
 }
 
-static by_status parse(uint64_t **rows, uint64_t *count, const char *path, const char *text,
-                       size_t size, uint64_t examples, by_error *error)
+by_status by__loader_row_list_parse(uint64_t **rows, uint64_t *count, const char *path,
+                                    const char *text, size_t size, uint64_t examples,
+                                    by_error *error)
 {
     by__format_array_view view;
     bool is_npy = size >= 6 && memcmp(text, "\x93NUMPY", 6) == 0;
@@ -108,7 +109,7 @@ by_status by__loader_row_list_read(uint64_t **rows, uint64_t *count, const char 
     size_t size;
     uint64_t *list = NULL;
     BY_TRY(by__file_read(&text, &size, path, FILE_LIMIT, error));
-    by_status status = parse(&list, count, path, text, size, examples, error);
+    by_status status = by__loader_row_list_parse(&list, count, path, text, size, examples, error);
     free(text);
     if (status == BY_OK) {
         *rows = list;

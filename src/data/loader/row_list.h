@@ -9,6 +9,10 @@
  * below `examples`, and a file without any. */
 by_status by__loader_row_list_read(uint64_t **rows, uint64_t *count, const char *path,
                                    uint64_t examples, by_error *error);
+/* The same for the content of a file. */
+by_status by__loader_row_list_parse(uint64_t **rows, uint64_t *count, const char *path,
+                                    const char *text, size_t size, uint64_t examples,
+                                    by_error *error);
 /* The examples that are not in a list, in order; free() it. */
 by_status by__loader_row_list_complement(uint64_t **rows, uint64_t *count, const uint64_t *list,
                                          uint64_t list_count, uint64_t examples, by_error *error);

@@ -33,28 +33,33 @@ static bool read_number(const char *text, size_t end, size_t *at, int32_t *out)
     return whole && value < INT32_MAX;
 }
 
-/* Reads the two numbers of a line; further columns are left out. */
-static bool read_pair(const char *text, size_t at, size_t end, int32_t pair[2])
+by__nodes_edge_line by__nodes_edge_list_line(const char *text, size_t begin, size_t end,
+                                             int32_t pair[2])
 {
-    return read_number(text, end, &at, &pair[0]) && read_number(text, end, &at, &pair[1]);
+    end -= end > begin && text[end - 1] == '\r';
+    while (begin < end && is_separator(text[begin])) {
+        begin++;
+    }
+    if (begin == end || text[begin] == '#') {
+        return BY__EDGE_NONE;
+    }
+    return read_number(text, end, &begin, &pair[0]) && read_number(text, end, &begin, &pair[1])
+               ? BY__EDGE_PAIR
+               : BY__EDGE_WRONG;
 }
 
 static by_status add_line(edge_pairs *to, const char *name, const char *text, size_t begin,
                           size_t end, uint64_t line, by_error *error)
 {
     int32_t pair[2];
-    end -= end > begin && text[end - 1] == '\r';
-    while (begin < end && is_separator(text[begin])) {
-        begin++;
+    by__nodes_edge_line found = by__nodes_edge_list_line(text, begin, end, pair);
+    if (found == BY__EDGE_WRONG && line > 1) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: line %llu is not two numbers of nodes, from 0 to %d", name,
+                            (unsigned long long)line, INT32_MAX - 1);
     }
-    if (begin == end || text[begin] == '#') {
+    if (found != BY__EDGE_PAIR) {
         return BY_OK;
-    }
-    if (!read_pair(text, begin, end, pair)) {
-        return line == 1 ? BY_OK
-                         : by_error_set(error, BY_EFORMAT,
-                                        "%s: line %llu is not two numbers of nodes, from 0 to %d",
-                                        name, (unsigned long long)line, INT32_MAX - 1);
     }
     BY_TRY(by__reserve((void **)&to->items, &to->capacity, (size_t)to->count + 1, sizeof *to->items,
                        error));
