@@ -38,6 +38,7 @@
 #include "banyan/array_set.h"
 #include "banyan/chat.h"
 #include "banyan/data.h"
+#include "banyan/graph_pack.h"
 #include "banyan/image_pack.h"
 #include "banyan/pack.h"
 #include "banyan/remote.h"
