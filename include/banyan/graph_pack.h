@@ -4,8 +4,8 @@
  *
  * An input is a text of edges (two numbers of nodes a line: source, target; from 0; separated by a
  * comma, a semicolon, spaces or tabs; further columns, lines that begin with '#' and a first line
- * of names are left out), a Parquet file of edges, or, alone, an npz file with scipy's matrices or a
- * directory of the Open Graph Benchmark with its CSV files. Texts may be compressed by gzip.
+ * of names are left out), a Parquet file of edges, or, alone, an npz file with scipy's matrices or
+ * a directory of the Open Graph Benchmark with its CSV files. Texts may be compressed by gzip.
  *
  * The result depends on the inputs and the options, but not on the number of threads.
  */
@@ -35,8 +35,8 @@ typedef struct by_graph_pack_options {
     size_t input_count;
     const char *output; /* directory to create; must not exist */
     /* A text of nodes with a line of names: "id" (0, 1, ... in order), "label" (a class, -1 or
-     * empty for none) and "split" (train, valid, test or empty), each if it is there; all other columns
-     * are features. NULL: `features`, or what the input has. */
+     * empty for none) and "split" (train, valid, test or empty), each if it is there; all other
+     * columns are features. NULL: `features`, or what the input has. */
     const char *nodes;
     const char *features; /* npy file, a row for each node; NULL */
     const char *labels;   /* npy file, -1: none; NULL */

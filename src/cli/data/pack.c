@@ -7,6 +7,7 @@
 
 #include "banyan/pack.h"
 #include "base/cli.h"
+#include "data/pack_graph.h"
 #include "data/pack_images.h"
 
 /* The progress line on a terminal, and its previous content. */
@@ -140,6 +141,40 @@ static int find_inputs(cli_spool *spool, char **inputs, int count)
     return -1;
 }
 
+/* Flags that all kinds of packing have. */
+typedef struct pack_common {
+    char **inputs;
+    int count;
+    const char *output;
+    int64_t threads;
+    const char *corrupt;
+    double budget;
+    const char *cache;
+} pack_common;
+
+static int pack_images(const pack_common *c, int64_t shard_mib, bool json)
+{
+    by_image_pack_options options = {.inputs = (const char *const *)c->inputs,
+                                     .input_count = (size_t)c->count,
+                                     .output = c->output,
+                                     .shard_bytes = (uint64_t)shard_mib << 20,
+                                     .threads = (size_t)c->threads,
+                                     .skip_corrupt = strcmp(c->corrupt, "skip") == 0,
+                                     .remote = {.cache = c->cache}};
+    return cli_pack_images(&options, json);
+}
+
+static int pack_graph(cli_graph_pack *graph, const pack_common *c, bool json)
+{
+    graph->options.inputs = (const char *const *)c->inputs;
+    graph->options.input_count = (size_t)c->count;
+    graph->options.output = c->output;
+    graph->options.threads = (size_t)c->threads;
+    graph->options.skip_corrupt = strcmp(c->corrupt, "skip") == 0;
+    graph->options.corrupt_budget = c->budget;
+    return cli_pack_graph(graph, json);
+}
+
 /* Packs, and prints what came of it. */
 static int pack_inputs(const by_pack_options *options, const pack_view *view, bool json)
 {
@@ -175,8 +210,8 @@ static int pack_inputs(const by_pack_options *options, const pack_view *view, bo
     }
 #define DAMAGE_FLAGS                                                                               \
     {"corrupt", CLI_STRING, &corrupt, "WHAT",                                                      \
-     "what to do about JSON lines without text: fail, or skip and report file and line "           \
-     "(default fail)"},                                                                            \
+     "what to do about JSON lines without text and lines without edges: fail, or skip and "        \
+     "report file and line (default fail)"},                                                       \
     {                                                                                              \
         "corrupt-budget", CLI_NUMBER_IN(0, INFINITY), &budget, "N",                                \
             "lines that --corrupt skip may leave out; below 1, a share of all lines (default "     \
@@ -217,11 +252,13 @@ static int run(int argc, char **argv)
     int64_t cache_bytes;
     bool no_eos = false, json = false, images = false;
     int64_t shard_mib = 256;
+    cli_graph_pack graph = {0};
     const cli_flag flags[] = {
         {"out", CLI_STRING, &output, "DIR", "directory to create (required)"},
         TEXT_FLAGS,
         DAMAGE_FLAGS,
         IMAGE_FLAGS,
+        CLI_GRAPH_PACK_FLAGS(graph),
         {"shard-tokens", CLI_INTEGER_FROM(1), &shard, "N", "tokens per shard (default 134217728)"},
         REMOTE_FLAGS,
         {"no-eos", CLI_SWITCH, &no_eos, NULL, "add no end-of-text token after each document"},
@@ -235,15 +272,9 @@ static int run(int argc, char **argv)
         return code;
     }
     const char *misuse = find_misuse(count, output, corrupt);
-    if (misuse == NULL && images) {
-        by_image_pack_options pictures = {.inputs = (const char *const *)rest,
-                                          .input_count = (size_t)count,
-                                          .output = output,
-                                          .shard_bytes = (uint64_t)shard_mib << 20,
-                                          .threads = (size_t)threads,
-                                          .skip_corrupt = strcmp(corrupt, "skip") == 0,
-                                          .remote = {.cache = cache}};
-        return cli_pack_images(&pictures, json);
+    if (misuse == NULL && (images || graph.wanted)) {
+        const pack_common common = {rest, count, output, threads, corrupt, budget, cache};
+        return images ? pack_images(&common, shard_mib, json) : pack_graph(&graph, &common, json);
     }
     if (misuse == NULL && !parse_dedup(dedup, &options.dedup)) {
         misuse = "--dedup must be none, exact or near";
@@ -283,7 +314,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_pack = {
     .name = "pack",
-    .summary = "pack text, JSON lines or Parquet files into token shards, or pictures into shards",
+    .summary = "pack text into token shards, pictures into shards, or edges into a graph",
     .usage = "banyan pack FILE|DIR|URL... --out DIR [--tokenizer WHAT] [--valid-fraction F]",
     .text =
         "Tokenizes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and\n"
@@ -295,8 +326,13 @@ const cli_command cli_pack = {
         "TFRecord, MDS; also tar.gz), mixed, into tar shards of one size, which data.images\n"
         "reads. Ranks share the work; the same command goes on after a kill.\n"
         "\n"
+        "With --graph, sorts lists of edges (CSV and other text, Parquet), an npz file or a\n"
+        "directory of the Open Graph Benchmark into a directory that data.graph maps\n"
+        "(docs/graphs.md).\n"
+        "\n"
         "examples:\n"
         "  banyan pack books/ --out packed --vocab 8192 --valid-fraction 0.1\n"
         "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --out crawl --dedup near\n"
+        "  banyan pack --graph edges.csv --nodes nodes.csv --store f16 --out packed\n"
         "  banyan launch -n 8 pack --images pets/ more.parquet --out shards",
     .run = run};
