@@ -15,6 +15,7 @@ void by__export_onnx_graphs_whole(by_model_config *config)
     by__nn_node_sizes *sizes = by__nn_node_sizes_of(config);
     sizes->sample_nodes = 0;
     sizes->sample_edges = 0;
+    sizes->sample_targets = 1;
 }
 
 /* The inputs of the ONNX graph, by number. */
