@@ -107,7 +107,7 @@ void by__series_stamp_print(char out[40], double seconds, const by__series_stamp
     by__series_stamp ignored = {0};
     (void)read_zone(&offset, &ignored, style->zone);
     seconds -= offset;
-    time_t whole = (time_t)floor(seconds);
+    time_t whole = by__series_whole(seconds);
     struct tm utc = {0};
     char format[24] = "%Y-%m-%d %H:%M:%S";
     format[2] = format[5] = style->date;

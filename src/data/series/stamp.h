@@ -3,7 +3,9 @@
 #ifndef BY_DATA_SERIES_STAMP_H
 #define BY_DATA_SERIES_STAMP_H
 
+#include <math.h>
 #include <stdbool.h>
+#include <time.h>
 
 /* What is read, for messages. */
 #define BY__SERIES_STAMPS                                                                          \
@@ -17,6 +19,13 @@ typedef struct by__series_stamp {
     bool seconds; /* the time of day has seconds */
     char zone[8]; /* what follows it: "Z", "+01:00", or "" */
 } by__series_stamp;
+
+/* Whole seconds of a time in the years that dates have, from 1 to 9999, or the nearest of them. */
+static inline time_t by__series_whole(double seconds)
+{
+    double bounded = fmin(fmax(seconds, -62135596800.0), 253402300799.0);
+    return isnan(seconds) ? 0 : (time_t)floor(bounded);
+}
 
 /* Reads a time as seconds since 1970 (in UTC if it has a zone, else as if it were). */
 bool by__series_stamp_parse(double *seconds, by__series_stamp *style, const char *text);
