@@ -1,74 +1,29 @@
-/* Scales of the channels of series: learned, applied, and stored as JSON. */
-#include <jansson.h>
+/* Scales of the channels of series: learned and applied. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
-#include "data/series/series_set.h"
+#include "data/series/series_scales.h"
 
-static by_status make_scales(by__series_scales **out, size_t count, const char *time,
-                             const char *id, by_error *error)
-{
-    by__series_scales *s;
-    BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "scales", error));
-    s->time = by__strdup(time);
-    s->id = by__strdup(id);
-    by_status status = s->time != NULL && s->id != NULL
-                           ? by__alloc((void **)&s->channels.items, count + 1,
-                                       sizeof *s->channels.items, "scales", error)
-                           : by_error_set(error, BY_EMEMORY, "out of memory: scales");
-    if (status == BY_OK) {
-        status = by__alloc((void **)&s->mean, count + 1, sizeof *s->mean, "scales", error);
-    }
-    if (status == BY_OK) {
-        status =
-            by__alloc((void **)&s->deviation, count + 1, sizeof *s->deviation, "scales", error);
-    }
-    if (status != BY_OK) {
-        by__series_scales_close(&s);
-        return status;
-    }
-    *out = s;
-    return BY_OK;
-}
+/* ---- learning ---- */
 
-static by_status add_channel(by__series_scales *s, const char *name, by_error *error)
-{
-    char *copy = by__strdup(name);
-    if (copy == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: scales");
-    }
-    s->channels.items[s->channels.count++] = copy;
-    return BY_OK;
-}
-
-void by__series_scales_close(by__series_scales **scales)
-{
-    by__series_scales *s = *scales;
-    if (s == NULL) {
-        return;
-    }
-    by__series_names_free(&s->channels);
-    free(s->time);
-    free(s->id);
-    free(s->mean);
-    free(s->deviation);
-    free(s);
-    *scales = NULL;
-}
-
-/* ---- learning and applying ---- */
+/* Rows of series that scales are learned from: `counts` first ones of each of the series from
+ * `begin` to `end` - 1. */
+typedef struct learned_rows {
+    const by__series_set *set;
+    const uint64_t *counts;
+    size_t begin, end;
+} learned_rows;
 
 /* Adds up a channel's values, or the squares of their differences from `mean`. */
-static double sum_of(const by__series_set *set, size_t channel, const uint64_t *train,
-                     const double *mean, uint64_t *count)
+static double sum_of(const learned_rows *rows, size_t channel, const double *mean, uint64_t *count)
 {
+    const by__series_set *set = rows->set;
     size_t width = set->channels.count;
     double sum = 0.0;
     *count = 0;
-    for (size_t s = 0; s < set->series_count; s++) {
-        for (uint64_t i = 0; i < train[s]; i++) {
+    for (size_t s = rows->begin; s < rows->end; s++) {
+        for (uint64_t i = 0; i < rows->counts[s]; i++) {
             uint64_t at = (set->series[s].first + i) * width + channel;
             if (set->present[at] != 0) {
                 double value = (double)set->values[at];
@@ -80,27 +35,94 @@ static double sum_of(const by__series_set *set, size_t channel, const uint64_t *
     return sum;
 }
 
+/* False: there is no number. */
+static bool scale_of(const learned_rows *rows, size_t channel, double *mean, double *deviation)
+{
+    uint64_t count;
+    double sum = sum_of(rows, channel, NULL, &count);
+    if (count == 0) {
+        return false;
+    }
+    *mean = sum / (double)count;
+    double size = sqrt(sum_of(rows, channel, mean, &count) / (double)count);
+    *deviation = size > 0.0 ? size : 1.0;
+    return true;
+}
+
+/* Scales of each series; what one has no numbers of is scaled as all are. */
+static by_status learn_each(by__series_scales *s, const learned_rows *all, by_error *error)
+{
+    size_t width = all->set->channels.count;
+    for (size_t i = 0; i < all->set->series_count; i++) {
+        const learned_rows rows = {all->set, all->counts, i, i + 1};
+        for (size_t c = 0; c < width; c++) {
+            size_t at = i * width + c;
+            s->means[at] = s->mean[c];
+            s->deviations[at] = s->deviation[c];
+            (void)scale_of(&rows, c, &s->means[at], &s->deviations[at]);
+        }
+        BY_TRY(by__series_names_add(&s->series, all->set->names == NULL ? "" : all->set->names[i],
+                                    error));
+    }
+    return BY_OK;
+}
+
+/* Scales of the columns that are known ahead, over the rows to learn from. */
+static by_status learn_known(by__series_scales *s, const learned_rows *all, by_error *error)
+{
+    const by__series_set *set = all->set;
+    size_t width = set->known.count;
+    for (size_t k = 0; k < width; k++) {
+        double sums[3] = {0.0, 0.0, 0.0}; /* count, sum, squares of differences */
+        for (int pass = 0; pass < 2; pass++) {
+            double mean = sums[0] > 0.0 ? sums[1] / sums[0] : 0.0;
+            for (size_t i = all->begin; i < all->end; i++) {
+                const float *values = set->known_values + set->series[i].known_first * width + k;
+                for (uint64_t row = 0; row < all->counts[i]; row++) {
+                    double value = (double)values[row * width];
+                    if (!isnan(value)) {
+                        sums[0] += pass == 0 ? 1.0 : 0.0;
+                        sums[1] += pass == 0 ? value : 0.0;
+                        sums[2] += pass == 0 ? 0.0 : (value - mean) * (value - mean);
+                    }
+                }
+            }
+        }
+        double deviation = sums[0] > 0.0 ? sqrt(sums[2] / sums[0]) : 0.0;
+        s->known_mean[k] = sums[0] > 0.0 ? sums[1] / sums[0] : 0.0;
+        s->known_deviation[k] = deviation > 0.0 ? deviation : 1.0;
+        BY_TRY(by__series_names_add(&s->known, set->known.items[k], error));
+    }
+    return BY_OK;
+}
+
+static by_status learn_all(by__series_scales *s, const learned_rows *all, by_error *error)
+{
+    const by__series_set *set = all->set;
+    for (size_t c = 0; c < set->channels.count; c++) {
+        if (!scale_of(all, c, &s->mean[c], &s->deviation[c])) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: column '%s' has no number in the part to train on", set->name,
+                                set->channels.items[c]);
+        }
+        BY_TRY(by__series_names_add(&s->channels, set->channels.items[c], error));
+    }
+    BY_TRY(learn_known(s, all, error));
+    return s->each ? learn_each(s, all, error) : BY_OK;
+}
+
 by_status by__series_learn(by__series_scales **out, const by__series_set *set,
-                           const by__series_columns *columns, const uint64_t *train,
+                           const by__series_columns *columns, bool each, const uint64_t *train,
                            by_error *error)
 {
+    const learned_rows all = {set, train, 0, set->series_count};
+    const by__series_scales_size size = {set->channels.count, each ? set->series_count : 0,
+                                         set->known.count};
     by__series_scales *s;
-    by_status status = BY_OK;
-    BY_TRY(make_scales(&s, set->channels.count, set->time, columns->id, error));
-    for (size_t c = 0; c < set->channels.count && status == BY_OK; c++) {
-        uint64_t count;
-        double sum = sum_of(set, c, train, NULL, &count);
-        if (count == 0) {
-            status = by_error_set(error, BY_EFORMAT,
-                                  "%s: column '%s' has no number in the part to train on",
-                                  set->name, set->channels.items[c]);
-            break;
-        }
-        s->mean[c] = sum / (double)count;
-        double deviation = sqrt(sum_of(set, c, train, &s->mean[c], &count) / (double)count);
-        s->deviation[c] = deviation > 0.0 ? deviation : 1.0;
-        status = add_channel(s, set->channels.items[c], error);
-    }
+    BY_TRY(by__series_scales_make(&s, &size, set->time, columns->id, error));
+    s->each = each;
+    s->numbers = !set->stamped;
+    by_status status = learn_all(s, &all, error);
     if (status != BY_OK) {
         by__series_scales_close(&s);
         return status;
@@ -109,76 +131,61 @@ by_status by__series_learn(by__series_scales **out, const by__series_set *set,
     return BY_OK;
 }
 
-void by__series_standardize(by__series_set *set, const by__series_scales *scales)
+/* ---- applying ---- */
+
+/* Finds the scales of a series, or learns them from its rows. */
+static void find_scales(by__series_set *set, const by__series_scales *scales,
+                        const uint64_t *counts, size_t s)
 {
     size_t width = set->channels.count;
-    for (size_t s = 0; s < set->series_count; s++) {
-        float *values = set->values + set->series[s].first * width;
-        const uint8_t *present = set->present + set->series[s].first * width;
-        for (uint64_t i = 0; i < set->series[s].count * width; i++) {
-            size_t c = (size_t)(i % width);
-            double value = ((double)values[i] - scales->mean[c]) / scales->deviation[c];
-            float before = i < width ? 0.0f : values[i - width];
-            values[i] = present[i] != 0 ? (float)value : before;
+    const char *name = set->names == NULL ? "" : set->names[s];
+    const learned_rows rows = {set, counts, s, s + 1};
+    bool same = s < scales->series.count && strcmp(scales->series.items[s], name) == 0;
+    size_t known = same ? s : 0;
+    while (known < scales->series.count && strcmp(scales->series.items[known], name) != 0) {
+        known++;
+    }
+    for (size_t c = 0; c < width; c++) {
+        double *mean = &set->mean[s * width + c];
+        double *deviation = &set->deviation[s * width + c];
+        *mean = scales->mean[c];
+        *deviation = scales->deviation[c];
+        if (known < scales->series.count) {
+            *mean = scales->means[known * width + c];
+            *deviation = scales->deviations[known * width + c];
+        } else if (scales->each) {
+            (void)scale_of(&rows, c, mean, deviation);
         }
     }
 }
 
-/* ---- JSON ---- */
-
-by_status by__series_scales_print(const by__series_scales *scales, char **out, by_error *error)
+static void standardize_series(by__series_set *set, size_t s)
 {
-    json_t *channels = json_array();
-    for (size_t c = 0; c < scales->channels.count; c++) {
-        (void)json_array_append_new(
-            channels, json_pack("{s:s, s:f, s:f}", "name", scales->channels.items[c], "mean",
-                                scales->mean[c], "deviation", scales->deviation[c]));
+    size_t width = set->channels.count;
+    float *values = set->values + set->series[s].first * width;
+    const uint8_t *present = set->present + set->series[s].first * width;
+    for (uint64_t i = 0; i < set->series[s].count * width; i++) {
+        size_t at = s * width + (size_t)(i % width);
+        double value = ((double)values[i] - set->mean[at]) / set->deviation[at];
+        float before = i < width ? 0.0f : values[i - width];
+        values[i] = present[i] != 0 ? (float)value : before;
     }
-    json_t *root = json_pack("{s:s, s:s, s:o}", "time", scales->time, "series", scales->id,
-                             "channels", channels);
-    *out = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    json_decref(root);
-    return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: scales");
 }
 
-static by_status read_channel(by__series_scales *s, const char *name, const json_t *in,
-                              by_error *error)
+by_status by__series_standardize(by__series_set *set, const by__series_scales *scales,
+                                 by_error *error)
 {
-    const char *channel = json_string_value(json_object_get(in, "name"));
-    const json_t *mean = json_object_get(in, "mean");
-    const json_t *deviation = json_object_get(in, "deviation");
-    size_t c = s->channels.count;
-    if (channel == NULL || !json_is_number(mean) || !json_is_number(deviation) ||
-        !(json_number_value(deviation) > 0.0)) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: channel %zu has no name, mean and deviation above 0", name, c);
+    uint64_t *counts;
+    BY_TRY(by__series_scales_rows(&set->mean, &set->deviation,
+                                  set->series_count * set->channels.count, error));
+    BY_TRY(by__alloc((void **)&counts, set->series_count, sizeof *counts, "scales", error));
+    for (size_t s = 0; s < set->series_count; s++) {
+        counts[s] = set->series[s].count;
     }
-    s->mean[c] = json_number_value(mean);
-    s->deviation[c] = json_number_value(deviation);
-    return add_channel(s, channel, error);
-}
-
-by_status by__series_scales_parse(by__series_scales **out, const char *name, const char *text,
-                                  by_error *error)
-{
-    json_t *root = by__json_read(text, 0, NULL);
-    const json_t *channels = json_object_get(root, "channels");
-    const char *time = json_string_value(json_object_get(root, "time"));
-    const char *id = json_string_value(json_object_get(root, "series"));
-    by__series_scales *s = NULL;
-    by_status status =
-        time != NULL && id != NULL && json_array_size(channels) > 0
-            ? make_scales(&s, json_array_size(channels), time, id, error)
-            : by_error_set(error, BY_EFORMAT,
-                           "%s does not describe series: \"time\", \"series\", \"channels\"", name);
-    for (size_t c = 0; status == BY_OK && c < json_array_size(channels); c++) {
-        status = read_channel(s, name, json_array_get(channels, c), error);
+    for (size_t s = 0; s < set->series_count; s++) {
+        find_scales(set, scales, counts, s);
+        standardize_series(set, s);
     }
-    json_decref(root);
-    if (status != BY_OK) {
-        by__series_scales_close(&s);
-        return status;
-    }
-    *out = s;
+    free(counts);
     return BY_OK;
 }

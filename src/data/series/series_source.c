@@ -6,8 +6,8 @@
 
 typedef struct series_source {
     by_source base;
-    by_array arrays[3];
-    const by__series_set *set;
+    by_array arrays[6];
+    by__series_set *set;
     by__series_window_options options;
     by__series_windows *windows;
     uint64_t *ends; /* [series_count] index behind the last sample of each series */
@@ -50,6 +50,32 @@ static uint64_t first_target(const series_source *s, const by_source_sample *sam
     return s->set->series[series].first + row;
 }
 
+/* The first row that a sample reads, in the inputs of the set. */
+static uint64_t first_input(const series_source *s, const by_source_sample *sample)
+{
+    size_t series;
+    uint64_t row;
+    by__series_source_place(&s->base, sample->place, &series, &row);
+    return s->set->series[series].inputs_first + row - s->options.context;
+}
+
+/* Padding has deviations of 1. */
+static void fill_scales(const series_source *s, const by_source_sample *sample, void *const *rows)
+{
+    size_t channels = s->set->channels.count;
+    bool padding = sample->place >= s->base.samples;
+    size_t series = 0;
+    uint64_t row;
+    if (!padding) {
+        by__series_source_place(&s->base, sample->place, &series, &row);
+    }
+    for (size_t c = 0; s->options.scales && c < channels; c++) {
+        size_t at = series * channels + c;
+        ((float *)rows[3])[c] = padding ? 0.0f : (float)s->set->mean[at];
+        ((float *)rows[4])[c] = padding ? 1.0f : (float)s->set->deviation[at];
+    }
+}
+
 static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
                       by_error *error)
 {
@@ -59,6 +85,12 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     size_t targets = (size_t)s->options.horizon * channels;
     float *weights = rows[2];
     BY_UNUSED(error);
+    fill_scales(s, sample, rows);
+    size_t told = (size_t)(s->options.context + s->options.horizon) * s->set->input_width;
+    void *known = rows[source->array_count - 1];
+    if (sample->place >= source->samples && told > 0) {
+        memset(known, 0, told * sizeof(float));
+    }
     if (sample->place >= source->samples) {
         memset(rows[0], 0, reads * sizeof(float));
         memset(rows[1], 0, targets * sizeof(float));
@@ -66,6 +98,10 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
         return BY_OK;
     }
     uint64_t first = first_target(s, sample);
+    if (told > 0) {
+        memcpy(known, s->set->inputs + first_input(s, sample) * s->set->input_width,
+               told * sizeof(float));
+    }
     memcpy(rows[0], s->set->values + (first - s->options.context) * channels,
            reads * sizeof(float));
     if (s->options.ahead) {
@@ -100,12 +136,15 @@ static by_status weigh(const by_source *source, const by_source_sample *sample, 
 static void close_source(by_source *source)
 {
     series_source *s = (series_source *)source;
+    if (s->options.owns) {
+        by__series_set_close(&s->set);
+    }
     free(s->windows);
     free(s->ends);
     free(s);
 }
 
-by_status by__series_source_open(by_source **out, const by__series_set *set,
+by_status by__series_source_open(by_source **out, by__series_set *set,
                                  const by__series_window_options *options, by_error *error)
 {
     series_source *s;
@@ -120,12 +159,27 @@ by_status by__series_source_open(by_source **out, const by__series_set *set,
         .name = "targets", .dtype = BY_F32, .shape = BY_SHAPE((int64_t)options->horizon, channels)};
     s->arrays[2] = s->arrays[1];
     s->arrays[2].name = "weight";
+    size_t arrays = 3;
+    if (options->scales) {
+        const by_array scale = {.name = "mean", .dtype = BY_F32, .shape = BY_SHAPE(channels)};
+        s->arrays[arrays++] = scale;
+        s->arrays[arrays] = scale;
+        s->arrays[arrays++].name = "deviation";
+    }
+    if (set->input_width > 0) {
+        s->arrays[arrays++] =
+            (by_array){.name = "known",
+                       .dtype = BY_F32,
+                       .shape = BY_SHAPE((int64_t)(options->context + options->horizon),
+                                         (int64_t)set->input_width)};
+    }
     by_status status =
         by__alloc((void **)&s->windows, count, sizeof *s->windows, "windows of series", error);
     if (status == BY_OK) {
         status = by__alloc((void **)&s->ends, count, sizeof *s->ends, "windows of series", error);
     }
     if (status != BY_OK) {
+        s->options.owns = false;
         close_source(&s->base);
         return status;
     }
@@ -138,7 +192,7 @@ by_status by__series_source_open(by_source **out, const by__series_set *set,
     }
     s->base = (by_source){.name = set->name,
                           .arrays = s->arrays,
-                          .array_count = 3,
+                          .array_count = arrays,
                           .shuffle = options->shuffle,
                           .samples = samples,
                           .sample_targets = 1,
@@ -147,6 +201,7 @@ by_status by__series_source_open(by_source **out, const by__series_set *set,
                           .close = close_source,
                           .weigh = weigh};
     if (samples == 0) {
+        s->options.owns = false;
         close_source(&s->base);
         return by_error_set(error, BY_EARG, "%s: no series has a window of %llu and %llu rows",
                             set->name, (unsigned long long)options->context,

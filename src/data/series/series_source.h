@@ -18,6 +18,8 @@ typedef struct by__series_window_options {
     bool shuffle;     /* to train on: endless epochs in random order; false: one pass */
     /* The rows behind a window are not known: all targets are 0 and weigh 1. */
     bool ahead;
+    bool scales;                       /* by what the values were standardized are arrays, too */
+    bool owns;                         /* the source closes the set */
     const by__series_windows *windows; /* [set->series_count], copied */
 } by__series_window_options;
 
@@ -29,8 +31,11 @@ by__series_windows by__series_windows_in(uint64_t begin, uint64_t end, uint64_t 
  *   "series"   f32 [context, channels]
  *   "targets"  f32 [horizon, channels]
  *   "weight"   f32 [horizon, channels]  1, or 0 where the target is missing
- * The set must outlive it. A sample weighs as many targets as it has. */
-by_status by__series_source_open(by_source **out, const by__series_set *set,
+ *   "mean", "deviation"  f32 [channels]  of the series, by which they were standardized; if they
+ *                                        are asked for
+ *   "known"    f32 [context + horizon, input_width]  the set's inputs, if it has any
+ * The set, which is standardized, must outlive it. A sample weighs as many targets as it has. */
+by_status by__series_source_open(by_source **out, by__series_set *set,
                                  const by__series_window_options *options, by_error *error);
 /* The series of a sample, and the row of the series behind what the model reads. */
 void by__series_source_place(const by_source *source, uint64_t sample, size_t *series,
