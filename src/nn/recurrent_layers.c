@@ -12,9 +12,9 @@ void by__nn_recurrent_body(by__nn_build *b, const by__nn_window_keys *keys,
     by_init init = {BY_INIT_UNIFORM, 1.0f / sqrtf((float)c->width)};
     int64_t sums = r->gates * c->width;
     by__nn_window_scales scales;
-    by_value x = by__nn_series_read(b, keys, &scales);
+    by_value x = by__nn_series_with_known(b, by__nn_series_read(b, keys, &scales), keys);
     for (int layer = 0; layer < c->layers; layer++) {
-        int64_t in = layer == 0 ? c->channels : c->width;
+        int64_t in = layer == 0 ? c->channels + keys->known : c->width;
         by_graph_set_block(g, layer);
         by_recurrent_weights w = {
             .input = by__nn_weight(b, "embed channel", BY_SHAPE(sums, in), init, "%s.weight_ih_l%d",
@@ -29,5 +29,5 @@ void by__nn_recurrent_body(by__nn_build *b, const by__nn_window_keys *keys,
     }
     by_graph_set_block(g, -1);
     x = by_reshape(g, by_slice(g, x, 1, c->context - 1, 1), BY_SHAPE(b->request->batch, c->width));
-    by__nn_series_deliver(b, by__nn_series_head(b, x, c->width, "head"), keys, &scales);
+    by__nn_series_deliver(b, by__nn_series_head(b, x, c->width, keys, "head"), keys, &scales);
 }

@@ -18,20 +18,31 @@ extern const by__config_key_list by__nn_series_forecast_keys;
 by_status by__nn_series_forecast_check(const by_config *config,
                                        const by__nn_series_forecast *forecast, by_error *error);
 
+/* What the numbers are that a model gives for each row and channel. */
+typedef enum by__nn_series_kind {
+    BY__NN_SERIES_POINT = 0,
+    BY__NN_SERIES_QUANTILES
+} by__nn_series_kind;
+
 /* The loss that a model is trained by. */
 const char *by__nn_series_loss(const by_model_config *config);
-/* Whether it gives one number, a point, for each row and channel. */
-bool by__nn_series_is_point(const by_model_config *config);
-/* How many numbers it gives, P. */
+by__nn_series_kind by__nn_series_kind_of(const by_model_config *config);
+/* How many numbers it gives for each row and channel, P. */
 int64_t by__nn_series_outputs(const by_model_config *config);
-/* Level i of its P quantiles. */
+/* The levels of its quantiles: how many, ... */
+size_t by__nn_series_levels(const by_model_config *config);
+/* ... and level i. */
 double by__nn_series_level(const by_model_config *config, size_t i);
 /* The level as it was given. */
 const char *by__nn_series_level_name(const by_model_config *config, size_t i);
 
+/* The key model.known of a family that reads what is known ahead; NULL: it reads none of that. */
+int64_t *by__nn_series_known_of(by_model_config *config);
+
 /* Ends a model of series: x [B, C, P outputs], of each channel the rows of the first number, then
  * those of the next one, becomes b->model.output: points [B, outputs, C], or quantiles
- * [B, outputs, P, C]. scales: those that x was standardized by; NULL: it was not. */
+ * [B, outputs, P, C].
+ * scales: those that x was standardized by; NULL: it was not. */
 void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *scales);
 
 /* The members "loss" and "quantiles" of config.json. */

@@ -32,14 +32,16 @@ const char *by__nn_series_loss(const by_model_config *config)
     return forecast == NULL ? "mse" : forecast->loss;
 }
 
-bool by__nn_series_is_point(const by_model_config *config)
+by__nn_series_kind by__nn_series_kind_of(const by_model_config *config)
 {
-    return strcmp(by__nn_series_loss(config), "quantile") != 0;
+    return strcmp(by__nn_series_loss(config), "quantile") == 0 ? BY__NN_SERIES_QUANTILES
+                                                               : BY__NN_SERIES_POINT;
 }
 
 int64_t by__nn_series_outputs(const by_model_config *config)
 {
-    return by__nn_series_is_point(config) ? 1 : (int64_t)forecast_of(config)->quantiles.count;
+    size_t levels = by__nn_series_levels(config);
+    return levels == 0 ? 1 : (int64_t)levels;
 }
 
 /* ---- levels ---- */
@@ -50,6 +52,12 @@ static double level_of(const by_string_list *levels, size_t i)
     char *end;
     double level = strtod(levels->items[i], &end);
     return *end == '\0' && end != levels->items[i] ? level : 0.0;
+}
+
+size_t by__nn_series_levels(const by_model_config *config)
+{
+    bool point = by__nn_series_kind_of(config) == BY__NN_SERIES_POINT;
+    return point ? 0 : forecast_of(config)->quantiles.count;
 }
 
 double by__nn_series_level(const by_model_config *config, size_t i)
@@ -97,7 +105,7 @@ void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *
     int64_t batch = b->request->batch;
     int64_t count = by__nn_series_outputs(c);
     by__nn_window_scales all;
-    if (by__nn_series_is_point(c)) {
+    if (by__nn_series_kind_of(c) == BY__NN_SERIES_POINT) {
         x = by_transpose(g, by_reshape(g, x, BY_SHAPE(batch, c->channels, c->outputs)), 1, 2);
         b->model.output = scales == NULL ? x : by__nn_series_restore(b, x, scales);
         return;
@@ -115,7 +123,7 @@ void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *
 
 void by__nn_series_write_forecast(json_t *out, const by_model_config *config)
 {
-    bool point = by__nn_series_is_point(config);
+    bool point = by__nn_series_kind_of(config) == BY__NN_SERIES_POINT;
     (void)json_object_set_new(out, "loss", json_string(point ? "mse" : "quantile"));
     if (!point) {
         json_t *levels = json_array();
@@ -168,8 +176,9 @@ by_status by__nn_series_read_forecast(by_model_config *config, const char *name,
     const char *loss = json_string_value(json_object_get(in, "loss"));
     if (loss == NULL || strcmp(loss, "mse") == 0) {
         /* Points: which loss of them belongs to the run. */
-        return by__nn_series_is_point(config) ? BY_OK
-                                              : by__nn_set_string(&forecast->loss, "mse", error);
+        return by__nn_series_kind_of(config) == BY__NN_SERIES_POINT
+                   ? BY_OK
+                   : by__nn_set_string(&forecast->loss, "mse", error);
     }
     if (strcmp(loss, "quantile") != 0) {
         return by_error_set(error, BY_EFORMAT,

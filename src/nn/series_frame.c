@@ -8,6 +8,42 @@ static const by__config_key window[] = {
 };
 const by__config_key_list by__nn_window_key_list = BY__KEY_LIST(window);
 
+static const by__config_key known[] = {
+    {"model", "known", BY__KEY_INT, BY__OWN(by__nn_window_keys, known), "0", 0, BY__MI20,
+     .later = true,
+     .help = "numbers that are known of each row ahead of time; taken from the data "
+             "(data.time_features, data.known)"},
+};
+const by__config_key_list by__nn_known_key_list = BY__KEY_LIST(known);
+
+int64_t *by__nn_series_known_of(by_model_config *config)
+{
+    const by__config_kind *kind = by__config_kind_named(config->own, config->kind);
+    for (size_t i = 0; kind != NULL && i < BY_ARRAY_LENGTH(kind->keys); i++) {
+        if (kind->keys[i] == &by__nn_known_key_list) {
+            return &((by__nn_window_keys *)by__config_kind_own(config->own, kind))->known;
+        }
+    }
+    return NULL;
+}
+
+by_value by__nn_series_known(by__nn_build *b, const by__nn_window_keys *keys, int64_t begin,
+                             int64_t rows)
+{
+    const by_model_config *c = b->config;
+    by_shape shape = BY_SHAPE(b->request->batch, c->context + c->outputs, keys->known);
+    return by_slice(b->graph, by__nn_input(b, "known", BY_F32, shape), 1, begin, rows);
+}
+
+by_value by__nn_series_with_known(by__nn_build *b, by_value x, const by__nn_window_keys *keys)
+{
+    if (keys->known == 0) {
+        return x;
+    }
+    by_value parts[2] = {x, by__nn_series_known(b, keys, 0, b->config->context)};
+    return by_concat(b->graph, parts, 2, 2);
+}
+
 by_status by__nn_series_window_resolve(by_config *config, void *own, by_error *error)
 {
     const by__nn_window_keys *keys = own;
@@ -35,10 +71,18 @@ void by__nn_series_deliver(by__nn_build *b, by_value x, const by__nn_window_keys
     by__nn_series_end(b, x, keys->standardize != 0 ? scales : NULL);
 }
 
-by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width, const char *prefix)
+by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width,
+                            const by__nn_window_keys *keys, const char *prefix)
 {
     const by_model_config *c = b->config;
     int64_t numbers = c->channels * by__nn_series_outputs(c) * c->outputs;
+    if (keys->known > 0) {
+        by_value ahead = by__nn_series_known(b, keys, c->context, c->outputs);
+        ahead = by_reshape(b->graph, ahead, BY_SHAPE(b->request->batch, c->outputs * keys->known));
+        by_value parts[2] = {x, ahead};
+        x = by_concat(b->graph, parts, 2, 1);
+        width += c->outputs * keys->known;
+    }
     return by__nn_encoder_linear(b, x, width, numbers, "class embed", "class",
                                  by__nn_init_fan(1.0 / 3.0, width), prefix);
 }
@@ -58,6 +102,9 @@ void by__nn_series_write_config(json_t *out, const by_model_config *c,
     (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
     (void)json_object_set_new(out, "dropout", json_real(c->dropout));
     (void)json_object_set_new(out, "standardize", json_boolean(keys->standardize));
+    if (keys->known > 0) {
+        (void)json_object_set_new(out, "num_known_inputs", json_integer(keys->known));
+    }
     by__nn_series_write_forecast(out, c);
 }
 
@@ -69,6 +116,7 @@ by_status by__nn_series_read_config(by_model_config *c, by__nn_window_keys *keys
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_size", BY__REQUIRED, error));
+    BY_TRY(by__nn_json_integer(&keys->known, name, in, "num_known_inputs", 0, error));
     BY_TRY(by__nn_series_read_forecast(c, name, in, error));
     return by__nn_json_switch(&keys->standardize, name, in, "standardize", true, error);
 }

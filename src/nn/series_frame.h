@@ -10,9 +10,17 @@
 typedef struct by__nn_window_keys {
     by__nn_series_forecast forecast;
     int64_t standardize;
+    int64_t known; /* numbers that are known of each row, those that are forecast too */
 } by__nn_window_keys;
 /* standardize. */
 extern const by__config_key_list by__nn_window_key_list;
+/* known: how many there are; of families that read them. */
+extern const by__config_key_list by__nn_known_key_list;
+/* The input of what is known, [B, context + outputs, known]: `rows` rows from `begin` on. */
+by_value by__nn_series_known(by__nn_build *b, const by__nn_window_keys *keys, int64_t begin,
+                             int64_t rows);
+/* x [B, context, width] with what is known of these rows behind it, if anything is. */
+by_value by__nn_series_with_known(by__nn_build *b, by_value x, const by__nn_window_keys *keys);
 /* The input [B, context, channels], standardized if the keys say so. */
 by_value by__nn_series_read(by__nn_build *b, const by__nn_window_keys *keys,
                             by__nn_window_scales *scales);
@@ -25,8 +33,9 @@ by_status by__nn_series_window_resolve(by_config *config, void *own, by_error *e
 void by__nn_series_deliver(by__nn_build *b, by_value x, const by__nn_window_keys *keys,
                            const by__nn_window_scales *scales);
 /* What the model says of all channels, [B, channels P outputs], as a linear function PREFIX of x
- * [B, width]. */
-by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width, const char *prefix);
+ * [B, width] and of what is known of the rows that are forecast. */
+by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width,
+                            const by__nn_window_keys *keys, const char *prefix);
 /* Normal with variance gain / in. */
 by_init by__nn_init_fan(double gain, int64_t in);
 /* context, outputs, channels, layers, width, dropout, standardize and what is forecast, in

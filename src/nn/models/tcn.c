@@ -80,13 +80,14 @@ static void body(by__nn_build *b)
     by_graph *g = b->graph;
     int64_t batch = b->request->batch;
     by__nn_window_scales scales;
-    by_value x = by_reshape(g, by__nn_series_read(b, window, &scales),
-                            BY_SHAPE(batch, 1, c->context, c->channels));
+    int64_t width = c->channels + window->known;
+    by_value x = by__nn_series_with_known(b, by__nn_series_read(b, window, &scales), window);
+    x = by_reshape(g, x, BY_SHAPE(batch, 1, c->context, width));
     for (int layer = 0; layer < c->layers; layer++) {
-        x = block(b, x, layer == 0 ? c->channels : c->width, layer);
+        x = block(b, x, layer == 0 ? width : c->width, layer);
     }
     x = by_reshape(g, by_slice(g, x, 2, c->context - 1, 1), BY_SHAPE(batch, c->width));
-    by__nn_series_deliver(b, by__nn_series_head(b, x, c->width, "linear"), window, &scales);
+    by__nn_series_deliver(b, by__nn_series_head(b, x, c->width, window, "linear"), window, &scales);
 }
 
 static void write_config(json_t *out, const by_model_config *c)
@@ -107,7 +108,7 @@ const by__nn_family by__nn_family_tcn = {
     .kind = {.name = "tcn",
              .help = "TCN on windows of series: dilated causal convolutions.",
              .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_window_key_list,
-                      &key_list},
+                      &by__nn_known_key_list, &key_list},
              .size = sizeof(tcn_keys),
              .resolve = resolve},
     .reads = "series",

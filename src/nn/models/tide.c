@@ -1,6 +1,7 @@
-/* TiDE (Das et al. 2023) without covariates: residual blocks encode a window, decode a vector for
- * each row of the forecast, and make a number of each vector; a linear function of the window is
- * added. The same for all channels. */
+/* TiDE (Das et al. 2023): residual blocks encode a window and what is known of its rows and of
+ * those that are forecast, decode a vector for each row of the forecast, and make a number of each
+ * vector and of what is known of its row; a linear function of the window is added. The same for
+ * all channels. */
 #include <string.h>
 
 #include "nn/series_frame.h"
@@ -34,6 +35,9 @@ static tide_keys *own_keys(const by_model_config *c)
     return by__config_kind_own(c->own, &by__nn_family_tide.kind);
 }
 
+/* Numbers that a block makes of what is known of a row. */
+#define FEATURES 2
+
 typedef struct tide_sizes {
     int64_t in;
     int64_t hidden;
@@ -66,16 +70,30 @@ static by_value block(by__nn_build *b, by_value x, const tide_sizes *s, const ch
                    : x;
 }
 
-static void body(by__nn_build *b)
+/* What is known of the rows, [rows, context + outputs, FEATURES] for each channel, from a block
+ * that all rows share. */
+static by_value project_known(by__nn_build *b, const tide_keys *t)
+{
+    const by_model_config *c = b->config;
+    by_graph *g = b->graph;
+    int64_t time = c->context + c->outputs;
+    by_shape each = BY_SHAPE(b->request->batch, c->channels, time, FEATURES);
+    tide_sizes sizes = {t->window.known, c->width, FEATURES, t->norm != 0};
+    by_value x = by__nn_series_known(b, &t->window, 0, time);
+    x = by_reshape(g, x, BY_SHAPE(b->request->batch * time, t->window.known));
+    x = by_reshape(g, block(b, x, &sizes, "feature_encoder"),
+                   BY_SHAPE(b->request->batch, 1, time, FEATURES));
+    return by_reshape(g, by_expand(g, x, each),
+                      BY_SHAPE(b->request->batch * c->channels, time, FEATURES));
+}
+
+/* Encoder and decoder: x [rows, in] to [rows, outputs decoder_width]. */
+static by_value transform(by__nn_build *b, by_value x, int64_t in)
 {
     const by_model_config *c = b->config;
     const tide_keys *t = own_keys(c);
-    int64_t rows = b->request->batch * c->channels;
     char name[48];
-    by__nn_window_scales scales;
-    by_value window = by__nn_series_channels(b, by__nn_series_read(b, &t->window, &scales));
-    by_value x = window;
-    tide_sizes sizes = {c->context, c->width, c->width, t->norm != 0};
+    tide_sizes sizes = {in, c->width, c->width, t->norm != 0};
     for (int64_t i = 0; i < c->layers + t->decoder_layers; i++) {
         bool encodes = i < c->layers;
         by_graph_set_block(b->graph, (int)i);
@@ -87,19 +105,44 @@ static void body(by__nn_build *b)
         sizes.in = c->width;
     }
     by_graph_set_block(b->graph, -1);
-    x = by_reshape(b->graph, x, BY_SHAPE(rows * c->outputs, t->decoder_width));
+    return x;
+}
+
+static void body(by__nn_build *b)
+{
+    const by_model_config *c = b->config;
+    const tide_keys *t = own_keys(c);
+    by_graph *g = b->graph;
+    int64_t rows = b->request->batch * c->channels;
+    int64_t time = c->context + c->outputs;
+    bool knows = t->window.known > 0;
+    by__nn_window_scales scales;
+    by_value window = by__nn_series_channels(b, by__nn_series_read(b, &t->window, &scales));
+    by_value known = knows ? project_known(b, t) : BY_NONE;
+    by_value x = window;
+    if (knows) {
+        by_value parts[2] = {x, by_reshape(g, known, BY_SHAPE(rows, time * FEATURES))};
+        x = by_concat(g, parts, 2, 1);
+    }
+    x = transform(b, x, c->context + (knows ? time * FEATURES : 0));
+    x = by_reshape(g, x, BY_SHAPE(rows * c->outputs, t->decoder_width));
+    if (knows) {
+        by_value ahead = by_slice(g, known, 1, c->context, c->outputs);
+        by_value parts[2] = {by_reshape(g, ahead, BY_SHAPE(rows * c->outputs, FEATURES)), x};
+        x = by_concat(g, parts, 2, 1);
+    }
     int64_t numbers = by__nn_series_outputs(c);
-    sizes = (tide_sizes){t->decoder_width, t->temporal_width, numbers, false};
+    tide_sizes sizes = {t->decoder_width + (knows ? FEATURES : 0), t->temporal_width, numbers,
+                        false};
     x = block(b, x, &sizes, "temporalDecoder");
     if (numbers > 1) { /* the rows of the first number, then those of the next one */
-        x = by_transpose(b->graph, by_reshape(b->graph, x, BY_SHAPE(rows, c->outputs, numbers)), 1,
-                         2);
+        x = by_transpose(g, by_reshape(g, x, BY_SHAPE(rows, c->outputs, numbers)), 1, 2);
     }
-    x = by_reshape(b->graph, x, BY_SHAPE(rows, numbers * c->outputs));
+    x = by_reshape(g, x, BY_SHAPE(rows, numbers * c->outputs));
     by_value straight =
         by__nn_encoder_linear(b, window, c->context, numbers * c->outputs, "class embed", "class",
                               by__nn_init_fan(1.0 / 3.0, c->context), "residual_proj");
-    by__nn_series_deliver(b, by_add(b->graph, x, straight), &t->window, &scales);
+    by__nn_series_deliver(b, by_add(g, x, straight), &t->window, &scales);
 }
 
 static void write_config(json_t *out, const by_model_config *c)
@@ -142,7 +185,7 @@ const by__nn_family by__nn_family_tide = {
              .help = "TiDE on windows of series: a dense encoder and decoder, the same for all "
                      "channels.",
              .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_window_key_list,
-                      &key_list, &by__nn_norm_keys},
+                      &by__nn_known_key_list, &key_list, &by__nn_norm_keys},
              .size = sizeof(tide_keys),
              .resolve = by__nn_series_window_resolve},
     .reads = "series",
