@@ -45,7 +45,7 @@ static const alias aliases[] = {
     {"model.context",
      "block_size|n_ctx|n_positions|max_position_embeddings|seq_len|seq_length|sequence_length|max_"
      "seq_len|max_seq_length|max_length|context_length|ctx_size|ctx_len|cutoff_len|model_max_"
-     "length|max_model_len",
+     "length|max_model_len|lookback|lookback_window|input_size|input_chunk_length|history_length",
      NULL},
     {"model.vocab", "vocab_size|n_vocab|padded_vocab_size|num_embeddings", NULL},
     {"model.dropout",
@@ -69,6 +69,9 @@ static const alias aliases[] = {
     {"model.channels", "num_channels|in_chans|in_channels", NULL},
     {"model.image_height", "image_size|img_size",
      "model.image_width too; both are taken from the data"},
+    {"model.outputs",
+     "horizon|pred_len|prediction_length|forecast_horizon|output_chunk_length|forecast_length",
+     NULL},
     {"model.outputs", "num_labels|num_classes|n_classes|out_features", "taken from the data"},
     {"model.hidden", "hidden_layers|hidden_sizes|hidden_layer_sizes|hidden_units|layer_sizes",
      "a list, hidden: [128, 128]"},

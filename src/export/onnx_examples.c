@@ -41,7 +41,14 @@ static by_status read_learned(by__export_onnx_examples *x, const learned_file *f
         return by__loader_pixel_scales_parse(&x->scales, path, x->text, length, error);
     }
     if (strcmp(file->reads, "series") == 0) {
-        return by__series_scales_parse(&x->series, path, x->text, error);
+        BY_TRY(by__series_scales_parse(&x->series, path, x->text, error));
+        return !x->series->each
+                   ? BY_OK
+                   : by_error_set(
+                         error, BY_ECONFIG,
+                         "%s: each series has scales of its own (data.standardize: series), "
+                         "and a file of ONNX has one of each channel",
+                         path);
     }
     BY_TRY(by_encoding_parse(&x->encoding, path, x->text, length, error));
     return by_encoding_targets(x->encoding) > 0
@@ -174,17 +181,22 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
     by__export_onnx_axis axes[BY_MAX_RANK] = {{0, "batch"}};
     bool images = x->encoding == NULL && x->series == NULL && v->dtype == BY_F32;
     bool numbers = v->dtype == BY_F32;
+    bool known = x->series != NULL && strcmp(v->name, "known") == 0; /* read as it is */
     const char *in = v->name;
     int value = 0;
     for (int i = 1; i < v->shape.rank; i++) {
         axes[i] = (by__export_onnx_axis){v->shape.dim[i], NULL};
     }
     by__export_onnx_writer_port(w, 11, v->name,
-                                images && x->noisy ? BY__ONNX_FLOAT
-                                : images           ? BY__ONNX_UINT8
-                                : numbers          ? BY__ONNX_DOUBLE
-                                                   : BY__ONNX_INT64,
+                                known || (images && x->noisy) ? BY__ONNX_FLOAT
+                                : images                      ? BY__ONNX_UINT8
+                                : numbers                     ? BY__ONNX_DOUBLE
+                                                              : BY__ONNX_INT64,
                                 axes, v->shape.rank);
+    if (known) {
+        *name = v->name;
+        return BY_OK;
+    }
     by__export_onnx_writer_node(w, &in, 1, NULL);
     by_status status = images    ? read_images(x, w, v->shape.dim[1], &value, error)
                        : numbers ? read_numbers(x, w, &v->shape, &value, error)

@@ -17,7 +17,8 @@ by_status by__job_outcomes_open(by__job_outcomes **out, const by_config *config,
     uint64_t all = data->valid_examples;
     by__job_outcomes *o;
     *out = NULL;
-    if (task->open_examples == NULL || task->predict == NULL || all == 0) {
+    if (task->open_examples == NULL || task->encoding == NULL || task->predict == NULL ||
+        all == 0) {
         return BY_OK; /* the task does not predict single examples */
     }
     if (config->train.eval_batches >= 0 &&

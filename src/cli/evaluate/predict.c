@@ -198,12 +198,25 @@ static bool next_batch(void *user)
     return cli_stop_requested(NULL);
 }
 
+/* A series of which there is no prediction: {"shop":"north","skipped":"3 rows, ..."}. */
+static bool is_skipped(const by_field *fields, size_t count)
+{
+    return count == 2 && fields[1].text != NULL && strcmp(fields[1].name, "skipped") == 0;
+}
+
 static void print_line(void *user, const by_field *fields, size_t count)
 {
     predict_request *r = user;
     by_field kept[16];
     char path[4096];
     end_progress(r);
+    if (is_skipped(fields, count)) {
+        fprintf(stderr, "warning: %s %s is skipped: it has %s\n", fields[0].name, fields[0].text,
+                fields[1].text);
+        if (r->csv) {
+            return; /* it has no such column */
+        }
+    }
     if (count <= sizeof kept / sizeof kept[0]) {
         count = write_masks(r, kept, path, sizeof path, fields, count);
         fields = kept;
@@ -383,6 +396,9 @@ const cli_command cli_predict = {
         "Of a model of a graph, all nodes are predicted, or those of --nodes or of a file with "
         "one\n"
         "number a line; --graph names another graph, which may have nodes that no training saw.\n"
+        "\n"
+        "Of a table of series, each is continued; one with fewer rows than the model reads is\n"
+        "skipped, with a warning, and a line of JSON that says so.\n"
         "\n"
         "For text, each document gets the mean loss of its tokens. A document that is longer\n"
         "than the context is read in windows. To classify texts, see `banyan classify --help`.",

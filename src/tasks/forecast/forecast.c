@@ -13,42 +13,21 @@
 
 extern const by__task_row by__task_forecast;
 
-/* ---- parts ---- */
+/* ---- windows ---- */
 
-static uint64_t count_of(uint64_t rows, double share)
-{
-    return share >= 1.0 ? (share < (double)rows ? (uint64_t)share : rows)
-                        : by_split_count(rows, share);
-}
-
-/* The first rows of a series that are to train on, and those in front of its part to test on. */
-static void split_rows(const by_config *config, uint64_t rows, uint64_t *train, uint64_t *valid)
-{
-    uint64_t test = count_of(rows, by__forecast_keys_of(config)->test_fraction);
-    uint64_t held_out = count_of(rows, config->data.valid_fraction);
-    *valid = rows - test;
-    *train = held_out < *valid ? *valid - held_out : 0;
-}
-
-/* Windows of all rows of a series, or of its parts; to predict: its last one. */
-static by_status find_windows_of(by__forecast_data *d, const by_config *config, size_t s,
-                                 by_error *error)
+/* Windows of all rows of a series, or of its parts; to predict: its last one, if it has enough
+ * rows. */
+static void find_windows_of(by__forecast_data *d, const by_config *config, size_t s)
 {
     uint64_t context = (uint64_t)config->model.context;
     uint64_t horizon = (uint64_t)config->model.outputs;
     uint64_t rows = d->set->series[s].count;
     uint64_t train;
     uint64_t valid;
-    split_rows(config, rows, &train, &valid);
-    if (d->purpose == BY_TASK_PREDICT && rows < context) {
-        const char *name = d->set->series[s].name;
-        return by_error_set(error, BY_EFORMAT, "%s: %s%s has %llu rows, and the model reads %llu",
-                            d->set->name, name == NULL ? "the series" : "series ",
-                            name == NULL ? "" : name, (unsigned long long)rows,
-                            (unsigned long long)context);
-    }
+    by__forecast_split(config, rows, &train, &valid);
     if (d->purpose == BY_TASK_PREDICT) {
-        d->valid[s] = (by__series_windows){.first = rows - context, .count = 1};
+        bool fits = rows >= context;
+        d->valid[s] = (by__series_windows){.first = fits ? rows - context : 0, .count = fits};
     } else if (d->own) {
         d->train[s] = by__series_windows_in(0, train, context, horizon);
         d->valid[s] = by__series_windows_in(d->test ? valid : train, d->test ? rows : valid,
@@ -56,7 +35,16 @@ static by_status find_windows_of(by__forecast_data *d, const by_config *config, 
     } else {
         d->valid[s] = by__series_windows_in(0, rows, context, horizon);
     }
-    return BY_OK;
+}
+
+/* A series that has too few rows, of which there is no other one with enough. */
+static by_status refuse_short(const by__forecast_data *d, by_error *error)
+{
+    const char *name = d->set->series[0].name;
+    return by_error_set(error, BY_EFORMAT, "%s: %s%s has %llu rows, and the model reads %lld%s",
+                        d->set->name, name == NULL ? "the series" : "series ",
+                        name == NULL ? "" : name, (unsigned long long)d->set->series[0].count,
+                        (long long)d->context, d->set->series_count > 1 ? "; all have less" : "");
 }
 
 static by_status refuse_windows(const by__forecast_data *d, const by_config *config,
@@ -72,6 +60,9 @@ static by_status refuse_windows(const by__forecast_data *d, const by_config *con
 static by_status check_windows(const by__forecast_data *d, const by_config *config, by_error *error)
 {
     bool trains = d->purpose == BY_TASK_TRAIN;
+    if (d->purpose == BY_TASK_PREDICT && d->base.valid_examples == 0) {
+        return refuse_short(d, error);
+    }
     if (trains && d->base.train_examples == 0) {
         return refuse_windows(d, config,
                               "to train on (the last ones are held out by data.valid_fraction and "
@@ -97,56 +88,28 @@ static by_status check_windows(const by__forecast_data *d, const by_config *conf
     return refuse_windows(d, config, "to evaluate on", error);
 }
 
+static void know_model(by__forecast_data *d, const by_model_config *model)
+{
+    d->context = model->context;
+    d->model = model;
+    by__forecast_form_of(&d->form, model);
+}
+
 /* Finds the windows of all series, once context and horizon are known. */
 static by_status find_windows(by__forecast_data *d, const by_config *config, by_error *error)
 {
     d->base.train_examples = 0;
     d->base.valid_examples = 0;
-    d->context = config->model.context;
-    d->model = &config->model;
-    by__forecast_form_of(&d->form, &config->model);
+    know_model(d, &config->model);
     for (size_t s = 0; s < d->set->series_count; s++) {
-        BY_TRY(find_windows_of(d, config, s, error));
+        find_windows_of(d, config, s);
         d->base.train_examples += d->purpose == BY_TASK_TRAIN ? d->train[s].count : 0;
         d->base.valid_examples += d->valid[s].count;
     }
     return check_windows(d, config, error);
 }
 
-/* ---- scales ---- */
-
-/* The rows of each series that are to train on; all rows of another table. To be freed. */
-static by_status list_train_rows(uint64_t **out, const by__forecast_data *d,
-                                 const by_config *config, by_error *error)
-{
-    BY_TRY(by__alloc((void **)out, d->set->series_count, sizeof **out, "rows", error));
-    for (size_t s = 0; s < d->set->series_count; s++) {
-        uint64_t valid;
-        (*out)[s] = d->set->series[s].count;
-        if (d->own) {
-            split_rows(config, d->set->series[s].count, &(*out)[s], &valid);
-        }
-    }
-    return BY_OK;
-}
-
-static by_status learn(by__forecast_data *d, const by_task_request *r,
-                       const by__series_columns *columns, const uint64_t *train, by_error *error)
-{
-    uint64_t all = 0;
-    for (size_t s = 0; s < d->set->series_count; s++) {
-        all += train[s];
-    }
-    if (all == 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: data.valid_fraction %g and data.test_fraction %g leave none of "
-                            "%llu rows to train on: lower them",
-                            d->set->name, r->config->data.valid_fraction, d->keys->test_fraction,
-                            (unsigned long long)d->set->rows);
-    }
-    BY_TRY(by__series_learn(&d->scales, d->set, columns, train, error));
-    return by__series_scales_print(d->scales, &d->learned, error);
-}
+/* ---- opening ---- */
 
 static by_status read_learned(by__forecast_data *d, const char *directory, by_error *error)
 {
@@ -163,14 +126,13 @@ static by_status read_learned(by__forecast_data *d, const char *directory, by_er
     return status;
 }
 
-/* ---- opening ---- */
-
 static void close_data(by_task_data *data)
 {
     by__forecast_data *d = (by__forecast_data *)data;
     by__forecast_free_baselines(d);
     by__series_set_close(&d->set);
     by__series_scales_close(&d->scales);
+    by__series_zone_close(&d->zone);
     free(d->train);
     free(d->valid);
     free(d->learned);
@@ -202,17 +164,37 @@ static by_status describe(by__forecast_data *d, by_error *error)
     return BY_OK;
 }
 
+by_status by__forecast_reading(by__series_reading *out, const by_config *config, by_error *error)
+{
+    const by__forecast_keys *k = by__forecast_keys_of(config);
+    *out = (by__series_reading){.limit = (uint64_t)k->rows,
+                                .skipped = (uint64_t)k->skip_last,
+                                .zone = k->zone,
+                                .rule = k->rule,
+                                .zero = strcmp(k->empty, "zero") == 0,
+                                .duplicates = k->duplicates,
+                                .sort = k->sort != 0,
+                                .skip = strcmp(config->data.corrupt, "skip") == 0};
+    return k->step[0] == '\0' || by__series_step_parse(&out->step, k->step)
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: data.resample '%s' is no step of time: write a number and s, "
+                              "min, h, d or w, such as 15min, 1h or 7d",
+                              by__config_where(config, "data.resample", "data.table"), k->step);
+}
+
 static by_status open_set(by__forecast_data *d, const by_task_request *r, by_error *error)
 {
     const by__forecast_keys *k = d->keys;
     bool own = r->path == NULL;
     const char *path = own ? k->table : r->path;
-    const by__series_part part = {(uint64_t)k->rows, (uint64_t)k->skip_last};
+    by__series_reading reading;
     by__series_columns columns = {.time = k->time,
                                   .id = k->series,
                                   .channels = {k->channels.items, k->channels.count},
-                                  .ignore = {k->ignore.items, k->ignore.count}};
-    if (path[0] == '\0') {
+                                  .ignore = {k->ignore.items, k->ignore.count},
+                                  .known = {k->known.items, k->known.count}};
+    if (path[0] == '\0' && !d->served) {
         return by_error_set(error, BY_ECONFIG, "no data: set data.table=FILE");
     }
     if (r->learned != NULL) {
@@ -220,23 +202,35 @@ static by_status open_set(by__forecast_data *d, const by_task_request *r, by_err
         columns.time = d->scales->time;
         columns.id = d->scales->id;
         columns.channels = d->scales->channels;
+        columns.known = d->scales->known;
     } else if (!own) {
         return by_error_set(error, BY_EARG,
                             "%s: other data than that of the config needs what the weights were "
                             "trained with (learned)",
                             r->path);
     }
-    BY_TRY(by__series_set_open(&d->set, path, &columns, own ? &part : NULL, error));
-    uint64_t *train;
-    BY_TRY(list_train_rows(&train, d, r->config, error));
-    by_status status = d->scales == NULL ? learn(d, r, &columns, train, error) : BY_OK;
-    if (status == BY_OK) {
-        by__hash128_hex(d->learned_hash, d->learned, strlen(d->learned));
-        by__series_standardize(d->set, d->scales);
-        status = by__forecast_find_baselines(d, train, error);
+    if (d->served && d->keys->zone[0] != '\0') {
+        BY_TRY(by__series_zone_open(&d->zone, d->keys->zone, error));
     }
-    free(train);
-    return status;
+    if (d->served) {
+        return d->scales != NULL
+                   ? BY_OK
+                   : by_error_set(
+                         error, BY_EARG,
+                         "rows in memory need what the weights were trained with (learned)");
+    }
+    BY_TRY(by__forecast_reading(&reading, r->config, error));
+    reading.ahead = r->purpose == BY_TASK_PREDICT;
+    if (!own) {
+        reading.limit = 0;
+        reading.skipped = 0;
+    }
+    BY_TRY(by__series_set_open(&d->set, path, &columns, &reading, error));
+    d->base.damage = d->set->damage.items;
+    d->base.damage_count = d->set->damage.count;
+    d->base.damaged = d->set->damage.total;
+    d->base.all = d->set->rows + d->set->damage.total;
+    return BY_OK;
 }
 
 static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
@@ -248,7 +242,14 @@ static by_status open_data(by_task_data **out, const by_task_request *request, b
     d->purpose = request->purpose;
     d->own = request->path == NULL;
     d->test = request->test;
+    d->served = request->purpose == BY_TASK_PREDICT && request->path == NULL;
+    d->config = request->config;
     by_status status = open_set(d, request, error);
+    if (status == BY_OK && d->served) {
+        know_model(d, &request->config->model);
+        *out = &d->base;
+        return BY_OK;
+    }
     size_t count = status == BY_OK ? d->set->series_count : 0;
     if (status == BY_OK) {
         status = by__alloc((void **)&d->train, count, sizeof *d->train, "windows", error);
@@ -301,7 +302,9 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     }
     config->model.channels = channels;
     BY_TRY(by_config_resolve(config, error));
-    return find_windows(d, config, error);
+    BY_TRY(by__forecast_standardize(d, config, error));
+    BY_TRY(find_windows(d, config, error));
+    return by__forecast_set_known(d, config, error);
 }
 
 static by_status source(by_source **out, by_task_data *data, const by_config *config, bool training,
@@ -370,5 +373,7 @@ const by__task_row by__task_forecast = {
              .check = check,
              .loss = by__forecast_loss,
              .measure = by__forecast_measure,
-             .predict = by__forecast_predict},
+             .predict = by__forecast_predict,
+             .open_examples = by__forecast_open_rows,
+             .column = by__forecast_column},
 };

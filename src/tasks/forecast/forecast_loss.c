@@ -60,7 +60,7 @@ by_status by__forecast_loss(const by_config *config, const by_model_request *req
     by_value targets = by_graph_input(graph, "targets", BY_F32, shape);
     by_value weight = by_graph_input(graph, "weight", BY_F32, shape);
     by_value x = model->output;
-    model->loss = by__nn_series_is_point(m)
+    model->loss = by__nn_series_kind_of(m) == BY__NN_SERIES_POINT
                       ? point_loss(by__nn_series_loss(m), graph, x, targets, weight, all)
                       : quantile_loss(m, graph, x, targets, weight, all);
     int64_t width = m->outputs * by__nn_series_outputs(m) * m->channels;

@@ -12,6 +12,7 @@ enum {
     SUM_SCALED,
     SUM_SCALED_COUNT,
     SUM_PINBALL,
+    SUM_CRPS,
     SUM_INSIDE,
     SUM_LAST,
     SUM_SEASON,
@@ -26,6 +27,7 @@ const by_task_sum by__forecast_sums[BY__FORECAST_SUMS] = {
     [SUM_SCALED] = {.name = "scaled"},
     [SUM_SCALED_COUNT] = {.name = "scaled_count"},
     [SUM_PINBALL] = {.name = "pinball"},
+    [SUM_CRPS] = {.name = "crps"},
     [SUM_INSIDE] = {.name = "inside"},
     [SUM_LAST] = {.name = "last_square"},
     [SUM_SEASON] = {.name = "season_square"},
@@ -67,17 +69,16 @@ static void measure_baselines(const by__forecast_data *d, double *const *sums,
     }
 }
 
-static void measure_quantiles(double *const *sums, const by__forecast_numbers *n, double y,
-                              double weight)
+static void measure_quantiles(double *const *sums, const by__forecast_form *form,
+                              const by__forecast_said *said, double y, double weight)
 {
-    const by__forecast_form *form = n->form;
-    if (form->point) {
+    if (form->level_count == 0) {
         return;
     }
-    *sums[SUM_PINBALL] += weight * by__forecast_pinball(n, y);
+    *sums[SUM_PINBALL] += weight * by__forecast_pinball(form, said, y);
+    *sums[SUM_CRPS] += weight * said->crps;
     if (form->low >= 0 && form->high >= 0) {
-        bool inside = y >= by__forecast_number(n, (size_t)form->low) &&
-                      y <= by__forecast_number(n, (size_t)form->high);
+        bool inside = y >= said->quantiles[form->low] && y <= said->quantiles[form->high];
         *sums[SUM_INSIDE] += inside ? weight : 0.0;
     }
 }
@@ -86,11 +87,12 @@ static void measure_quantiles(double *const *sums, const by__forecast_numbers *n
 static void measure_relative(const by__forecast_data *d, double *const *sums, size_t series,
                              size_t channel, double point, double y, double weight)
 {
-    double mean = d->scales->mean[channel];
-    double deviation = d->scales->deviation[channel];
+    size_t at = series * d->set->channels.count + channel;
+    double mean = d->set->mean[at];
+    double deviation = d->set->deviation[at];
     double error = fabs(point - y);
     double size = fabs(mean + deviation * y) + fabs(mean + deviation * point);
-    double naive = d->naive[series * d->set->channels.count + channel];
+    double naive = d->naive[at];
     *sums[SUM_RELATIVE] += size > 0.0 ? weight * deviation * error / size : 0.0;
     if (naive > 0.0) {
         *sums[SUM_SCALED] += weight * error / naive;
@@ -114,13 +116,14 @@ static void measure_window(const by__forecast_data *d, double *const *sums,
                                         .first =
                                             w->values + i / channels * count * channels + channel,
                                         .stride = channels};
-        double point = by__forecast_point(&n);
-        double error = point - y;
+        by__forecast_said said;
+        by__forecast_say(&said, &n, y);
+        double error = said.point - y;
         *sums[SUM_COUNT] += weight;
         *sums[SUM_SQUARE] += weight * error * error;
         *sums[SUM_ABSOLUTE] += weight * fabs(error);
-        measure_relative(d, sums, w->of, channel, point, y, weight);
-        measure_quantiles(sums, &n, y, weight);
+        measure_relative(d, sums, w->of, channel, said.point, y, weight);
+        measure_quantiles(sums, &d->form, &said, y, weight);
         measure_baselines(d, sums, w, i / channels, channel, y, weight);
     }
 }
@@ -189,23 +192,28 @@ static double smape(const by_task_data *data, const double *const *sums, const b
     return 200.0 * mean_of(sums, SUM_RELATIVE);
 }
 
+static const by__forecast_form *form_of(const by_task_data *data)
+{
+    return &((const by__forecast_data *)data)->form;
+}
+
 static double pinball(const by_task_data *data, const double *const *sums, const by_evaluation *e)
 {
     BY_UNUSED(e);
-    bool point = ((const by__forecast_data *)data)->form.point;
-    return point ? (double)NAN : mean_of(sums, SUM_PINBALL);
+    return form_of(data)->level_count == 0 ? (double)NAN : mean_of(sums, SUM_PINBALL);
 }
 
-/* The continuous ranked probability score is twice the pinball loss over all levels (Gneiting and
- * Raftery 2007), of which the mean over those that there are is an estimate. */
+/* Gneiting and Raftery 2007. The score is twice the pinball loss over all levels, of which the mean
+ * over those that there are is an estimate. */
 static double crps(const by_task_data *data, const double *const *sums, const by_evaluation *e)
 {
-    return 2.0 * pinball(data, sums, e);
+    BY_UNUSED(e);
+    return form_of(data)->level_count == 0 ? (double)NAN : mean_of(sums, SUM_CRPS);
 }
 
 static double coverage(const by_task_data *data, const double *const *sums, const by_evaluation *e)
 {
-    const by__forecast_form *form = &((const by__forecast_data *)data)->form;
+    const by__forecast_form *form = form_of(data);
     BY_UNUSED(e);
     return form->low >= 0 && form->high >= 0 ? mean_of(sums, SUM_INSIDE) : (double)NAN;
 }

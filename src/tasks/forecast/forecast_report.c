@@ -28,7 +28,7 @@ typedef struct report_window {
 static by_status make_row(report_row *row, const by__forecast_data *d, by_error *error)
 {
     size_t channels = d->set->channels.count;
-    row->levels = d->form.point ? 0 : d->form.outputs;
+    row->levels = d->form.level_count;
     row->held_out = d->purpose != BY_TASK_PREDICT;
     size_t each = row->levels + 1;
     BY_TRY(by__alloc((void **)&row->fields, channels * (each + 1) + 3, sizeof *row->fields,
@@ -50,8 +50,11 @@ static by_field time_field(const by__forecast_data *d, const by__series_rows *ro
                            char text[40])
 {
     double time = rows->last + ((double)row - (double)(rows->count - 1)) * rows->step;
-    by_field field = {.name = d->set->time, .number = time, .is_whole = time == floor(time)};
+    double number = time / d->set->unit;
+    by_field field = {.name = d->set->time, .number = number, .is_whole = number == floor(number)};
     if (d->set->stamped) {
+        bool shown = !rows->by_clock && d->set->style.zone[0] == '\0';
+        time += shown ? by__series_zone_offset(d->set->zone, time) : 0.0;
         by__series_stamp_print(text, time, &d->set->style);
         field.text = text;
     }
@@ -64,17 +67,18 @@ static size_t channel_fields(const by__forecast_data *d, const report_row *row,
 {
     size_t channels = d->set->channels.count;
     size_t width = channels * d->form.outputs;
-    double mean = d->scales->mean[c];
-    double deviation = d->scales->deviation[c];
+    double mean = d->set->mean[w->series * channels + c];
+    double deviation = d->set->deviation[w->series * channels + c];
+    by__forecast_said said;
     char(*names)[128] = row->names + c * (row->levels + 1);
     const by__forecast_numbers n = {
         .form = &d->form, .first = w->values + step * width + c, .stride = channels};
+    by__forecast_say(&said, &n, (double)NAN);
     size_t count = 0;
-    out[count++] = (by_field){.name = d->set->channels.items[c],
-                              .number = mean + deviation * by__forecast_point(&n)};
+    out[count++] =
+        (by_field){.name = d->set->channels.items[c], .number = mean + deviation * said.point};
     for (size_t k = 0; k < row->levels; k++) {
-        double at = by__forecast_number(&n, k);
-        out[count++] = (by_field){.name = names[k], .number = mean + deviation * at};
+        out[count++] = (by_field){.name = names[k], .number = mean + deviation * said.quantiles[k]};
     }
     if (row->held_out) {
         size_t i = step * channels + c;
@@ -120,6 +124,21 @@ static bool counts(const float *weights, size_t targets)
     return any;
 }
 
+/* Tells of each series that is not continued, because it has too few rows. */
+static void report_short(const by__forecast_data *d, by_predicted *report, void *user)
+{
+    for (size_t s = 0; s < d->set->series_count; s++) {
+        char text[128];
+        if (d->valid[s].count == 0 && d->set->names != NULL) {
+            (void)snprintf(text, sizeof text, "%llu rows, and the model reads %lld",
+                           (unsigned long long)d->set->series[s].count, (long long)d->context);
+            const by_field fields[2] = {{.name = d->scales->id, .text = d->set->names[s]},
+                                        {.name = "skipped", .text = text}};
+            report(user, fields, 2);
+        }
+    }
+}
+
 by_status by__forecast_predict(by_task_data *data, const by_batch *batch, double sum,
                                const float *values, size_t width, by_predicted *report, void *user,
                                by_error *error)
@@ -130,7 +149,13 @@ by_status by__forecast_predict(by_task_data *data, const by_batch *batch, double
     size_t targets = width / d->form.outputs;
     report_row row = {0};
     BY_UNUSED(sum);
+    if (d->served) {
+        return by__forecast_predict_rows(d, batch, values, width, report, user, error);
+    }
     by_status status = make_row(&row, d, error);
+    if (status == BY_OK && d->purpose == BY_TASK_PREDICT && batch->first_sample == 0) {
+        report_short(d, report, user);
+    }
     for (size_t i = 0; status == BY_OK && weight != NULL && target != NULL && i < batch->batch;
          i++) {
         report_window w = {.values = values + i * width,
