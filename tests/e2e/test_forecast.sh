@@ -1,6 +1,7 @@
 #!/bin/sh
 # Forecasts: training on the series of a table, the part that is kept for a test, ranks, a resume, and what is refused.
 . "$(dirname "$0")/../support/shell.sh"
+. "$(dirname "$0")/../support/serve.sh"
 
 python3 - <<'END' || fail "no data"
 import datetime, math
@@ -58,6 +59,63 @@ assert len(rows) == 12 and list(rows[0]) == ["shop", "step", "when", "sold", "pr
 assert rows[0]["when"] == "2026-03-07 08:00:00" and rows[11]["shop"] == "south" and rows[11]["step"] == "6", rows
 assert all(9 < float(r["price"]) < 12.5 for r in rows), rows' || fail "the forecasts"
 
+say "a series with few rows does not stop the others"
+(cat shops.csv; echo "2026-02-27 00:00:00,west,1,10") >west.csv
+run 0 "$banyan" predict runs/shops west.csv
+holds err "warning: shop west is skipped: it has 1 rows, and the model reads 48"
+holds out '{"shop":"west","skipped":"1 rows, and the model reads 48"}'
+[ "$(wc -l <out)" -eq 13 ] || fail "$(wc -l <out) lines"
+run 0 "$banyan" predict runs/shops west.csv --csv
+[ "$(wc -l <out)" -eq 13 ] && ! grep -q west out || fail "the table of forecasts: $(cat out)"
+
+say "odd rows: steps of time, doubles, and damaged ones"
+python3 - <<'END' || fail "no data"
+lines = open("shops.csv").read().splitlines()
+odd = [l.replace(":00:00,", ":07:00,") for l in lines[1:]]
+odd[50] = odd[48]  # a row of a series twice, and a row that is lost
+odd.insert(60, "tomorrow,north,1,10")
+odd[70], odd[72] = odd[72], odd[70]
+open("odd.csv", "w").write("\n".join([lines[0]] + odd) + "\n")
+END
+odd="--set data.table=odd.csv --set train.steps=4 --set train.eval_every=4 --set name=odd"
+run 2 "$banyan" train shops.yaml $odd --set data.time=when --set data.resample=1 --set data.corrupt=skip
+holds err "data.resample '1' is no step of time"
+run 1 "$banyan" train shops.yaml $odd --set data.time=when --set data.corrupt=skip --set data.corrupt_budget=0
+holds err "3 of 401 windows are damaged"
+run 0 "$banyan" train shops.yaml $odd --set data.time=when --set data.corrupt=skip --set data.sort=true --set data.resample=1h \
+    --set data.duplicates=first --set data.zone=Etc/GMT-2 --set data.standardize=series
+holds err "left out: odd.csv"
+run 0 "$banyan" predict runs/odd odd.csv
+holds out '"when":"2026-03-07 08:00:00"'
+
+say "what is known ahead: hours, holidays and prices"
+python3 - <<'END' || fail "no data"
+lines = open("shops.csv").read().splitlines()
+def fill(line):
+    when, shop, sold, price = line.split(",")
+    return ",".join((when, shop, sold, price or "10"))
+table = [lines[0]] + [fill(l) for l in lines[1:]]
+open("known.csv", "w").write("\n".join(table) + "\n")
+more = [f"2026-03-07 {h:02d}:00:00,{shop},,11.5" for h in range(8, 14) for shop in ("north", "south")]
+open("ahead.csv", "w").write("\n".join(table + more) + "\n")
+open("feasts.txt", "w").write("# of 2026\n2026-03-01 Sunday\n")
+END
+for kind in tide lstm tcn; do
+    run 0 "$banyan" train shops.yaml --set name="$kind" --set model.kind="$kind" --set model.width=8 --set model.layers=1 \
+        --set data.table=known.csv --set data.known='[price]' --set data.time_features='[hour, weekday, holiday]' \
+        --set data.holidays=feasts.txt --set train.steps=4 --set train.eval_every=4
+    holds "runs/$kind/checkpoints/step-00000004/config.json" '"num_known_inputs": 6'
+    run 0 "$banyan" predict "runs/$kind" ahead.csv
+    holds out '"when":"2026-03-07 08:00:00"'
+    [ "$(wc -l <out)" -eq 12 ] || fail "$(wc -l <out) lines"
+done
+run 2 "$banyan" predict runs/tide known.csv
+holds err "need 6 rows behind its last number, and there are 0"
+run 2 "$banyan" train shops.yaml --set data.time_features='[hour]'
+holds err "model.kind dlinear does not read what is known ahead"
+run 2 "$banyan" train shops.yaml --set data.time_features='[moon]'
+holds err "there is no 'moon'"
+
 say "PatchTST, with the names of transformers"
 run 0 "$banyan" train shops.yaml --set name=patches --set model.kind=patchtst --set model.width=8 --set model.heads=2 \
     --set model.layers=1 --set norm.kind=batch --set train.steps=4
@@ -109,6 +167,33 @@ run 0 "$banyan" train shops.yaml --set name=likely --set model.kind=patchtst --s
 grep -q "head.projection.proj.2.weight" runs/likely/checkpoints/step-00000004/model.safetensors || fail "no third layer"
 run 0 "$banyan" predict runs/likely shops.csv
 
+say "a server continues the series of a request as predict does"
+serve_models runs/band
+await_ready
+python3 - >request.json <<'END'
+import csv, json, sys
+def cell(name, text):
+    return float(text) if text and name in ("sold", "price") else text or None
+rows = [{k: cell(k, v) for k, v in r.items()} for r in csv.DictReader(open("shops.csv"))]
+json.dump({"model": "band", "rows": rows[-100:]}, sys.stdout)
+END
+run 0 curl -sf "$url/v1/predict" -H 'Content-Type: application/json' -d @request.json
+python3 -c 'import csv, json
+rows = list(csv.DictReader(open("band.csv")))
+said = json.load(open("out"))["predictions"]
+assert [p["index"] for p in said] == [0, 1] and set(said[0]) == {"index"} | set(rows[0]) - {"shop", "step", "when"}, said[0]
+for i, p in enumerate(said):
+    for name in ("sold", "price", "sold_0.1", "price_0.9"):
+        want = [float(r[name]) for r in rows[6 * i:6 * i + 6]]
+        assert all(abs(a - b) < 1e-5 for a, b in zip(p[name], want)) and len(p[name]) == 6, (p[name], want)' || fail "the forecasts of the server"
+python3 -c 'import json
+r = json.load(open("request.json"))
+del r["rows"][:10]
+json.dump(r, open("request.json", "w"))'
+[ "$(curl -s -o out -w '%{http_code}' "$url/v1/predict" -H 'Content-Type: application/json' -d @request.json)" = 400 ] || fail "$(cat out)"
+holds out "series north has 45 rows, and the model reads the last 48"
+stop
+
 say "a backtest of a run, and with a run for each fold"
 run 0 "$banyan" backtest runs/band --folds 3 --step 5 --json
 python3 -c 'import json
@@ -142,7 +227,7 @@ run 2 "$banyan" train shops.yaml --set data.test_fraction=0.99
 holds err "leave none of 400 rows to train on"
 head -n 90 shops.csv >short.csv
 run 1 "$banyan" predict runs/shops short.csv
-holds err "series north has 45 rows, and the model reads 48"
+holds err "series north has 45 rows, and the model reads 48; all have less"
 run 1 "$banyan" train shops.yaml --set data.series=
 holds err "row 2: the time in column 'when' is not after that of the row before it"
 run 2 "$banyan" train shops.yaml --set model.context=190

@@ -34,7 +34,6 @@ typedef struct problem {
     by__forecast_keys keys;
     by__series_set set;
     by__series_rows rows;
-    by__series_scales scales;
     by__series_windows windows;
     float values[ROWS * CHANNELS];
     uint8_t present[ROWS * CHANNELS];
@@ -55,20 +54,25 @@ static void open_problem(problem *p)
         p->values[i] = value(i);
         p->present[i] = 1;
     }
-    p->scales = (by__series_scales){.mean = p->mean, .deviation = p->deviation};
     p->set = (by__series_set){.channels = {NULL, CHANNELS},
+                              .mean = p->mean,
+                              .deviation = p->deviation,
                               .series = &p->rows,
                               .series_count = 1,
                               .rows = ROWS,
                               .values = p->values,
                               .present = p->present};
-    p->data = (by__forecast_data){
-        .keys = &p->keys,
-        .form = {.outputs = QUANTILES, .levels = {0.1, 0.5, 0.9}, .middle = 1, .low = 0, .high = 2},
-        .set = &p->set,
-        .scales = &p->scales,
-        .valid = &p->windows,
-        .context = CONTEXT};
+    p->data = (by__forecast_data){.keys = &p->keys,
+                                  .form = {.kind = BY__NN_SERIES_QUANTILES,
+                                           .outputs = QUANTILES,
+                                           .level_count = QUANTILES,
+                                           .levels = {0.1, 0.5, 0.9},
+                                           .middle = 1,
+                                           .low = 0,
+                                           .high = 2},
+                                  .set = &p->set,
+                                  .valid = &p->windows,
+                                  .context = CONTEXT};
     assert_int_equal(by__forecast_find_baselines(&p->data, &train, &error), BY_OK);
 }
 
@@ -78,6 +82,44 @@ static float said(int64_t at, int64_t number)
     return (float)(0.5 * (double)value(at + 5) + 0.8 * (double)(number - 1));
 }
 
+/* Checks the metrics of windows whose numbers are `said`; `count` numbers of each. */
+static void check_metrics(problem *p, const double *want, size_t count)
+{
+    double sums[BY__FORECAST_SUMS] = {0};
+    double *into[BY__FORECAST_SUMS];
+    float series[CONTEXT * CHANNELS];
+    float targets[HORIZON * CHANNELS];
+    float weights[HORIZON * CHANNELS];
+    float values[HORIZON * QUANTILES * CHANNELS];
+    int64_t each = (int64_t)p->data.form.outputs;
+    int64_t width = HORIZON * each * CHANNELS;
+    by_array arrays[3] = {
+        {.name = "series", .shape = BY_SHAPE(1, CONTEXT, CHANNELS), .data = series},
+        {.name = "targets", .shape = BY_SHAPE(1, HORIZON, CHANNELS), .data = targets},
+        {.name = "weight", .shape = BY_SHAPE(1, HORIZON, CHANNELS), .data = weights}};
+    for (size_t i = 0; i < BY__FORECAST_SUMS; i++) {
+        into[i] = &sums[i];
+    }
+    for (int64_t w = 0; w < WINDOWS; w++) {
+        const by_batch batch = {
+            .arrays = arrays, .array_count = 3, .batch = 1, .first_sample = (uint64_t)w};
+        memcpy(series, p->values + (TRAIN - CONTEXT + w) * CHANNELS, sizeof series);
+        memcpy(targets, p->values + (TRAIN + w) * CHANNELS, sizeof targets);
+        for (int64_t i = 0; i < HORIZON * CHANNELS; i++) {
+            weights[i] = 1.0f;
+        }
+        for (int64_t i = 0; i < width; i++) {
+            values[i] = said(w * width + i, i / CHANNELS % each);
+        }
+        by__forecast_measure(&p->data.base, into, &batch, values, (size_t)width);
+    }
+    for (size_t i = 0; i < count; i++) {
+        double got =
+            by__forecast_metrics[i].value(&p->data.base, (const double *const *)into, NULL);
+        near(got, want[i]);
+    }
+}
+
 static void test_metrics(void **state)
 {
     /* mse, mae, mase, smape, pinball, crps, coverage, last_mse, season_mse */
@@ -85,39 +127,9 @@ static void test_metrics(void **state)
                                    78.25375732488818,  0.4908260838429366, 0.9816521676858732,
                                    7.0 / 24.0,         6.079399865422801,  5.500670418239725};
     problem p;
-    double sums[BY__FORECAST_SUMS] = {0};
-    double *into[BY__FORECAST_SUMS];
-    float series[CONTEXT * CHANNELS];
-    float targets[HORIZON * CHANNELS];
-    float weights[HORIZON * CHANNELS];
-    float values[HORIZON * QUANTILES * CHANNELS];
-    size_t width = (size_t)(HORIZON * QUANTILES * CHANNELS);
-    by_array arrays[3] = {
-        {.name = "series", .shape = BY_SHAPE(1, CONTEXT, CHANNELS), .data = series},
-        {.name = "targets", .shape = BY_SHAPE(1, HORIZON, CHANNELS), .data = targets},
-        {.name = "weight", .shape = BY_SHAPE(1, HORIZON, CHANNELS), .data = weights}};
     BY_UNUSED(state);
     open_problem(&p);
-    for (size_t i = 0; i < BY__FORECAST_SUMS; i++) {
-        into[i] = &sums[i];
-    }
-    for (int64_t w = 0; w < WINDOWS; w++) {
-        const by_batch batch = {
-            .arrays = arrays, .array_count = 3, .batch = 1, .first_sample = (uint64_t)w};
-        memcpy(series, p.values + (TRAIN - CONTEXT + w) * CHANNELS, sizeof series);
-        memcpy(targets, p.values + (TRAIN + w) * CHANNELS, sizeof targets);
-        for (int64_t i = 0; i < HORIZON * CHANNELS; i++) {
-            weights[i] = 1.0f;
-        }
-        for (int64_t i = 0; i < (int64_t)width; i++) {
-            values[i] = said(w * (int64_t)width + i, i / CHANNELS % QUANTILES);
-        }
-        by__forecast_measure(&p.data.base, into, &batch, values, width);
-    }
-    for (size_t i = 0; i < 9; i++) {
-        near(by__forecast_metrics[i].value(&p.data.base, (const double *const *)into, NULL),
-             want[i]);
-    }
+    check_metrics(&p, want, 9);
     by__forecast_free_baselines(&p.data);
 }
 
