@@ -58,6 +58,31 @@ holds err "name a table of runs, or run directories"
 run 2 "$banyan" plan fti
 holds err "unknown plan 'fti'"
 
+say "the shape of a config for a budget, by the FLOPs of its own graph"
+echo '{model: {kind: llama, layers: 2, heads: 4, kv_heads: 2, width: 64, context: 64, vocab: 256}, train: {batch: 8}}' >base.yaml
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config base.yaml --json
+heads=$(field heads <out)
+layers=$(field layers <out)
+steps=$(field steps <out)
+# The loss by the law of a number of heads, as the shape is scaled.
+loss_of() {
+    "$banyan" info base.yaml --set model.heads="$1" --set model.kv_heads=$(($1 / 2)) --set model.width=$(($1 * 16)) \
+        --set model.layers=$(($1 / 2)) --json >info || fail "no shape of $1 heads"
+    awk -v n="$(field parameters <info)" -v f="$(field flops_per_token <info)" \
+        'BEGIN { printf "%.12g", 1.8 + 480 / n ^ 0.35 + 2100 / (1e17 / f) ^ 0.37 }'
+}
+[ "$layers" = $((heads / 2)) ] || fail "$heads heads in $layers layers"
+best=$(loss_of "$heads")
+near "$(sed 's/.*"shape":.*"loss":\([0-9.]*\)}.*/\1/' out)" "$best" 1e-5
+near "$(awk -v s="$steps" -v f="$(field flops_per_token <info)" 'BEGIN { print s * 8 * 64 * f / 1e17 }')" 1 0.01
+for other in $((heads - 2)) $((heads + 2)); do
+    awk -v a="$best" -v b="$(loss_of $other)" 'BEGIN { exit !(a <= b) }' || fail "$other heads are better than $heads"
+done
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config base.yaml
+holds out "config        --set model.width=$((heads * 16)) --set model.heads=$heads --set model.kv_heads=$((heads / 2))"
+run 2 "$banyan" plan fit runs.csv --where data=one --config base.yaml
+holds err "--config takes a budget: --flops"
+
 say "runs are read with the size, tokens, loss and FLOPs that they had"
 tiny gpt2 >c.yaml
 make_text text.txt 400

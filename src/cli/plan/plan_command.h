@@ -24,6 +24,25 @@ void cli_law_runs_close(cli_law_runs *runs);
 /* Formats what run i is called. */
 const char *cli_law_run_name(char buffer[160], const cli_law_runs *runs, size_t i);
 
+/* ---- shapes (plan_shape.c) ---- */
+
+/* A model that a config can have, and its training. */
+typedef struct cli_law_shape {
+    int64_t width;
+    int64_t layers;
+    int64_t heads;
+    int64_t kv_heads; /* below 1: as heads */
+    int64_t steps;
+    double parameters;
+    double tokens;
+    double loss; /* by the law */
+} cli_law_shape;
+
+/* Finds the shape of least loss for a budget: that of the config at `path` with more or fewer heads
+ * of the same width, and as many times its layers. */
+by_status cli_find_shape(cli_law_shape *out, const by_law *law, double flops, const char *path,
+                         by_error *error);
+
 /* ---- fits (plan_fit.c) ---- */
 
 #define CLI_LAW_CHOICES 4
@@ -48,8 +67,10 @@ typedef struct cli_law_report {
     by_law *without; /* [runs.count], each without a run */
     cli_law_choice choices[CLI_LAW_CHOICES];
     double flops; /* the budget; 0: none */
-    double loss;  /* to reach; 0: none */
-    double most;  /* the largest budget of the runs */
+    bool has_shape;
+    cli_law_shape shape; /* for it */
+    double loss;         /* to reach; 0: none */
+    double most;         /* the largest budget of the runs */
 } cli_law_report;
 
 /* plan_fit_report.c */

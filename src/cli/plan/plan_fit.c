@@ -16,6 +16,7 @@
 typedef struct fit_request {
     by_law_columns columns;
     const char *where;
+    const char *config;
     const char *out;
     uint64_t seed;
     int64_t draws;
@@ -118,6 +119,10 @@ static by_status make(cli_law_report *r, const fit_request *request, char **path
     if (status == BY_OK) {
         status = fit(r, request, error);
     }
+    if (status == BY_OK && request->config != NULL) {
+        r->has_shape = true;
+        status = cli_find_shape(&r->shape, &r->fit.law, r->flops, request->config, error);
+    }
     if (status == BY_OK && request->out != NULL) {
         status = cli_draw_law(r, request->out, error);
         cli_tell_written(status == BY_OK ? request->out : NULL);
@@ -152,6 +157,8 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"flops", CLI_NUMBER_ABOVE(0, INFINITY), &r.flops, "C",
          "also print the best N and D for a budget of C FLOPs"},
+        {"config", CLI_INPUT, &q.config, "FILE",
+         "with --flops: also print the best scaled shape of this config"},
         {"loss", CLI_NUMBER_ABOVE(0, INFINITY), &r.loss, "L",
          "also print the least FLOPs that reach this loss"},
         {"delta", CLI_NUMBER_ABOVE(0, INFINITY), &r.options.delta, "D",
@@ -184,6 +191,9 @@ static int run(int argc, char **argv)
     if (!read_where(&q, column, sizeof column)) {
         return cli_misuse(&cli_plan_fit, "--where '%s' is not COLUMN=VALUE", q.where);
     }
+    if (q.config != NULL && r.flops == 0.0) {
+        return cli_misuse(&cli_plan_fit, "--config takes a budget: --flops");
+    }
     code = cli_check_inputs(&cli_plan_fit, rest, count);
     if (code >= 0) {
         return code;
@@ -195,13 +205,15 @@ static int run(int argc, char **argv)
 const cli_command cli_plan_fit = {
     .name = "plan fit",
     .summary = "fit a scaling law to runs, and tell what a budget buys",
-    .usage = "banyan plan fit TABLE.csv | RUN... [--flops C] [--loss L] [--out FILE] [--json]",
+    .usage = "banyan plan fit TABLE.csv | RUN... [--flops C [--config FILE]] [--loss L]\n"
+             "       [--out FILE] [--json]",
     .text =
         "Fits loss = E + A / N^alpha + B / D^beta to finished runs of N parameters and D\n"
         "tokens, and prints what a budget buys by it.\n"
         "\n"
         "examples:\n"
         "  banyan plan fit runs.csv --flops 1e21\n"
+        "  banyan plan fit runs.csv --flops 1e21 --config examples/llama_125m.yaml\n"
         "  banyan plan fit runs.csv --where data=c4 --loss-column loss_c4 --out law.svg\n"
         "  banyan plan fit runs/s1 runs/s2 runs/s3 runs/s4 runs/s5 runs/s6 --json\n"
         "\n"
@@ -209,6 +221,11 @@ const cli_command cli_plan_fit = {
         "perhaps flops. Of a run directory these are the size of the model, the tokens of its\n"
         "steps, its last held-out loss, and the FLOPs of its own graph. At least six runs, of\n"
         "three sizes and three lengths.\n"
+        "\n"
+        "--config prints the settings of a model for the budget: the config's with heads of the\n"
+        "same width, their number and that of layers scaled together, and steps until the FLOPs "
+        "of\n"
+        "its own graph are spent.\n"
         "\n"
         "The interval of each number holds 80 % of fits to runs with resampled residuals. What\n"
         "a choice changes (threshold, runs left out) is often more: it is printed beside. So\n"

@@ -189,6 +189,17 @@ static void print_json_others(const cli_law_report *r)
     printf("]");
 }
 
+static void print_json_shape(const cli_law_shape *s)
+{
+    char text[3][32];
+    printf(",\"shape\":{\"width\":%lld,\"layers\":%lld,\"heads\":%lld,\"kv_heads\":%lld,\"steps\":%"
+           "lld,"
+           "\"parameters\":%s,\"tokens\":%s,\"loss\":%s}",
+           (long long)s->width, (long long)s->layers, (long long)s->heads, (long long)s->kv_heads,
+           (long long)s->steps, cli_json_number(text[0], s->parameters, 12),
+           cli_json_number(text[1], s->tokens, 12), cli_json_number(text[2], s->loss, 9));
+}
+
 static by_status print_json(const cli_law_report *r, by_error *error)
 {
     char text[3][32];
@@ -214,12 +225,27 @@ static by_status print_json(const cli_law_report *r, by_error *error)
     }
     if (status == BY_OK) {
         print_json_others(r);
+        if (r->has_shape) {
+            print_json_shape(&r->shape);
+        }
     }
     printf("}\n");
     return status;
 }
 
 /* ---- text ---- */
+
+static void print_shape(const cli_law_shape *s)
+{
+    printf("config        --set model.width=%lld --set model.heads=%lld", (long long)s->width,
+           (long long)s->heads);
+    if (s->kv_heads > 0 && s->kv_heads < s->heads) {
+        printf(" --set model.kv_heads=%lld", (long long)s->kv_heads);
+    }
+    printf(" --set model.layers=%lld --set train.steps=%lld: %.4g parameters, %.4g tokens, loss "
+           "%.5g\n",
+           (long long)s->layers, (long long)s->steps, s->parameters, s->tokens, s->loss);
+}
 
 static by_status print_quantities(const law_quantity *q, size_t count, const cli_law_report *r,
                                   by_error *error)
@@ -304,6 +330,9 @@ static by_status print_text(const cli_law_report *r, by_error *error)
     if (status == BY_OK && r->flops > 0.0) {
         printf("best for %.4g FLOPs\n", r->flops);
         status = print_quantities(budget, sizeof budget / sizeof *budget, r, error);
+    }
+    if (status == BY_OK && r->has_shape) {
+        print_shape(&r->shape);
     }
     if (status == BY_OK && r->loss > 0.0) {
         printf("least for a loss of %.5g\n", r->loss);
