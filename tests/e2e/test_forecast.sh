@@ -167,6 +167,16 @@ run 0 "$banyan" train shops.yaml --set name=likely --set model.kind=patchtst --s
 grep -q "head.projection.proj.2.weight" runs/likely/checkpoints/step-00000004/model.safetensors || fail "no third layer"
 run 0 "$banyan" predict runs/likely shops.csv
 
+say "the row that no other tells of is the oddest one"
+sed 's/^\(2026-03-05 04:00:00,south\),[^,]*/\1,9/' shops.csv >spike.csv
+run 0 "$banyan" predict runs/shops spike.csv --anomaly --csv
+python3 -c 'import csv
+rows = list(csv.DictReader(open("out")))
+assert list(rows[0]) == ["shop", "row", "when", "score", "sold_score", "price_score"] and len(rows) == 294, rows[0]
+odd = max(rows, key=lambda r: float(r["score"]))
+assert (odd["when"], odd["shop"], odd["row"]) == ("2026-03-05 04:00:00", "south", "148"), odd' || fail "the oddest row"
+run 2 "$banyan" train shops.yaml --set task.anomaly=1x
+
 say "a server continues the series of a request as predict does"
 serve_models runs/band
 await_ready

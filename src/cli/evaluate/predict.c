@@ -24,7 +24,8 @@ typedef struct predict_request {
     const char *yields; /* output of the model; NULL: what the task predicts */
     cli_node_choice nodes;
     bool best;
-    bool skip; /* leaves out pictures that cannot be read */
+    bool anomaly; /* tells how odd the rows of series are */
+    bool skip;    /* leaves out pictures that cannot be read */
     bool csv;
     bool has_header;
     bool tells;       /* shows on a terminal how much of a text was read */
@@ -253,6 +254,18 @@ static by_status set_skip(const predict_request *r, by_config *config, by_error 
                                                                                    : "text");
 }
 
+static by_status set_anomaly(const predict_request *r, by_config *config, by_error *error)
+{
+    if (!r->anomaly) {
+        return BY_OK;
+    }
+    config->train.eval_batches = -1;
+    return strcmp(config->task.kind, "forecast") == 0
+               ? by_config_set(config, "task.anomaly=true", error)
+               : by_error_set(error, BY_EARG, "--anomaly is of task.kind forecast, not %s",
+                              config->task.kind);
+}
+
 /* Of many pictures that the model could read, one is damaged; where there is none, none can be left
  * out. */
 static void hint_skip(const predict_request *r, const by_config *config, by_status status,
@@ -280,8 +293,13 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
         return status;
     }
     status = set_skip(r, config, error);
-    by_task_request what = {
-        .purpose = BY_TASK_PREDICT, .path = r->file, .more = r->more, .more_count = r->more_count};
+    if (status == BY_OK) {
+        status = set_anomaly(r, config, error);
+    }
+    by_task_request what = {.purpose = r->anomaly ? BY_TASK_EVALUATE : BY_TASK_PREDICT,
+                            .path = r->file,
+                            .more = r->more,
+                            .more_count = r->more_count};
     if (status == BY_OK) {
         status = cli_choose_nodes(config, &what, &r->nodes, error);
     }
@@ -331,6 +349,9 @@ static int run(int argc, char **argv)
          "write the classes of the pixels of each image as a PNG with a palette to this folder"},
         {"yields", CLI_STRING, &r.yields, "NAME",
          "print the numbers of an output of a model of images or tables instead, such as features"},
+        {"anomaly", CLI_SWITCH, &r.anomaly, NULL,
+         "tell how odd each row of series is, from the error of its forecast by the rows before "
+         "it"},
         {"skip", CLI_SWITCH, &r.skip, NULL,
          "leave out pictures that cannot be read, and name them, instead of failing"},
         {"nodes", CLI_STRING, &r.nodes.list, "N,N,...", CLI_NODES_HELP},

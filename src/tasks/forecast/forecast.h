@@ -31,6 +31,7 @@ typedef struct by__forecast_keys {
     int64_t sort;
     char *standardize; /* "all" or "series" */
     double test_fraction;
+    int64_t anomaly;
     int64_t season;
 } by__forecast_keys;
 

@@ -60,6 +60,10 @@ static const by__config_key keys[] = {
      .choices = "all|series", .later = true,
      .help = "by whose mean and deviation in the part to train on a channel is standardized: of "
              "all series, or of each alone; one that is not there then has its own rows'"},
+    {"task", "anomaly", BY__KEY_SWITCH, BY__OWN(by__forecast_keys, anomaly), "false", .later = true,
+     .help =
+         "`banyan predict` tells how odd each row of a table is instead of continuing its series, "
+         "as with --anomaly"},
     {"task", "season", BY__KEY_INT, BY__OWN(by__forecast_keys, season), "0", 0, BY__MI24,
      .help = "rows of a period, such as 24 for a day of hours: evaluations tell the error of "
              "repeating the last one, if the context has it; 0: none"},

@@ -31,11 +31,15 @@ static by_status make_row(report_row *row, const by__forecast_data *d, by_error 
     row->levels = d->form.level_count;
     row->held_out = d->purpose != BY_TASK_PREDICT;
     size_t each = row->levels + 1;
-    BY_TRY(by__alloc((void **)&row->fields, channels * (each + 1) + 3, sizeof *row->fields,
+    BY_TRY(by__alloc((void **)&row->fields, channels * (each + 1) + 4, sizeof *row->fields,
                      "predictions", error));
     BY_TRY(
         by__alloc((void **)&row->names, channels * each, sizeof *row->names, "predictions", error));
-    for (size_t c = 0; c < channels; c++) {
+    for (size_t c = 0; c < channels && d->keys->anomaly != 0; c++) {
+        (void)snprintf(row->names[c], sizeof row->names[0], "%.100s_score",
+                       d->set->channels.items[c]);
+    }
+    for (size_t c = 0; c < channels && d->keys->anomaly == 0; c++) {
         for (size_t k = 0; k < each; k++) {
             (void)snprintf(row->names[c * each + k], sizeof row->names[0], "%.100s_%.20s",
                            d->set->channels.items[c],
@@ -45,20 +49,32 @@ static by_status make_row(report_row *row, const by__forecast_data *d, by_error 
     return BY_OK;
 }
 
-/* The time of a row; the fields have times if the rows are evenly spaced. */
-static by_field time_field(const by__forecast_data *d, const by__series_rows *rows, uint64_t row,
-                           char text[40])
+/* The time of a row that is there. */
+static double known_time(const by__series_set *set, uint64_t row)
 {
-    double time = rows->last + ((double)row - (double)(rows->count - 1)) * rows->step;
+    return set->times[row] - by__series_zone_offset(set->zone, set->times[row]);
+}
+
+/* A field of a time in seconds since 1970, or as clocks show it. */
+static by_field time_field(const by__forecast_data *d, double time, bool by_clock, char text[40])
+{
     double number = time / d->set->unit;
     by_field field = {.name = d->set->time, .number = number, .is_whole = number == floor(number)};
     if (d->set->stamped) {
-        bool shown = !rows->by_clock && d->set->style.zone[0] == '\0';
+        bool shown = !by_clock && d->set->style.zone[0] == '\0';
         time += shown ? by__series_zone_offset(d->set->zone, time) : 0.0;
         by__series_stamp_print(text, time, &d->set->style);
         field.text = text;
     }
     return field;
+}
+
+/* The time of a row of a window's forecast, where rows are evenly spaced. */
+static by_field step_field(const by__forecast_data *d, const by__series_rows *rows, uint64_t row,
+                           char text[40])
+{
+    double time = rows->last + ((double)row - (double)(rows->count - 1)) * rows->step;
+    return time_field(d, time, rows->by_clock, text);
 }
 
 /* The point of a channel, its quantiles, and the number that it was. Returns how many. */
@@ -105,13 +121,55 @@ static void report_steps(const by__forecast_data *d, const report_row *row, cons
         row->fields[count++] =
             (by_field){.name = "step", .number = (double)step + 1, .is_whole = true};
         if (rows->step > 0.0) {
-            row->fields[count++] = time_field(d, rows, w->origin + step, text);
+            row->fields[count++] = step_field(d, rows, w->origin + step, text);
         }
         for (size_t c = 0; c < d->set->channels.count; c++) {
             count += channel_fields(d, row, w, step, c, row->fields + count);
         }
         report(user, row->fields, count);
     }
+}
+
+/* How odd a number is: the error of its forecast in units of that of repeating the last row, or the
+ * last period. */
+static double score_of(const by__forecast_data *d, const report_window *w, size_t c, double point)
+{
+    size_t channels = d->set->channels.count;
+    double naive = d->naive[w->series * channels + c];
+    double error = fabs((double)w->targets[c] - point);
+    return w->weights[c] > 0.0f ? error / (naive > 0.0 ? naive : 1.0) : (double)NAN;
+}
+
+/* Reports how odd the first row of a window's forecast is: the mean over its channels, and each. */
+static void report_score(const by__forecast_data *d, const report_row *row, const report_window *w,
+                         by_predicted *report, void *user)
+{
+    size_t channels = d->set->channels.count;
+    uint64_t at = d->set->series[w->series].first + w->origin;
+    double sum = 0.0;
+    double known = 0.0;
+    char text[40];
+    size_t count = 0;
+    if (d->set->names != NULL) {
+        row->fields[count++] = (by_field){.name = d->scales->id, .text = d->set->names[w->series]};
+    }
+    row->fields[count++] = (by_field){.name = "row", .number = (double)w->origin, .is_whole = true};
+    if (d->set->times != NULL) {
+        row->fields[count++] = time_field(d, known_time(d->set, at), false, text);
+    }
+    by_field *score = &row->fields[count++];
+    for (size_t c = 0; c < channels; c++) {
+        const by__forecast_numbers n = {
+            .form = &d->form, .first = w->values + c, .stride = channels};
+        by__forecast_said said;
+        by__forecast_say(&said, &n, (double)NAN);
+        double odd = score_of(d, w, c, said.point);
+        known += isnan(odd) ? 0.0 : 1.0;
+        sum += isnan(odd) ? 0.0 : odd;
+        row->fields[count++] = (by_field){.name = row->names[c], .number = odd};
+    }
+    *score = (by_field){.name = "score", .number = known > 0.0 ? sum / known : (double)NAN};
+    report(user, row->fields, count);
 }
 
 /* A window has a number that counts, unless it is padding. */
@@ -164,7 +222,8 @@ by_status by__forecast_predict(by_task_data *data, const by_batch *batch, double
                            .horizon = targets / d->set->channels.count};
         if (counts(w.weights, targets)) {
             w.series = by__forecast_place(d, batch->first_sample + i, &w.origin);
-            report_steps(d, &row, &w, report, user);
+            d->keys->anomaly != 0 ? report_score(d, &row, &w, report, user)
+                                  : report_steps(d, &row, &w, report, user);
         }
     }
     free(row.fields);
