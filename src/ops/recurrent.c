@@ -116,7 +116,8 @@ static void operand_gradients(by_graph *graph, const by__graph_node *node, by_va
         din[HIDDEN] = by_fill(graph, by__op_gradient_dtype(graph, u), graph->values[u].shape, 0.0f);
     }
     din[INPUT_BIAS] = by__op_build_sum_rows(graph, input_sums, 2);
-    din[HIDDEN_BIAS] = by__op_build_sum_rows(graph, hidden_sums, 2);
+    din[HIDDEN_BIAS] =
+        hidden_sums == input_sums ? din[INPUT_BIAS] : by__op_build_sum_rows(graph, hidden_sums, 2);
 }
 
 static by_value as_dtype_of(by_graph *graph, by_value dy, by_value y)

@@ -1,48 +1,56 @@
 /* LSTM, GRU and their gradients.
  *
- * The products of all steps with the input are one matrix product into the gates. Then samples are
- * independent of each other: they are cut into blocks by the shape, and a block goes through all
- * steps on one thread, without waiting for others. A step multiplies the states of a block by
- * weights that were packed once (panel.h). States, cells and their gradients are f32, whatever the
- * operands are. */
+ * Samples are independent of each other: they are cut into blocks, and a block goes through all
+ * steps on one thread, without waiting for others. A step multiplies the input and the states of a
+ * block, side by side, by weights that were packed once (panel.h), so that sums of gates are never
+ * in memory for more than one step. A sample's bits do not depend on its block. States, cells and
+ * their gradients are f32, whatever the operands are. */
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/gemm.h"
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
 
-/* Samples from which on two panels of rows share each reading of the weights. */
-#define MANY_SAMPLES 256
+/* Panels of rows of a block, at most: their states and sums stay in the cache of a core. */
+#define MOST_PANELS 4
+
+/* A product of a step: columns of its result from columns of the rows. */
+typedef struct recurrent_part {
+    int64_t from, k;     /* columns of the rows */
+    int64_t at, columns; /* of the result */
+    size_t weights;      /* place in the workspace, packed */
+} recurrent_part;
+
+enum { MOST_PARTS = 3 };
 
 typedef struct recurrent_plan {
-    by__cpu_gemm *input; /* forward */
     const by__cpu_panel *panel;
     int64_t samples, steps, width;
+    int64_t channels;   /* forward: of the input */
     int64_t sums;       /* of a step: rows of the weights of the states */
     int64_t block;      /* samples of a block */
-    int64_t inner;      /* k of a step's product */
-    int64_t columns;    /* its columns */
-    int64_t row_floats; /* from one row of its result to the next */
+    int64_t inner;      /* columns of the rows that a step multiplies */
+    int64_t row_floats; /* from one row of the result to the next */
+    int64_t gates[4];   /* forward: columns of the result where the sums of each gate begin */
+    recurrent_part parts[MOST_PARTS];
+    int part_count;
     /* Places in the workspace. */
-    size_t wide; /* the weights of the states as f32, if they are narrower */
-    size_t weights;
+    size_t wide; /* weights as f32, if they are narrower */
+    size_t biases;
     size_t blocks, block_bytes;
     /* Places in the memory of a block. */
-    size_t states, carried, addends, product, rows;
+    size_t rows, carried, product;
 } recurrent_plan;
 
 typedef struct recurrent_block {
     const recurrent_plan *p;
-    const void *weights;
+    const char *work;
     int64_t first; /* sample */
     int64_t count;
-    float *states;  /* [count, width] */
+    float *rows;    /* [count, inner]: input and states, or gradients of sums */
     float *carried; /* [count, width]: cells, or gradients */
-    float *addends; /* [count, sums]: gradients of sums */
     float *product; /* [count, row_floats] */
-    void *rows;     /* packed */
 } recurrent_block;
 
 static recurrent_block block_of(const by__device_call *call, int64_t b)
@@ -50,30 +58,25 @@ static recurrent_block block_of(const by__device_call *call, int64_t b)
     const recurrent_plan *p = call->state;
     char *memory = (char *)call->work + p->blocks + (size_t)b * p->block_bytes;
     return (recurrent_block){.p = p,
-                             .weights = (char *)call->work + p->weights,
+                             .work = call->work,
                              .first = b * p->block,
                              .count = by__min_i64(p->block, p->samples - b * p->block),
-                             .states = (float *)(void *)(memory + p->states),
+                             .rows = (float *)(void *)(memory + p->rows),
                              .carried = (float *)(void *)(memory + p->carried),
-                             .addends = (float *)(void *)(memory + p->addends),
-                             .product = (float *)(void *)(memory + p->product),
-                             .rows = memory + p->rows};
+                             .product = (float *)(void *)(memory + p->product)};
 }
 
-/* product = rows [count, inner] times the packed weights. */
-static void multiply(const recurrent_block *b, const float *rows)
+/* product = rows times the packed weights. */
+static void multiply(const recurrent_block *b)
 {
     const recurrent_plan *p = b->p;
-    size_t a_stride = by__panel_a_stride(p->panel, p->inner);
-    size_t b_stride = by__panel_b_stride(p->panel, p->inner);
-    p->panel->pack_a(b->rows, a_stride, rows, p->inner, 1, b->count, p->inner);
-    p->panel->multiply(b->product, p->row_floats, b->rows, a_stride, b->weights, b_stride, b->count,
-                       p->columns, by__panel_k(p->panel, p->inner), false, NULL);
-}
-
-static void clear_product(const recurrent_block *b)
-{
-    memset(b->product, 0, (size_t)(b->count * b->p->row_floats) * sizeof *b->product);
+    for (int i = 0; i < p->part_count; i++) {
+        const recurrent_part *part = &p->parts[i];
+        p->panel->multiply_rows(b->product + part->at, p->row_floats, b->rows + part->from,
+                                (size_t)p->inner * sizeof(float), b->work + part->weights,
+                                by__panel_b_stride(p->panel, part->k), b->count, part->columns,
+                                part->k, false, NULL);
+    }
 }
 
 /* Row of step t of sample r of the block, among the steps of all samples. */
@@ -87,20 +90,33 @@ static int64_t row_of(const recurrent_block *b, int64_t r, int64_t t)
 
 /* ---- forward ---- */
 
+/* 1 / (1 + exp(-x)), and beyond the range of exp the value at its end. */
+BY__INLINE by__vf sigmoid(by__vf x)
+{
+    by__vf n;
+    by__vf r = by__exp_reduced(by__at_least(-87.0f, by__at_most(87.0f, -x)), &n);
+    by__vf two_n = by__power_of_two(__builtin_convertvector(n, by__vi));
+    return 1.0f / (by__multiply_add(two_n, r, two_n) + 1.0f);
+}
+
+/* The sum of gate g of units j .. j + n - 1. */
+BY__INLINE by__vf sum_of(const recurrent_block *b, int64_t r, int g, int64_t j, int n)
+{
+    const recurrent_plan *p = b->p;
+    const float *biases = (const float *)(const void *)(b->work + p->biases);
+    return LOAD(b->product, r * p->row_floats + p->gates[g] + j) + LOAD(biases, p->gates[g] + j);
+}
+
 BY__INLINE void lstm_units(const by__device_call *call, const recurrent_block *b, int64_t r,
                            int64_t t, int64_t j, by_dtype type, int n)
 {
     int64_t w = b->p->width;
     int64_t row = row_of(b, r, t);
     float *gates = (float *)call->out[1].data + row * 4 * w;
-    const float *bias = call->in[4].data;
-    const float *product = b->product + r * b->p->row_floats;
-    by__vf in = by__sigmoid(LOAD(gates, j) + (LOAD(product, j) + LOAD(bias, j)));
-    by__vf forget = by__sigmoid(LOAD(gates, w + j) + (LOAD(product, w + j) + LOAD(bias, w + j)));
-    by__vf new =
-        by__tanh(LOAD(gates, 2 * w + j) + (LOAD(product, 2 * w + j) + LOAD(bias, 2 * w + j)));
-    by__vf out =
-        by__sigmoid(LOAD(gates, 3 * w + j) + (LOAD(product, 3 * w + j) + LOAD(bias, 3 * w + j)));
+    by__vf in = sigmoid(sum_of(b, r, 0, j, n));
+    by__vf forget = sigmoid(sum_of(b, r, 1, j, n));
+    by__vf new = by__tanh(sum_of(b, r, 2, j, n));
+    by__vf out = sigmoid(sum_of(b, r, 3, j, n));
     float *cells = b->carried + r * w;
     by__vf cell = by__multiply_add(forget, LOAD(cells, j), in * new);
     by__vf y = out * by__tanh(cell);
@@ -110,7 +126,7 @@ BY__INLINE void lstm_units(const by__device_call *call, const recurrent_block *b
     STORE(gates, 3 * w + j, out);
     STORE(cells, j, cell);
     STORE(call->out[2].data, row * w + j, cell);
-    STORE(b->states, r * w + j, y);
+    STORE(b->rows, r * b->p->inner + b->p->channels + j, y);
     by__store_n(call->out[0].data, row * w + j, y, type, n);
 }
 
@@ -120,19 +136,32 @@ BY__INLINE void gru_units(const by__device_call *call, const recurrent_block *b,
     int64_t w = b->p->width;
     int64_t row = row_of(b, r, t);
     float *gates = (float *)call->out[1].data + row * 4 * w;
-    const float *bias = call->in[4].data;
-    const float *product = b->product + r * b->p->row_floats;
-    by__vf reset = by__sigmoid(LOAD(gates, j) + (LOAD(product, j) + LOAD(bias, j)));
-    by__vf update = by__sigmoid(LOAD(gates, w + j) + (LOAD(product, w + j) + LOAD(bias, w + j)));
-    by__vf hidden = LOAD(product, 2 * w + j) + LOAD(bias, 2 * w + j);
-    by__vf new = by__tanh(by__multiply_add(reset, hidden, LOAD(gates, 2 * w + j)));
-    by__vf y = by__multiply_add(update, LOAD(b->states, r * w + j) - new, new);
+    float *state = b->rows + r * b->p->inner + b->p->channels;
+    by__vf reset = sigmoid(sum_of(b, r, 0, j, n));
+    by__vf update = sigmoid(sum_of(b, r, 1, j, n));
+    by__vf hidden = sum_of(b, r, 3, j, n);
+    by__vf new = by__tanh(by__multiply_add(reset, hidden, sum_of(b, r, 2, j, n)));
+    by__vf y = by__multiply_add(update, LOAD(state, j) - new, new);
     STORE(gates, j, reset);
     STORE(gates, w + j, update);
     STORE(gates, 2 * w + j, new);
     STORE(gates, 3 * w + j, hidden);
-    STORE(b->states, r * w + j, y);
+    STORE(state, j, y);
     by__store_n(call->out[0].data, row * w + j, y, type, n);
+}
+
+/* Puts the input of step t into the rows. */
+BY__INLINE void load_input(const by__device_call *call, const recurrent_block *b, int64_t t,
+                           by_dtype type)
+{
+    int64_t channels = b->p->channels;
+    for (int64_t r = 0; r < b->count; r++) {
+        int64_t row = row_of(b, r, t) * channels;
+        float *to = b->rows + r * b->p->inner;
+#define STEP(j, n) by__store_n(to, j, by__load_n(call->in[0].data, row + (j), type, n), BY_F32, n)
+        BY__STEPS(0, channels, STEP);
+#undef STEP
+    }
 }
 
 /* Blocks begin .. end - 1 through all steps. */
@@ -141,14 +170,11 @@ BY__INLINE void forward(const by__device_call *call, int64_t begin, int64_t end,
 {
     for (int64_t i = begin; i < end; i++) {
         recurrent_block b = block_of(call, i);
-        size_t bytes = (size_t)(b.count * b.p->width) * sizeof(float);
-        memset(b.states, 0, bytes);
-        memset(b.carried, 0, bytes);
-        clear_product(&b);
+        memset(b.rows, 0, (size_t)(b.count * b.p->inner) * sizeof(float));
+        memset(b.carried, 0, (size_t)(b.count * b.p->width) * sizeof(float));
         for (int64_t t = 0; t < b.p->steps; t++) {
-            if (t > 0) {
-                multiply(&b, b.states);
-            }
+            load_input(call, &b, t, type);
+            multiply(&b);
             for (int64_t r = 0; r < b.count; r++) {
 #define STEP(j, n)                                                                                 \
     do {                                                                                           \
@@ -196,7 +222,7 @@ BY__INLINE void lstm_grad_units(const by__device_call *call, const recurrent_blo
                       dc * in * (1.0f - new *new), through_sigmoid(dy * cell, out)};
     STORE(b->carried, r * w + j, dc * forget);
     for (int64_t g = 0; g < 4; g++) {
-        STORE(b->addends, (4 * r + g) * w + j, sums[g]);
+        STORE(b->rows, (4 * r + g) * w + j, sums[g]);
         by__store_n(call->out[0].data, (4 * row + g) * w + j, sums[g], type, n);
     }
 }
@@ -219,7 +245,7 @@ BY__INLINE void gru_grad_units(const by__device_call *call, const recurrent_bloc
                       through_sigmoid(dy * (before - new), update), dn * reset};
     STORE(b->carried, r * w + j, dy * update);
     for (int64_t g = 0; g < 3; g++) {
-        STORE(b->addends, (3 * r + g) * w + j, sums[g]);
+        STORE(b->rows, (3 * r + g) * w + j, sums[g]);
         by__store_n(call->out[0].data, (3 * row + g) * w + j, g == 2 ? dn : sums[g], type, n);
         by__store_n(call->out[1].data, (3 * row + g) * w + j, sums[g], type, n);
     }
@@ -231,10 +257,10 @@ BY__INLINE void backward(const by__device_call *call, int64_t begin, int64_t end
     for (int64_t i = begin; i < end; i++) {
         recurrent_block b = block_of(call, i);
         memset(b.carried, 0, (size_t)(b.count * b.p->width) * sizeof(float));
-        clear_product(&b);
+        memset(b.product, 0, (size_t)(b.count * b.p->row_floats) * sizeof(float));
         for (int64_t t = b.p->steps - 1; t >= 0; t--) {
             if (t + 1 < b.p->steps) {
-                multiply(&b, b.addends);
+                multiply(&b);
             }
             for (int64_t r = 0; r < b.count; r++) {
 #define STEP(j, n)                                                                                 \
@@ -271,46 +297,60 @@ static bool supports(const by__device_call *call)
 
 static void release(by__device_call *call)
 {
-    recurrent_plan *p = call->state;
-    if (p != NULL) {
-        by__cpu_gemm_close(&p->input);
-    }
-    free(p);
+    free(call->state);
     call->state = NULL;
 }
 
-static by_status open_input(recurrent_plan *p, const by__device_call *call, int threads,
-                            by_error *error)
+/* Appends a product to a step; gives the column of the result where it begins. */
+static int64_t add_part(recurrent_plan *p, int64_t from, int64_t k, int64_t columns)
 {
-    by__cpu_gemm_options options = {.m = p->samples * p->steps,
-                                    .n = p->sums,
-                                    .k = by__tensor_columns(&call->in[0]),
-                                    .trans_b = true,
-                                    .ldc = 4 * p->width,
-                                    .dtype = call->in[0].dtype,
-                                    .out = BY_F32,
-                                    .bias = true,
-                                    .bias_dtype = BY_F32,
-                                    .isa = BY__AT_LEVEL(BY__LEVEL),
-                                    .threads = threads};
-    return by__cpu_gemm_open(&p->input, &options, error);
+    int64_t at = p->row_floats;
+    p->parts[p->part_count++] =
+        (recurrent_part){.from = from, .k = k, .at = at, .columns = columns};
+    p->row_floats += by__ceil_div(columns, p->panel->nr) * p->panel->nr;
+    return at;
+}
+
+/* The gates of a GRU's new state need the products with input and states by themselves. */
+static void plan_forward(recurrent_plan *p, bool lstm)
+{
+    int64_t w = p->width;
+    p->inner = p->channels + w;
+    (void)add_part(p, 0, p->inner, lstm ? 4 * w : 2 * w);
+    for (int64_t g = 0; g < 4; g++) {
+        p->gates[g] = g * w;
+    }
+    if (!lstm) {
+        p->gates[2] = add_part(p, 0, p->channels, w);
+        p->gates[3] = add_part(p, p->channels, w, w);
+    }
+}
+
+/* As many blocks as keep all threads busy with about as many samples each. */
+static int64_t samples_of_block(const recurrent_plan *p, int threads)
+{
+    int64_t blocks = by__ceil_div(p->samples, (int64_t)MOST_PANELS * p->panel->mr);
+    int64_t samples = by__ceil_div(p->samples, by__ceil_div(blocks, threads) * threads);
+    return samples + samples % 2; /* products have an even number of rows */
 }
 
 static void place(recurrent_plan *p, const by__device_call *call)
 {
     size_t own = 0;
-    size_t states = (size_t)(p->block * p->width) * sizeof(float);
-    int64_t rows = by__ceil_div(p->block, p->panel->mr) * p->panel->mr;
-    size_t used = p->input == NULL ? 0 : by__round_up(by__cpu_gemm_work(p->input), BY_CACHE_LINE);
+    size_t used = 0;
     bool narrow = call->in[2].dtype != BY_F32;
-    p->states = by__work_reserve(&own, states);
-    p->carried = by__work_reserve(&own, states);
-    p->addends = by__work_reserve(&own, (size_t)(p->block * p->sums) * sizeof(float));
+    int64_t rows = by__ceil_div(p->block, p->panel->mr) * p->panel->mr;
+    int64_t most = p->sums * (p->width > p->channels ? p->width : p->channels);
+    p->rows = by__work_reserve(&own, (size_t)(rows * p->inner) * sizeof(float));
+    p->carried = by__work_reserve(&own, (size_t)(p->block * p->width) * sizeof(float));
     p->product = by__work_reserve(&own, (size_t)(rows * p->row_floats) * sizeof(float));
-    p->rows = by__work_reserve(&own, by__panel_a_bytes(p->panel, p->block, p->inner));
     p->block_bytes = own;
-    p->wide = by__work_reserve(&used, narrow ? (size_t)(p->sums * p->width) * sizeof(float) : 0);
-    p->weights = by__work_reserve(&used, by__panel_b_bytes(p->panel, p->columns, p->inner));
+    p->wide = by__work_reserve(&used, narrow ? (size_t)most * sizeof(float) : 0);
+    p->biases = by__work_reserve(&used, (size_t)p->row_floats * sizeof(float));
+    for (int i = 0; i < p->part_count; i++) {
+        p->parts[i].weights = by__work_reserve(
+            &used, by__panel_b_bytes(p->panel, p->parts[i].columns, p->parts[i].k));
+    }
     p->blocks = by__work_reserve(&used, own * (size_t)by__ceil_div(p->samples, p->block));
 }
 
@@ -326,15 +366,14 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
                           .steps = y->shape.dim[1],
                           .width = y->shape.dim[2],
                           .sums = call->in[2].shape.dim[0]};
-    p->inner = is_grad ? p->sums : p->width;
-    p->columns = is_grad ? p->width : p->sums;
-    p->row_floats = by__ceil_div(p->columns, p->panel->nr) * p->panel->nr;
-    p->block = p->samples >= MANY_SAMPLES ? 2 * p->panel->mr : p->panel->mr;
-    by_status status = is_grad ? BY_OK : open_input(p, call, context->threads, error);
-    if (status != BY_OK) {
-        release(call);
-        return status;
+    if (is_grad) {
+        p->inner = p->sums;
+        (void)add_part(p, 0, p->sums, p->width);
+    } else {
+        p->channels = by__tensor_columns(&call->in[0]);
+        plan_forward(p, call->op == BY_OP_LSTM);
     }
+    p->block = samples_of_block(p, context->threads);
     place(p, call);
     call->work_bytes = p->blocks + p->block_bytes * (size_t)by__ceil_div(p->samples, p->block);
     return BY_OK;
@@ -342,23 +381,71 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
 
 /* ---- runs ---- */
 
-/* Packs the weights of the states [sums, width]: the columns of the product are their rows, or, for
- * the gradient, their columns. */
+/* The weights of an operand as f32. */
+static const float *widened(const by__device_call *call, int operand)
+{
+    const by__device_tensor *in = &call->in[operand];
+    const recurrent_plan *p = call->state;
+    float *wide = (float *)(void *)((char *)call->work + p->wide);
+    if (in->dtype == BY_F32) {
+        return in->data;
+    }
+#define STEP(i, n) by__store_n(wide, i, by__load_n(in->data, i, in->dtype, n), BY_F32, n)
+    BY__STEPS(0, by__tensor_count(in), STEP);
+#undef STEP
+    return wide;
+}
+
+/* Packs rows `first` and on of weights [sums, k] as columns of a part, from row `at` of its k
+ * on. */
+static void pack_rows(const by__device_call *call, int index, int64_t at, const float *weights,
+                      int64_t first, int64_t k)
+{
+    const recurrent_plan *p = call->state;
+    const recurrent_part *part = &p->parts[index];
+    size_t stride = by__panel_b_stride(p->panel, part->k);
+    const char *to = by__panel_b_at(p->panel, (char *)call->work + part->weights, 0, at, stride);
+    p->panel->pack_b((void *)(uintptr_t)to, stride, weights + first * k, k, 1, part->columns, k);
+}
+
+/* The biases of all sums, each where its sum is. */
+static void add_biases(const by__device_call *call)
+{
+    const recurrent_plan *p = call->state;
+    const float *input = call->in[3].data;
+    const float *hidden = call->in[4].data;
+    float *biases = (float *)(void *)((char *)call->work + p->biases);
+    bool lstm = call->op == BY_OP_LSTM;
+    int64_t w = p->width;
+    for (int64_t i = 0; i < (lstm ? 4 : 2) * w; i++) {
+        biases[i] = input[i] + hidden[i];
+    }
+    if (!lstm) {
+        memcpy(biases + p->gates[2], input + 2 * w, (size_t)w * sizeof *biases);
+        memcpy(biases + p->gates[3], hidden + 2 * w, (size_t)w * sizeof *biases);
+    }
+}
+
 static void pack_weights(const by__device_call *call)
 {
     const recurrent_plan *p = call->state;
-    const void *weights = call->in[2].data;
-    if (call->in[2].dtype != BY_F32) {
-        float *wide = (float *)(void *)((char *)call->work + p->wide);
-        by_dtype type = call->in[2].dtype;
-#define STEP(i, n) by__store_n(wide, i, by__load_n(weights, i, type, n), BY_F32, n)
-        BY__STEPS(0, p->sums * p->width, STEP);
-#undef STEP
-        weights = wide;
+    int64_t w = p->width;
+    if (!is_forward(call)) { /* columns of the product are columns of the weights [sums, width] */
+        p->panel->pack_b((char *)call->work + p->parts[0].weights,
+                         by__panel_b_stride(p->panel, p->sums), widened(call, 2), 1, w, w, p->sums);
+        return;
     }
-    bool by_rows = is_forward(call);
-    p->panel->pack_b((char *)call->work + p->weights, by__panel_b_stride(p->panel, p->inner),
-                     weights, by_rows ? p->width : 1, by_rows ? 1 : p->width, p->columns, p->inner);
+    const float *weights = widened(call, 1);
+    pack_rows(call, 0, 0, weights, 0, p->channels);
+    if (p->part_count > 1) {
+        pack_rows(call, 1, 0, weights, 2 * w, p->channels);
+    }
+    weights = widened(call, 2);
+    pack_rows(call, 0, p->channels, weights, 0, w);
+    if (p->part_count > 1) {
+        pack_rows(call, 2, 0, weights, 2 * w, w);
+    }
+    add_biases(call);
 }
 
 static by_status run(const by__device_call *call, const by__device_context *context)
@@ -368,14 +455,6 @@ static by_status run(const by__device_call *call, const by__device_context *cont
                                       : call->op == BY_OP_LSTM_GRAD ? lstm_grad_blocks_ranges
                                                                     : gru_grad_blocks_ranges;
     const recurrent_plan *p = call->state;
-    if (p->input != NULL) {
-        by__cpu_gemm_operands operands = {.a = call->in[0].data,
-                                          .b = call->in[1].data,
-                                          .bias = call->in[3].data,
-                                          .c = call->out[1].data,
-                                          .work = call->work};
-        by__cpu_gemm_run(p->input, &operands);
-    }
     pack_weights(call);
     by_dtype type = call->in[2].dtype;
     by__cpu_parallel(context, call, by__ceil_div(p->samples, p->block), 1,
