@@ -96,6 +96,7 @@ CASES = {
     "patchtst": dict(kind="patchtst", layers=2, heads=2, width=16, mlp_width=24, context=26, horizon=6, channels=3,
                      patch=8, stride=5, classes=0, norm_eps=1e-5, optimizer="sgd", seed=302),
     "tcn": dict(kind="tcn", layers=3, width=8, kernel=3, context=24, horizon=6, channels=3, classes=0, seed=303),
+    "tcn_near": dict(kind="tcn", layers=2, width=8, kernel=2, context=24, horizon=6, channels=3, classes=0, seed=309),
     "nbeats": dict(kind="nbeats", blocks=2, layers=2, width=16, context=24, horizon=6, channels=3, classes=0, seed=304),
     "tide": dict(kind="tide", layers=2, decoder_layers=2, width=16, decoder_width=4, temporal_width=8, context=24,
                  horizon=6, channels=3, classes=0, norm_eps=1e-5, seed=306),

@@ -767,7 +767,10 @@ static void test_tcn(void **state)
     BY_UNUSED(state);
     static const char *const settings[] = {"model.kind=tcn", FORECAST, "model.layers=3",
                                            "model.width=8", "model.kernel=3"};
+    static const char *const near[] = {"model.kind=tcn", FORECAST, "model.layers=2",
+                                       "model.width=8", "model.kernel=2"};
     compare_all(CASE("tcn", &forecasts, settings, "series", "targets"));
+    compare_all(CASE("tcn_near", &forecasts, near, "series", "targets")); /* of the last 7 rows */
 }
 
 static void test_nbeats(void **state)
