@@ -116,6 +116,15 @@
  *     with w(t, s) = f(q[t]) . f(k[s]), f(x) = elu(x) + 1 (Katharopoulos et al. 2020). Causal, or
  *     over all keys with attrs.bidirectional; lengths as there.
  *   LINEAR_ATTENTION_GRAD  (qkv | q, k, v[, lengths]), dy   dqkv | dq, dk, dv
+ *   CARRIED_LINEAR_ATTENTION  (qkv | q, k, v), sums* f32    y [B, T, H*D]: causal LINEAR_ATTENTION
+ *                     [S, K, D, C], positions i32 [1] or    whose sums over keys continue those of
+ *                     i32 [T], sessions i32 [T]?            earlier runs
+ *     sums[s, h] is the sum of f(k) (v, 1)^T over the tokens of session s so far, its columns from
+ *     D + 1 on zeros; C = BY_SUM_COLUMNS(D). A row at position 0 starts from zeros. Without
+ *     sessions, sample b is session b (S = B), and its rows are at positions[0] and on. With
+ *     sessions B = 1: row t is the token at positions[t] of session sessions[t], whose rows follow
+ *     each other in order; at position -1 it is none, and y is zero. The bits of a row do not
+ *     depend on rows of other sessions, nor on how the tokens are divided among runs.
  *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*   y [B, T, H*D]
  *                     [B, K, S, D], position i32 [1]
  *     Writes k and v of the T new tokens into the caches at position .. position + T - 1, then
@@ -368,6 +377,8 @@ extern "C" {
 #define BY_PAGE_TOKENS 16
 /* Bytes of a token's scale per head in a pool of 8-bit codes. */
 #define BY_PAGE_SCALE 4
+/* Columns of the sums of linear attention over heads of `width`. */
+#define BY_SUM_COLUMNS(width) (((width) + 16) / 16 * 16)
 /* Elements of a partial sum; sums that ranks share are divided at multiples of it. */
 #define BY_SUM_BLOCK 16384
 /* Elements that share a scale in ADAMW8. */
@@ -415,6 +426,7 @@ enum {
     X(ATTENTION_MERGE, attention_merge)                                                            \
     X(LINEAR_ATTENTION, linear_attention)                                                          \
     X(LINEAR_ATTENTION_GRAD, linear_attention_grad)                                                \
+    X(CARRIED_LINEAR_ATTENTION, carried_linear_attention)                                          \
     X(CACHED_ATTENTION, cached_attention)                                                          \
     X(DROPOUT, dropout)                                                                            \
     X(LINEAR_CROSS_ENTROPY, linear_cross_entropy)                                                  \

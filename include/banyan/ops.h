@@ -135,6 +135,20 @@ BY_API by_value by_attention_masked(by_graph *graph, by_value q, by_value k, by_
 BY_API by_value by_linear_attention(by_graph *graph, by_value q, by_value k, by_value v,
                                     int64_t heads, int64_t kv_heads, bool bidirectional,
                                     by_value lengths);
+/* Which tokens of which texts the rows of by_linear_attention_carried are. */
+typedef struct by_carried_rows {
+    /* i32 [1], position of the first row of each sample; with sessions i32 [T] or [1, T]: of each
+     * row in its text, -1: it is none. */
+    by_value positions;
+    by_value sessions; /* i32 [T]: the text of each row, or BY_NONE: the sample */
+} by_carried_rows;
+/* Causal linear attention that continues texts: `sums` f32 [texts, kv_heads, D, BY_SUM_COLUMNS(D)]
+ * is what it keeps of the tokens of each text so far, and is updated; a row at position 0 begins a
+ * text. Rows of one text follow each other in order. q is [B, T, heads D], with sessions B = 1; for
+ * packed qkv, k and v are BY_NONE. Not differentiable. */
+BY_API by_value by_linear_attention_carried(by_graph *graph, by_value q, by_value k, by_value v,
+                                            by_value sums, const by_carried_rows *rows,
+                                            int64_t heads, int64_t kv_heads);
 /* Causal attention with caches [B, kv_heads, S, D]: writes the new keys and values at `position`,
  * i32 [1], and attends to all positions so far, as far as window and slopes of the mask say, whose
  * other fields are not used. For packed qkv pass it as q, with k and v BY_NONE. */

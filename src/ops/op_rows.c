@@ -27,6 +27,20 @@ uint32_t by__op_mutates(by_op op, const by_attrs *attrs)
     return by__op_row_mutates(by__op_row_of(op), attrs);
 }
 
+bool by__op_carries(const by_graph *graph, by_value v)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const by__graph_node *node = &graph->nodes[n];
+        const by__op_row *row = by__op_row_of(node->op);
+        for (int i = 0; i < node->input_count; i++) {
+            if (by__mask_has(row->carries, i) && (v == BY_NONE || node->in[i] == v)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 bool by__op_node_has_effects(const by__graph_node *node)
 {
     const by__op_row *row = by__op_row_of(node->op);

@@ -69,6 +69,9 @@ by_status by__op_node_signature(const by_graph *graph, size_t node, char **out, 
 bool by__op_node_has_effects(const by__graph_node *node);
 /* Returns the mask of inputs that a node with these attributes updates in place. */
 uint32_t by__op_mutates(by_op op, const by_attrs *attrs);
+/* Returns true if a node updates value v in place as what it keeps of each sequence (row.h:
+ * carries); BY_NONE: any value. */
+bool by__op_carries(const by_graph *graph, by_value v);
 /* Refuses a signature: "matmul: inner sizes differ: a [4, 8], b [9, 3]". */
 by_status by__op_refuse(const by__op_signature *s, by_error *error, const char *why);
 

@@ -218,6 +218,9 @@ typedef struct by__op_row {
     /* Sets the work of attention; NULL: the op is not attention. */
     void (*attention)(const by__op_signature *s, const by__graph_type *out,
                       by__op_attention_cost *cost);
+    /* Inputs, updated in place, that hold what is kept of all tokens of a sequence so far: one part
+     * for each sequence, from which no token can be taken back. */
+    uint32_t carries;
     uint32_t factors; /* inputs of a matrix product; a weight's work is counted here */
     bool is_product;  /* out 0 = op(in 0) op(in 1) + in 2 + in 3, by trans_a and trans_b alone */
     uint32_t gathers; /* inputs of which only some rows are read */

@@ -166,6 +166,22 @@ static void fill_paged(problem *p, int index)
     }
 }
 
+/* Rows of each session in turn, of which the first one begins, and the last one of every second is
+ * none; or the position of the first row of all samples. */
+static void fill_carried(problem *p, int index)
+{
+    int32_t *data = p->data[index];
+    int64_t rows = p->in[0].shape.dim[1];
+    int64_t sessions = p->in[3].shape.dim[0];
+    int64_t each = (rows + sessions - 1) / sessions;
+    for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
+        int64_t session = i / each;
+        bool none = session % 2 == 1 && i % each == each - 1;
+        int64_t position = none ? -1 : 5 * session + i % each;
+        data[i] = (int32_t)(!present(&p->in[5]) ? 3 : index == 4 ? position : session);
+    }
+}
+
 /* First keys: of the first sample in any order, some of them out of range; then of documents. */
 static void fill_starts(problem *p, int index)
 {
@@ -240,6 +256,9 @@ static void fill_integers(problem *p, int index)
     case BY_OP_PAGED_ATTENTION:
         fill_paged(p, index);
         return;
+    case BY_OP_CARRIED_LINEAR_ATTENTION:
+        fill_carried(p, index);
+        return;
     case BY_OP_CACHED_ATTENTION: /* the last place that leaves room for the new tokens */
         data[0] = (int32_t)(p->in[3].shape.dim[2] - p->in[0].shape.dim[1]);
         return;
@@ -279,8 +298,9 @@ static void fill_floats(problem *p, int index, pattern kind)
     bool scores = op == BY_OP_ATTENTION_GRAD || (op == BY_OP_EDGE_ATTENTION && index < 2);
     bool zero = op == BY_OP_CLIP_SCALE && index == 0; /* no step has failed */
     bool factor = op == BY_OP_CLIP_SCALE && index == 2;
-    bool positive = op == BY_OP_CLIP_SCALE || (op == BY_OP_ADAMW && index == 3) ||
-                    (op == BY_OP_ADAMW8 && (index == 4 || index == 5));
+    bool positive =
+        op == BY_OP_CLIP_SCALE || (op == BY_OP_CARRIED_LINEAR_ATTENTION && index == 3) ||
+        (op == BY_OP_ADAMW && index == 3) || (op == BY_OP_ADAMW8 && (index == 4 || index == 5));
     bool rstd = (op == BY_OP_LAYER_NORM_GRAD && index == 3) ||
                 (op == BY_OP_RMS_NORM_GRAD && index == 2) ||
                 (op == BY_OP_BATCH_NORM_GRAD && index == 4);

@@ -93,6 +93,46 @@ static void cost_linear_grad(const by__op_signature *s, const by__graph_type *ou
     cost->flops = 3.0 * forward_flops(s, &s->in[s->input_count - 1]);
 }
 
+/* ---- with sums from earlier runs ---- */
+
+enum { CARRIED_SUMS = 3, CARRIED_POSITIONS, CARRIED_SESSIONS, CARRIED_OPERANDS };
+
+static by_status infer_carried(const by__op_signature *s, by__graph_type *out, by_error *error)
+{
+    by__op_heads e;
+    const by__graph_type *sums = &s->in[CARRIED_SUMS];
+    const by__graph_type *sessions = &s->in[CARRIED_SESSIONS];
+    if (!by__op_read_heads(s, 3, &e)) {
+        return by__op_refuse(s, error, not_heads);
+    }
+    bool by_row = !by__absent(sessions);
+    by__graph_type wanted = {BY_F32,
+                             BY_SHAPE(!by_row                 ? e.batch
+                                      : sums->shape.rank == 4 ? sums->shape.dim[0]
+                                                              : 0,
+                                      s->attrs->kv_heads, e.width, BY_SUM_COLUMNS(e.width))};
+    if (!by__op_type_equal(sums, &wanted)) {
+        return by__op_refuse(s, error,
+                             "sums must be f32 [sessions, kv_heads, width, width + 1 rounded up to "
+                             "a multiple of 16], without sessions one for each sample");
+    }
+    const by__graph_type *positions = &s->in[CARRIED_POSITIONS];
+    if (positions->dtype != BY_I32 || by_shape_count(&positions->shape) != (by_row ? e.time : 1) ||
+        (by_row && (e.batch != 1 || sessions->dtype != BY_I32 ||
+                    by_shape_count(&sessions->shape) != e.time))) {
+        return by__op_refuse(s, error,
+                             "positions must be one i32, or with sessions both i32 [rows] of one "
+                             "sample");
+    }
+    out[0] = (by__graph_type){e.dtype, BY_SHAPE(e.batch, e.time, s->attrs->heads * e.width)};
+    return BY_OK;
+}
+
+static int64_t sessions_of_sums(const by__op_signature *s)
+{
+    return s->in[CARRIED_SUMS].shape.dim[0];
+}
+
 #define HEADS                                                                                      \
     BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT), BY__ATTR(bidirectional, FLAG))
 const by__op_row by__op_linear_attention = {.min_inputs = 1,
@@ -113,6 +153,19 @@ const by__op_row by__op_linear_attention_grad = {.min_inputs = 2,
                                                  .cost = cost_linear_grad,
                                                  .shard = shard_linear_grad};
 
+const by__op_row by__op_carried_linear_attention = {
+    .min_inputs = CARRIED_OPERANDS,
+    .max_inputs = CARRIED_OPERANDS,
+    .outputs = 1,
+    .optional = 1u << 1 | 1u << 2 | 1u << CARRIED_SESSIONS,
+    .attrs = BY__ATTRS(BY__ATTR(heads, INT), BY__ATTR(kv_heads, INT)),
+    .infer = infer_carried,
+    .cost = cost_linear,
+    .mutates = 1u << CARRIED_SUMS,
+    .carries = 1u << CARRIED_SUMS,
+    .keeps_f32 = 1u << CARRIED_SUMS,
+    .indices = {{.input = CARRIED_SESSIONS, .limit = sessions_of_sums}}};
+
 by_value by_linear_attention(by_graph *graph, by_value q, by_value k, by_value v, int64_t heads,
                              int64_t kv_heads, bool bidirectional, by_value lengths)
 {
@@ -120,4 +173,14 @@ by_value by_linear_attention(by_graph *graph, by_value q, by_value k, by_value v
     by_value in[4] = {q, k, v, lengths};
     int count = lengths != BY_NONE ? 4 : k != BY_NONE ? 3 : 1;
     return by__op_add_node(graph, BY_OP_LINEAR_ATTENTION, &attrs, in, count, NULL);
+}
+
+by_value by_linear_attention_carried(by_graph *graph, by_value q, by_value k, by_value v,
+                                     by_value sums, const by_carried_rows *rows, int64_t heads,
+                                     int64_t kv_heads)
+{
+    by_attrs attrs = {.heads = heads, .kv_heads = kv_heads};
+    by_value in[CARRIED_OPERANDS] = {q, k, v, sums, rows->positions, rows->sessions};
+    return by__op_add_node(graph, BY_OP_CARRIED_LINEAR_ATTENTION, &attrs, in, CARRIED_OPERANDS,
+                           NULL);
 }

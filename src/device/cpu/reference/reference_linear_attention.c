@@ -149,3 +149,89 @@ static by_status run_linear_grad(const by__device_call *call, const by__device_c
 
 BY__REFERENCE_KERNEL(BY_OP_LINEAR_ATTENTION_GRAD, linear_attention_grad, prepare_linear_grad,
                      run_linear_grad);
+
+/* ---- with sums from earlier runs ---- */
+
+enum { SUMS = 3, POSITIONS, SESSIONS };
+
+/* Adds the key of row t of sample b to the sums that begin at element `sums`; a first token's are
+ * zeros before. */
+static void add_key(const by__device_call *call, const operand_view in[3], const problem *p,
+                    int64_t sums, int64_t position, const int64_t at[3])
+{
+    const by__device_tensor *state = &call->in[SUMS];
+    int64_t columns = state->shape.dim[3];
+    int64_t k = place(&in[1], p, at[0], at[1], at[2]);
+    int64_t v = place(&in[2], p, at[0], at[1], at[2]);
+    for (int64_t i = 0; i < p->width * columns; i++) {
+        int64_t column = i % columns;
+        double value = column < p->width    ? by__get(in[2].tensor, v + column)
+                       : column == p->width ? 1.0
+                                            : 0.0;
+        double before = position == 0 ? 0.0 : by__get(state, sums + i);
+        by__set(state, sums + i, before + feature(by__get(in[1].tensor, k + i / columns)) * value);
+    }
+}
+
+/* What head `head` of row t of sample b reads of the sums. */
+static void read_sums(const by__device_call *call, const operand_view *q, const problem *p,
+                      int64_t sums, const int64_t at[3])
+{
+    const by__device_tensor *state = &call->in[SUMS];
+    int64_t columns = state->shape.dim[3];
+    int64_t query = place(q, p, at[0], at[1], at[2]);
+    int64_t y = ((at[0] * p->length + at[1]) * p->heads + at[2]) * p->width;
+    double *read = call->work;
+    for (int64_t column = 0; column <= p->width; column++) {
+        read[column] = 0.0;
+        for (int64_t d = 0; d < p->width; d++) {
+            read[column] += feature(by__get(q->tensor, query + d)) *
+                            by__get(state, sums + d * columns + column);
+        }
+    }
+    for (int64_t d = 0; d < p->width; d++) {
+        by__set(&call->out[0], y + d, read[d] / (read[p->width] + 1e-6));
+    }
+}
+
+static by_status run_carried(const by__device_call *call, const by__device_context *context)
+{
+    BY_UNUSED(context);
+    problem p = measure(call, !by__present(&call->in[1]));
+    operand_view in[3];
+    bool by_row = by__present(&call->in[SESSIONS]);
+    int64_t group = p.heads / p.kv_heads;
+    int64_t numbers = p.width * call->in[SUMS].shape.dim[3];
+    make_views(in, call->in, !by__present(&call->in[1]), &p);
+    for (int64_t i = 0; i < p.batch * p.length * p.kv_heads; i++) {
+        int64_t kv = i % p.kv_heads;
+        int64_t t = i / p.kv_heads % p.length;
+        int64_t b = i / p.kv_heads / p.length;
+        int64_t session = by_row ? by__id(&call->in[SESSIONS], t) : b;
+        int64_t position =
+            by_row ? by__id(&call->in[POSITIONS], t) : by__id(&call->in[POSITIONS], 0) + t;
+        int64_t sums = (session * p.kv_heads + kv) * numbers;
+        if (position >= 0) {
+            add_key(call, in, &p, sums, position, (const int64_t[3]){b, t, kv});
+        }
+        for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
+            if (position >= 0) {
+                read_sums(call, &in[0], &p, sums, (const int64_t[3]){b, t, head});
+            }
+            for (int64_t d = 0; d < p.width && position < 0; d++) {
+                by__set(&call->out[0], (t * p.heads + head) * p.width + d, 0.0);
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status prepare_carried(by__device_call *call, const by__device_context *context,
+                                 by_error *error)
+{
+    BY_UNUSED(context);
+    return by__reference_work(call, call->in[SUMS].shape.dim[3], error);
+}
+
+BY__REFERENCE_KERNEL(BY_OP_CARRIED_LINEAR_ATTENTION, carried_linear_attention, prepare_carried,
+                     run_carried);

@@ -5,7 +5,10 @@
  * (d + eps) and g' = (g, -g . y),
  *   da = S g',   R = sum of a g'^T over the queries from its own on,   db = R v',   dv' = b^T R,
  * in a second pass from the last token to the first. The heads of a group share S and R. A task is
- * one (sample, key head), so that the bits do not depend on the number of threads. */
+ * one (sample, key head), so that the bits do not depend on the number of threads.
+ *
+ * CARRIED_LINEAR_ATTENTION keeps S in an operand from run to run; a task is the rows of one session
+ * and key head, which are computed in the order in which one run would have computed them all. */
 #include <stdlib.h>
 
 #include "device/cpu/kernels/attention/attention.h"
@@ -17,7 +20,7 @@ typedef struct linear_plan {
     attention_shape s;
     bool packed;
     bool causal;
-    int64_t columns;                    /* of S: width + 1, rounded up to whole vectors */
+    int64_t columns; /* of S: width + 1, rounded up to whole vectors, or as the operand has them */
     size_t state, key, value, query, n; /* offsets in a thread's part, in bytes */
     size_t given;                       /* g' of all queries of a task: [group][length][columns] */
     size_t thread_bytes;
@@ -149,6 +152,22 @@ static void add_own_key(const linear_job *j, int64_t t)
 
 /* ---- forward ---- */
 
+/* What the queries of token t read. */
+static void read_sums(const linear_job *j, int64_t t)
+{
+    const attention_shape *s = &j->p->s;
+    int64_t group = s->heads / s->kv_heads;
+    for (int64_t head = j->kv * group; head < (j->kv + 1) * group; head++) {
+        load_features(j->p, j->query, head_at(&j->in[0], s, j->b, t, head));
+        multiply_left(j, j->n, j->query);
+        float factor = 1.0f / (j->n[s->width] + LEAST);
+        for (int64_t d = 0; d < s->width; d++) {
+            j->n[d] *= factor;
+        }
+        store_row(j->p, head_at(&j->y, s, j->b, t, head), j->n, NULL);
+    }
+}
+
 static void run_task(linear_job *j)
 {
     const attention_shape *s = &j->p->s;
@@ -156,15 +175,7 @@ static void run_task(linear_job *j)
     add_all_keys(j);
     for (int64_t t = 0; t < j->rows; t++) {
         add_own_key(j, t);
-        for (int64_t head = j->kv * group; head < (j->kv + 1) * group; head++) {
-            load_features(j->p, j->query, head_at(&j->in[0], s, j->b, t, head));
-            multiply_left(j, j->n, j->query);
-            float factor = 1.0f / (j->n[s->width] + LEAST);
-            for (int64_t d = 0; d < s->width; d++) {
-                j->n[d] *= factor;
-            }
-            store_row(j->p, head_at(&j->y, s, j->b, t, head), j->n, NULL);
-        }
+        read_sums(j, t);
     }
     for (int64_t head = j->kv * group; head < (j->kv + 1) * group; head++) {
         attention_clear(&j->y, s, j->b, j->rows, s->length, head);
@@ -276,6 +287,80 @@ static by_status run_linear_grad(const by__device_call *call, const by__device_c
     return BY_OK;
 }
 
+/* ---- with sums from earlier runs ---- */
+
+enum { SUMS = 3, POSITIONS, SESSIONS };
+
+/* Where rows are: their session, and position in it. */
+typedef struct row_places {
+    const int32_t *positions;
+    const int32_t *sessions; /* NULL: rows of sample b are at positions[0] and on */
+    int64_t length;          /* rows of a sample */
+} row_places;
+
+static int64_t session_of(const row_places *at, int64_t row)
+{
+    return at->sessions == NULL ? row / at->length : at->sessions[row];
+}
+
+static int64_t position_of(const row_places *at, int64_t row)
+{
+    return at->sessions == NULL ? at->positions[0] + row % at->length : at->positions[row];
+}
+
+static bool is_of_session(const row_places *at, int64_t row, int64_t session)
+{
+    return position_of(at, row) >= 0 && session_of(at, row) == session;
+}
+
+/* The rows from `first` on of its session, if it is the first one: in each, S with its key. */
+static void run_rows(const by__device_call *call, const row_places *at, int64_t kv, int64_t first)
+{
+    const linear_plan *p = call->state;
+    const attention_shape *s = &p->s;
+    int64_t session = session_of(at, first);
+    int64_t rows = s->batch * s->length;
+    linear_job j = {.y = {call->out[0].data, s->heads * s->width, 0}};
+    if (position_of(at, first) < 0) {
+        int64_t group = s->heads / s->kv_heads;
+        for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
+            attention_clear(&j.y, s, first / s->length, first % s->length, first % s->length + 1,
+                            head);
+        }
+        return;
+    }
+    if (first > 0 && is_of_session(at, first - 1, session)) {
+        return;
+    }
+    attention_views(j.in, call->in, p->packed, s);
+    open_job(&j, call, kv, NULL);
+    size_t numbers = (size_t)(s->width * p->columns);
+    j.state = (float *)call->in[SUMS].data + (size_t)(session * s->kv_heads + kv) * numbers;
+    for (int64_t row = first; row < rows && is_of_session(at, row, session); row++) {
+        j.b = row / s->length;
+        if (position_of(at, row) == 0) {
+            memset(j.state, 0, numbers * sizeof *j.state);
+        }
+        add_own_key(&j, row % s->length);
+        read_sums(&j, row % s->length);
+    }
+}
+
+static by_status run_carried(const by__device_call *call, const by__device_context *context)
+{
+    const linear_plan *p = call->state;
+    int64_t rows = p->s.batch * p->s.length;
+    const row_places at = {.positions = call->in[POSITIONS].data,
+                           .sessions =
+                               by__present(&call->in[SESSIONS]) ? call->in[SESSIONS].data : NULL,
+                           .length = p->s.length};
+#pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
+    for (int64_t task = 0; task < p->s.kv_heads * rows; task++) {
+        run_rows(call, &at, task / rows, task % rows);
+    }
+    return BY_OK;
+}
+
 /* ---- plans ---- */
 
 static bool supports(const by__device_call *call)
@@ -299,15 +384,18 @@ static by_status plan(by__device_call *call, const by__device_context *context, 
                              .kv_heads = call->attrs.kv_heads};
     attention_shape *s = &p->s;
     s->width = q->shape.dim[2] / (p->packed ? s->heads + 2 * s->kv_heads : s->heads);
-    p->columns = (int64_t)by__round_up((size_t)s->width + 1, BY__LANES);
+    bool carried = call->op == BY_OP_CARRIED_LINEAR_ATTENTION;
+    p->columns =
+        carried ? BY_SUM_COLUMNS(s->width) : (int64_t)by__round_up((size_t)s->width + 1, BY__LANES);
     size_t row = (size_t)p->columns * sizeof(float);
     size_t used = 0;
-    p->state = by__work_reserve(&used, (size_t)s->width * row);
+    p->state = by__work_reserve(&used, carried ? 0 : (size_t)s->width * row);
     p->key = by__work_reserve(&used, row);
     p->value = by__work_reserve(&used, row);
     p->query = by__work_reserve(&used, row);
     p->n = by__work_reserve(&used, row);
-    size_t queries = others == 0 ? 0 : (size_t)(s->heads / s->kv_heads * s->length);
+    size_t queries =
+        call->op != BY_OP_LINEAR_ATTENTION_GRAD ? 0 : (size_t)(s->heads / s->kv_heads * s->length);
     p->given = by__work_reserve(&used, queries * row);
     p->thread_bytes = by__round_up(used, 4096);
     call->state = p;
@@ -324,6 +412,12 @@ static by_status prepare_grad(by__device_call *call, const by__device_context *c
                               by_error *error)
 {
     return plan(call, context, 1, error);
+}
+
+static by_status prepare_carried(by__device_call *call, const by__device_context *context,
+                                 by_error *error)
+{
+    return plan(call, context, 3, error);
 }
 
 static void release(by__device_call *call)
@@ -344,3 +438,9 @@ BY__KERNEL(linear_attention_grad) = {BY_OP_LINEAR_ATTENTION_GRAD,
                                      prepare_grad,
                                      release,
                                      run_linear_grad};
+BY__KERNEL(carried_linear_attention) = {BY_OP_CARRIED_LINEAR_ATTENTION,
+                                        BY__KERNEL_NAME("carried_linear_attention"),
+                                        supports,
+                                        prepare_carried,
+                                        release,
+                                        run_carried};
