@@ -85,6 +85,12 @@ static by_status compile(draft_model *m, int64_t sequences, by_error *error)
     BY_TRY(by__infer_forward_open(&m->forward, &options, error));
     BY_TRY(by__infer_steps_compile(&m->steps, &m->forward, sizes, count, sequences, sequences,
                                    table, table * sequences, error));
+    if (m->steps.carries) {
+        return by_error_set(
+            error, BY_EARG,
+            "the draft model has attention.kind linear, whose sums do not return to "
+            "an earlier token when a draft is wrong; take another model");
+    }
     return by__infer_forward_plan(&m->forward, m->weights, error);
 }
 

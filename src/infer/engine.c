@@ -65,6 +65,19 @@ static by_status complete(by_engine *e, const by_config *config, by_error *error
     return BY_OK;
 }
 
+/* What a layer carries from token to token belongs to one sequence and knows only its end. So no
+ * other sequence continues from it, and no draft is taken back. */
+static by_status limit_carried(by_engine *e, by_error *error)
+{
+    if (e->steps.carries && e->options.draft != NULL) {
+        return by_error_set(error, BY_EARG,
+                            "drafts: the model has attention.kind linear, whose sums do not return "
+                            "to an earlier token when a draft is wrong; generate without drafts");
+    }
+    e->options.no_prefix_cache = e->options.no_prefix_cache || e->steps.carries;
+    return BY_OK;
+}
+
 /* Determines the bytes of a page over all layers, those of the weights before they are packed, and
  * whether the model supports the context, from a graph. */
 static by_status measure_model(by_engine *e, size_t *page_bytes, uint64_t *weight_bytes,
@@ -96,7 +109,7 @@ static by_status measure_model(by_engine *e, size_t *page_bytes, uint64_t *weigh
     *weight_bytes = 0;
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         const by__graph_value *value = &graph->values[v];
-        if (value->role == BY_ROLE_STATE) {
+        if (value->role == BY_ROLE_STATE && !by__op_carries(graph, (by_value)v)) {
             *page_bytes += by__graph_value_bytes(value);
         } else if (value->role == BY_ROLE_PARAMETER) {
             *weight_bytes += by__graph_value_bytes(value);
@@ -272,6 +285,7 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
     BY_TRY(by__infer_steps_compile(&e->steps, &e->forward, sizes, choose_sizes(sizes, o->rows),
                                    o->sessions, wanted_rows(o), table, o->pages, error));
+    BY_TRY(limit_carried(e, error));
     if (e->vocab > e->steps.vocab) {
         return by_error_set(error, BY_EARG, "the vocabulary has %lld tokens; the model knows %lld",
                             (long long)e->vocab, (long long)e->steps.vocab);

@@ -48,7 +48,8 @@ struct by_generator {
     double window_bytes;
     double window_tokens; /* the largest of these windows */
     bool slide;
-    bool ready; /* the logits are those after the last token of the window */
+    bool carries; /* layers keep something of the sequence that knows only its end (row.h) */
+    bool ready;   /* the logits are those after the last token of the window */
     by_generator_memory_report memory;
 };
 
@@ -135,6 +136,7 @@ static by_status measure_work(by_generator *g, by_error *error)
 {
     const by_graph *graph = g->decode->graph;
     int64_t all;
+    g->carries = by__op_carries(graph, BY_NONE);
     BY_TRY(by_model_count(graph, &all, &g->products, error));
     BY_TRY(by_model_count(g->prefill[0]->graph, &all, &g->body_products, error));
     BY_TRY(count_read(&g->weight_bytes, graph, error));
@@ -311,22 +313,6 @@ void by_generator_reset(by_generator *generator)
     generator->ready = false;
 }
 
-by_status by_generator_keep(by_generator *g, size_t count, by_error *error)
-{
-    if (g->position != (uint64_t)g->cached) {
-        return by_error_set(error, BY_ESTATE,
-                            "the first tokens of the sequence have left the caches");
-    }
-    if (count > (size_t)g->cached) {
-        return by_error_set(error, BY_EARG, "%zu tokens cannot be kept of %lld", count,
-                            (long long)g->cached);
-    }
-    g->cached = (int64_t)count;
-    g->position = (uint64_t)count;
-    g->ready = false;
-    return BY_OK;
-}
-
 /* Submits window[cached .. cached + count) to a program for `time` >= count tokens. */
 static by_status submit(by_generator *g, by__exec_program_row *row, int64_t time, int64_t count,
                         by_error *error)
@@ -353,14 +339,15 @@ static by_status submit(by_generator *g, by__exec_program_row *row, int64_t time
 }
 
 /* Chooses the prefill program for `rest` tokens: the smallest that holds them, if its padding is
- * cheap and fits into the caches, else the largest one that they fill. */
+ * cheap and fits into the caches, else the largest one that they fill. Padding is not taken back
+ * from what layers carry. */
 static int choose_prefill(const by_generator *g, int64_t rest)
 {
     int i = 0;
     while (i + 1 < g->prefills && prefill_sizes[i + 1] <= rest) {
         i++;
     }
-    if (i + 1 < g->prefills && prefill_sizes[i] < rest) {
+    if (i + 1 < g->prefills && prefill_sizes[i] < rest && !g->carries) {
         int64_t next = prefill_sizes[i + 1];
         i += next - rest <= CHEAP_PADDING && g->cached + next <= g->slots;
     }
@@ -374,12 +361,36 @@ static by_status advance(by_generator *g, int64_t end, by_error *error)
     while (g->cached < end - 1) {
         int64_t rest = end - 1 - g->cached;
         int i = choose_prefill(g, rest);
+        if (g->carries && prefill_sizes[i] > rest) {
+            BY_TRY(submit(g, g->decode, 1, 1, error));
+            continue;
+        }
         BY_TRY(submit(g, g->prefill[i], prefill_sizes[i], smallest(rest, prefill_sizes[i]), error));
     }
     BY_TRY(submit(g, g->decode, 1, 1, error));
     BY_TRY(by__device_copy_out(BY__QUEUE_COMPUTE, g->logits, g->device_logits, error));
     BY_TRY(by__device_queue_finish(g->forward.device, BY__QUEUE_COMPUTE, error));
     g->ready = true;
+    return BY_OK;
+}
+
+by_status by_generator_keep(by_generator *g, size_t count, by_error *error)
+{
+    if (g->position != (uint64_t)g->cached) {
+        return by_error_set(error, BY_ESTATE,
+                            "the first tokens of the sequence have left the caches");
+    }
+    if (count > (size_t)g->cached) {
+        return by_error_set(error, BY_EARG, "%zu tokens cannot be kept of %lld", count,
+                            (long long)g->cached);
+    }
+    if (g->carries && count < (size_t)g->cached) { /* from the beginning */
+        g->cached = 0;
+        BY_TRY(count == 0 ? BY_OK : advance(g, (int64_t)count, error));
+    }
+    g->cached = (int64_t)count;
+    g->position = (uint64_t)count;
+    g->ready = false;
     return BY_OK;
 }
 

@@ -302,7 +302,7 @@ int64_t by__infer_plan(by_engine *e)
 void by__infer_fork(by_engine *e, by__infer_sequence *s, const by__infer_sequence *first)
 {
     s->state = BY__WAITING;
-    if (e->free_row_count == 0) {
+    if (e->free_row_count == 0 || e->steps.carries) {
         return;
     }
     s->state = BY__RUNNING;

@@ -151,6 +151,7 @@ typedef struct by__infer_step_programs {
     double key_flops, key_bytes;
     double window_flops, window_bytes;
     double window; /* the largest window */
+    bool carries;  /* layers keep something of each sequence that is in no page (row.h) */
 } by__infer_step_programs;
 
 /* Compiles the programs. `sizes` are the numbers of rows, ascending; the last one is the maximum.
@@ -247,7 +248,8 @@ void by__infer_release(by_engine *e, by__infer_sequence *s);
 /* Ends the sequence at index `at` of the order. */
 void by__infer_end(by_engine *e, int64_t at);
 /* Lets a parked sequence continue from the pages of `first`, whose prompt is computed. If there is
- * no free row of the page table, it waits for one. */
+ * no free row of the page table, or more than pages is kept of `first`, it waits as a new one
+ * does. */
 void by__infer_fork(by_engine *e, by__infer_sequence *s, const by__infer_sequence *first);
 /* Decides what the next step computes: s->rows of each sequence, pages for them, page copies.
  * Returns the number of rows. */

@@ -51,6 +51,7 @@ static by_status measure(by__infer_step_programs *s, by_error *error)
     int64_t products;
     BY_TRY(by_model_count(graph, &all, &products, error));
     double width = 0.0; /* of the hidden state */
+    s->carries = by__op_carries(graph, BY_NONE);
     for (size_t n = 0; n < graph->node_count; n++) {
         by__op_attention_cost cost;
         BY_TRY(by__op_node_attention(graph, n, &cost, error));

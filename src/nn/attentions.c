@@ -125,9 +125,8 @@ static const attention_row rows[] = {
               .resolve = resolve},
      .at = at_alibi},
     {.kind = {.name = "linear",
-              .help =
-                  "To all tokens by products of features instead of exponentials, in time that "
-                  "grows with the tokens alone (Katharopoulos et al. 2020). Not for generation.",
+              .help = "To all tokens by products of features instead of exponentials, in time that "
+                      "grows with the tokens alone (Katharopoulos et al. 2020).",
               .resolve = resolve},
      .at = at_linear},
     {.kind = {.name = "none", .help = "The layers have no attention.", .resolve = resolve},
@@ -293,17 +292,33 @@ static void rotate(by__nn_build *b, by__nn_heads *h)
     h->k = by_rope(b->graph, h->k, b->model.start, c->kv_heads, rotation);
 }
 
-/* The sums that a query reads are no keys, so caches and pages have no place for them. */
-static by_value attend_linear(by__nn_build *b, const by__nn_heads *h)
+/* Sums over the keys of each text take the place of caches and pages. */
+static by_value attend_sums(by__nn_build *b, int layer, const by__nn_heads *h)
 {
     const by_model_config *c = b->config;
-    const char *wrong = b->request->mode >= BY_MODEL_PREFILL
-                            ? "continues no text: its sums over keys are not kept between tokens"
-                        : b->model.starts != BY_NONE && !h->bidirectional
-                            ? "does not stay within documents: set data.documents: join"
-                            : NULL;
-    if (wrong != NULL) {
-        by__graph_fail(b->graph, BY_EARG, "attention.kind linear %s", wrong);
+    const by_model_request *r = b->request;
+    char name[64];
+    bool step = r->mode == BY_MODEL_STEP;
+    by_shape shape = BY_SHAPE(step ? r->sessions : r->batch, c->kv_heads, c->head_dim,
+                              BY_SUM_COLUMNS(c->head_dim));
+    by_carried_rows at = {step ? b->model.positions : b->model.start,
+                          step ? b->model.sessions : BY_NONE};
+    (void)snprintf(name, sizeof name, "sums.%d", layer);
+    by_value sums = by_graph_state(b->graph, name, BY_F32, shape);
+    return by_linear_attention_carried(b->graph, h->q, h->k, h->v, sums, &at, c->heads,
+                                       c->kv_heads);
+}
+
+static by_value attend_linear(by__nn_build *b, int layer, const by__nn_heads *h)
+{
+    const by_model_config *c = b->config;
+    if (b->request->mode >= BY_MODEL_PREFILL) {
+        return attend_sums(b, layer, h);
+    }
+    if (b->model.starts != BY_NONE && !h->bidirectional) {
+        by__graph_fail(b->graph, BY_EARG,
+                       "attention.kind linear does not stay within documents: set data.documents: "
+                       "join");
         return BY_NONE;
     }
     return by_linear_attention(b->graph, h->q, h->k, h->v, c->heads, c->kv_heads, h->bidirectional,
@@ -324,7 +339,7 @@ by_value by__nn_attend(by__nn_build *b, int layer, const by__nn_heads *heads)
         rotate(b, &h);
     }
     if (a.linear) {
-        return attend_linear(b, &h);
+        return attend_linear(b, layer, &h);
     }
     if (b->request->mode == BY_MODEL_STEP) {
         return attend_pages(b, layer, &h, &mask);

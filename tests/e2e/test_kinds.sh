@@ -33,19 +33,17 @@ run 0 "$banyan" train --resume runs/one --quiet --set train.steps=6
 run 2 "$banyan" train --resume runs/one --set train.steps=8 --set norm.kind=layer
 holds err "was trained with norm.kind rms, not layer"
 
-say "generation: the engine and a whole pass agree; linear attention says why it continues no text"
+say "generation: the engine and a whole pass agree"
 train local attention.kind=local_global attention.window=9 position.kind=sinusoidal
 train alibi attention.kind=alibi model.context=32
-for name in local alibi; do
+train linear attention.kind=linear
+for name in local alibi linear; do
     run 0 "$banyan" generate runs/$name --prompt "apple bay " --tokens 30 --temperature 0
     cp out plain
     run 0 "$banyan" generate runs/$name --prompt "apple bay " --tokens 30 --temperature 0 --threads 2
     same out plain
 done
-train linear attention.kind=linear
 run 0 "$banyan" eval runs/linear
-run 2 "$banyan" generate runs/linear --prompt "apple " --tokens 5
-holds err "attention.kind linear continues no text"
 
 say "other programs: windows as ONNX has them, slopes not; a Llama with windows is a Mistral"
 run 0 "$banyan" export runs/local --format onnx --output local.onnx

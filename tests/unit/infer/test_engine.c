@@ -519,6 +519,64 @@ static void test_draft_model(void **state)
     by_config_close(&other);
 }
 
+/* Sums of linear attention belong to one sequence: the engine begins each at its first token, also
+ * those that share a prompt or return from a preemption. */
+static void test_carried(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    const char *const settings[] = {"attention.kind=linear", "attention.kind=mixed"};
+    job *alone = calloc(REQUESTS, sizeof *alone);
+    job *together = calloc(REQUESTS, sizeof *together);
+    assert_true(alone != NULL && together != NULL);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        by_config *config = small_engine_config_with("llama", "f32", settings[i]);
+        const char *precision = i == 0 ? "f32" : "bf16";
+        if (i == 1) {
+            check_ok(by_config_set(config, "attention.pattern=[linear,full]", &error), &error);
+        }
+        by_engine_options options = {.sessions = 7,
+                                     .waiting = 200,
+                                     .rows = ROWS,
+                                     .pages = 11,
+                                     .threads = 2,
+                                     .precision = precision};
+        make_jobs(alone, 5);
+        run_alone(config, precision, NULL, alone);
+        make_jobs(together, 5);
+        by_engine_statistics st = run_together(config, &options, together);
+        compare(alone, together);
+        assert_int_equal(st.found, 0);
+        assert_int_equal(st.copied_pages, 0);
+        assert_in_range(st.preemptions, 4, 1000);
+        by_config_close(&config);
+    }
+    free(alone);
+    free(together);
+}
+
+/* A wrong draft cannot be taken back from sums. */
+static void test_no_drafts_of_sums(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_draft_source drafts;
+    by_engine *engine = NULL;
+    by_config *linear = small_engine_config_with("llama", "f32", "attention.kind=linear");
+    by_config *full = small_engine_config("llama", "f32");
+    const by_engine_options options = {.sessions = 2, .draft = &drafts};
+    check_ok(by_draft_ngram(&drafts, &error), &error);
+    assert_int_equal(by_engine_open(&engine, linear, NULL, &options, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "the model has attention.kind linear"));
+    by_draft_close(&drafts);
+    check_ok(by_draft_model(&drafts, linear, NULL, NULL, &error), &error);
+    assert_int_equal(by_engine_open(&engine, full, NULL, &options, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "the draft model has attention.kind linear"));
+    by_draft_close(&drafts);
+    by_config_close(&linear);
+    by_config_close(&full);
+}
+
 #define INVARIANCE(...)                                                                            \
     {                                                                                              \
         "invariance: " #__VA_ARGS__, test_invariance, NULL, NULL, &(invariance)                    \
@@ -537,6 +595,7 @@ int main(void)
         INVARIANCE("llama", "bf16", "int8", 1),   INVARIANCE("mixtral", "bf16", NULL, 2),
         INVARIANCE("mixtral", "int8", NULL, 1),   cmocka_unit_test(test_codes),
         cmocka_unit_test(test_log_probabilities), cmocka_unit_test(test_like_a_generator),
-        cmocka_unit_test(test_draft_model),       cmocka_unit_test(test_memory_of_drafts)};
+        cmocka_unit_test(test_draft_model),       cmocka_unit_test(test_memory_of_drafts),
+        cmocka_unit_test(test_carried),           cmocka_unit_test(test_no_drafts_of_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,6 +233,21 @@ static void test_llama_window(void **state)
     check_model(settings, BY_ARRAY_LENGTH(settings));
 }
 
+/* Layers that keep sums of the text instead of keys, alone and among others. */
+static void test_linear_attention(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const linear[] = {"model.kind=gpt2", "attention.kind=linear"};
+    static const char *const mixed[] = {"model.kind=llama",
+                                        "model.mlp_width=88",
+                                        "model.kv_heads=2",
+                                        "attention.kind=mixed",
+                                        "attention.pattern=[linear,window]",
+                                        "attention.window=9"};
+    check_model(linear, BY_ARRAY_LENGTH(linear));
+    check_model(mixed, BY_ARRAY_LENGTH(mixed));
+}
+
 static void test_mixtral(void **state)
 {
     BY_UNUSED(state);
@@ -333,16 +348,13 @@ static void test_portions(void **state)
     close_fixture(&f);
 }
 
-/* Tokens that are kept need not be taken in again. */
-static void test_keep(void **state)
+static void check_keep(const char *const *settings, size_t count)
 {
-    BY_UNUSED(state);
     fixture f;
     float wanted[VOCAB];
     int32_t tokens[8];
     by_error error = {0};
-    static const char *const settings[] = {"model.kind=gpt2"};
-    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    open_fixture(&f, settings, count);
     by_generator *generator = open_generator(&f, NULL);
     fill_tokens(tokens, 8);
     recompute(&f, tokens, 8, wanted);
@@ -361,6 +373,15 @@ static void test_keep(void **state)
     assert_non_null(strstr(error.message, "9 tokens cannot be kept of 8"));
     by_generator_close(&generator);
     close_fixture(&f);
+}
+
+/* Tokens that are kept need not be taken in again. */
+static void test_keep(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=gpt2", "attention.kind=linear"};
+    check_keep(settings, 1);
+    check_keep(settings, 2);
 }
 
 /* More positions than the model was trained with, where they are not a table. */
@@ -699,6 +720,7 @@ int main(void)
         cmocka_unit_test(test_gpt2),
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_llama_grouped),
+        cmocka_unit_test(test_linear_attention),
         cmocka_unit_test(test_llama_window),
         cmocka_unit_test(test_llama_features),
         cmocka_unit_test(test_other_tensors),
