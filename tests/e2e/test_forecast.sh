@@ -109,6 +109,56 @@ for kind in tide lstm tcn; do
     holds out '"when":"2026-03-07 08:00:00"'
     [ "$(wc -l <out)" -eq 12 ] || fail "$(wc -l <out) lines"
 done
+cat >twin.py <<'END'
+# The forecast of TiDE for the first shop by the paper's equations, in double.
+import csv, datetime, json, math, struct
+at = "runs/tide/checkpoints/step-00000004/"
+data = open(at + "model.safetensors", "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+weights = {}
+for name, v in json.loads(data[8:8 + size]).items():
+    if name != "__metadata__":
+        begin, end = (8 + size + i for i in v["data_offsets"])
+        numbers = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+        columns = v["shape"][-1]
+        weights[name] = [numbers[i:i + columns] for i in range(0, len(numbers), columns)] if len(v["shape"]) == 2 else numbers
+learned = json.load(open(at + "series.json"))
+scale, price = learned["channels"][0], learned["known"][0]
+rows = [r for r in csv.DictReader(open("ahead.csv")) if r["shop"] == "north"]
+context, horizon, window = 48, 6, rows[200 - 48:]
+def told(row):
+    when = datetime.datetime.fromisoformat(row["when"])
+    angles = (2 * math.pi * when.hour / 24, 2 * math.pi * (when.isoweekday() % 7) / 7)
+    waves = [f(a) for a in angles for f in (math.sin, math.cos)]
+    return waves + [1.0 if when.date() == datetime.date(2026, 3, 1) else 0.0, (float(row["price"]) - price["mean"]) / price["deviation"]]
+def linear(x, name):
+    return [sum(a * b for a, b in zip(x, w)) + c for w, c in zip(weights[name + ".weight"], weights[name + ".bias"])]
+def block(x, name, norm=True):
+    hidden = [max(v, 0.0) for v in linear(x, name + ".fc1")]
+    y = [a + b for a, b in zip(linear(hidden, name + ".fc2"), linear(x, name + ".fc3"))]
+    if not norm:
+        return y
+    mean = sum(y) / len(y)
+    deviation = math.sqrt(sum((v - mean) ** 2 for v in y) / len(y) + 1e-5)
+    return [(v - mean) / deviation * w + b for v, w, b in zip(y, weights[name + ".ln.weight"], weights[name + ".ln.bias"])]
+z = [(float(r["sold"]) - scale["mean"]) / scale["deviation"] for r in window[:context]]
+mean = sum(z) / context
+deviation = math.sqrt(sum((v - mean) ** 2 for v in z) / context + 1e-5)
+x = [(v - mean) / deviation for v in z]
+features = [block(told(r), "feature_encoder") for r in window]
+y = block(x + [v for f in features for v in f], "encoders.0")
+for i in range(2):
+    y = block(y, f"decoders.{i}")
+each = len(y) // horizon
+straight = linear(x, "residual_proj")
+for i, row in enumerate(csv.DictReader(open("tide.csv"))):
+    if row["shop"] == "north":
+        said = block(features[context + i] + y[each * i:each * (i + 1)], "temporalDecoder", False)[0] + straight[i]
+        want = (said * deviation + mean) * scale["deviation"] + scale["mean"]
+        assert abs(float(row["sold"]) - want) < 1e-5, (i, row["sold"], want)
+END
+run 0 "$banyan" predict runs/tide ahead.csv --csv --out tide.csv
+python3 twin.py || fail "TiDE's forecast is not that of its equations"
 run 2 "$banyan" predict runs/tide known.csv
 holds err "need 6 rows behind its last number, and there are 0"
 run 2 "$banyan" train shops.yaml --set data.time_features='[hour]'
