@@ -105,7 +105,7 @@ static const char *const other_values[][2] = {
     {"float32", "f32"},        {"fp32", "f32"},
     {"single", "f32"},         {"bfloat16", "bf16"},
     {"float16", "fp16"},       {"f16", "fp16"},
-    {"half", "fp16"},          {"adam", "adamw"},
+    {"half", "fp16"},          {"adamw_hf", "adamw"},
     {"adamw_torch", "adamw"},  {"adamw_8bit", "adamw8bit"},
     {"mistral", "llama"},      {"llama2", "llama"},
     {"llama3", "llama"},       {"gpt", "gpt2"},

@@ -1,4 +1,5 @@
-/* The keys, hyper-parameters and steps that Adam and its relatives share. */
+/* Adam (Kingma and Ba 2015), and the hyper-parameters and steps that its relatives share. Adam's
+ * own weight decay is an L2 term of the gradient, as in torch.optim.Adam. */
 #include <math.h>
 
 #include "optim/optim.h"
@@ -28,9 +29,8 @@ by_value by__optim_adam_step(by_graph *graph, const by__optim_update *u, const b
                               &attrs, u->unit->copy);
 }
 
-int by__optim_adam_direction(by__optim_update_map *m, const by__optim_moments *k)
+int by__optim_adam_direction(by__optim_update_map *m, const by__optim_moments *k, int gradient)
 {
-    int gradient = by__optim_update_gradient(m);
     int first = by_map_input(&m->map, m->u->state[0]);
     int second = by_map_input(&m->map, m->u->state[1]);
     int square = by__map_one(m, BY_MAP_SQUARE, gradient);
@@ -42,3 +42,37 @@ int by__optim_adam_direction(by__optim_update_map *m, const by__optim_moments *k
                            by_map_constant(&m->map, (float)k->eps));
     return by__map_div(m, first, root);
 }
+
+static const by__config_key keys[] = {BY__MOMENT_KEYS("[0.9, 0.999]", "1e-8")};
+static const by__config_key_list key_list = BY__KEY_LIST(keys);
+
+static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
+
+static by_value update(by_graph *graph, const by__optim_update *u, const void *own)
+{
+    by__optim_update_map m;
+    by__optim_update undecayed = *u;
+    undecayed.decay = 0.0f;
+    by__optim_update_begin(&m, graph, &undecayed);
+    int gradient = by__optim_update_gradient(&m);
+    if (u->decay != 0.0f) {
+        int parameter = by_map_input(&m.map, u->parameter);
+        int decay = by__map_mul(&m, parameter, by_map_constant(&m.map, u->decay));
+        gradient = by__map_add(&m, gradient, decay);
+    }
+    int direction = by__optim_adam_direction(&m, own, gradient);
+    return by__optim_update_end(&m, by__map_mul(&m, direction, by__optim_update_rate(&m, 0)));
+}
+
+const by__optim_row by__optim_adam = {
+    .kind = {.name = "adam",
+             .help =
+                 "Adam (Kingma & Ba 2015), whose weight decay is an L2 term of the gradient, as "
+                 "in torch.optim.Adam: a weight_decay like 5e-4.",
+             .keys = {&key_list},
+             .size = sizeof(by__optim_moments)},
+    .states = states,
+    .state_count = BY_ARRAY_LENGTH(states),
+    .update = update,
+    .hyper = by__optim_adam_hyper,
+};

@@ -14,7 +14,7 @@ static by_value update(by_graph *graph, const by__optim_update *u, const void *o
         return by__optim_adam_step(graph, u, own, u->state[0], u->state[1]);
     }
     by__optim_update_begin(&m, graph, u);
-    int direction = by__optim_adam_direction(&m, own);
+    int direction = by__optim_adam_direction(&m, own, by__optim_update_gradient(&m));
     return by__optim_update_end(&m, by__map_mul(&m, direction, by__optim_update_rate(&m, 0)));
 }
 

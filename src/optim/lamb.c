@@ -19,7 +19,7 @@ static by_value add_direction(by_graph *graph, const by__optim_update *u,
     by__optim_update_map m;
     by_value results[BY_MAX_OUTPUTS];
     by__optim_update_begin(&m, graph, u);
-    int direction = by__optim_adam_direction(&m, k);
+    int direction = by__optim_adam_direction(&m, k, by__optim_update_gradient(&m));
     if (u->decay != 0.0f) {
         int decay =
             by__map_mul(&m, by_map_input(&m.map, u->parameter), by_map_constant(&m.map, u->decay));

@@ -168,8 +168,8 @@ by_attrs by__optim_adam_attrs(const by__optim_update *u, const by__optim_moments
 /* AdamW's step of a unit in f32 whose moments are these. Returns the unit's copy. */
 by_value by__optim_adam_step(by_graph *graph, const by__optim_update *u, const by__optim_moments *k,
                              by_value first, by_value second);
-/* Updates the moments, which are the first two states, and returns the direction: the first,
- * corrected, over the root of the second, plus epsilon. */
-int by__optim_adam_direction(by__optim_update_map *m, const by__optim_moments *k);
+/* Updates the moments, which are the first two states, with a gradient, and returns the direction:
+ * the first, corrected, over the root of the second, plus epsilon. */
+int by__optim_adam_direction(by__optim_update_map *m, const by__optim_moments *k, int gradient);
 
 #endif

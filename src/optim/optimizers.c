@@ -7,6 +7,7 @@
 /* One row per optimizer: by__optim_NAME of NAME.c. */
 #define OPTIMIZERS(ROW)                                                                            \
     ROW(adamw)                                                                                     \
+    ROW(adam)                                                                                      \
     ROW(adamw8bit)                                                                                 \
     ROW(muon)                                                                                      \
     ROW(sgd)                                                                                       \

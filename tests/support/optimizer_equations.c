@@ -46,6 +46,21 @@ static void adamw(const optimizer_step *u)
     }
 }
 
+/* torch.optim.Adam: the same, of a gradient with weight decay; betas 0.9 and 0.999. */
+static void adam(const optimizer_step *u)
+{
+    double t = (double)u->number;
+    for (int64_t i = 0; i < u->count; i++) {
+        double *m = &u->state[0][i];
+        double *v = &u->state[1][i];
+        double g = u->g[i] + u->decay * u->p[i];
+        *m = 0.9 * *m + 0.1 * g;
+        *v = 0.999 * *v + 0.001 * g * g;
+        double root = sqrt(*v / (1.0 - pow(0.999, t))) + 1e-8;
+        u->p[i] -= u->lr * u->lr_scale * *m / (1.0 - pow(0.9, t)) / root;
+    }
+}
+
 /* bitsandbytes.functional.create_dynamic_map(signed, max_exponent_bits=7, total_bits=8). */
 static void dynamic_map(double map[256], bool is_signed)
 {
@@ -358,6 +373,7 @@ static void adafactor_plain(const optimizer_step *u)
 
 const optimizer_reference optimizer_references[OPTIMIZER_REFERENCES] = {
     {"adamw", {NULL}, adamw, 1e-2, 1.0},
+    {"adam", {NULL}, adam, 1e-2, 1.0},
     {"adamw8bit", {"model.width=64"}, adamw8bit, 1e-2, 1.0},
     {"muon", {NULL}, muon_rms, 1e-2, 1.0},
     {"muon", {"optimizer.scale=original"}, muon_original, 2e-2, 1.0},
