@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "data/nodes/node_entries.h"
+#include "data/nodes/node_relations.h"
 #include "data/nodes/node_sample.h"
 #include "runner.h"
 
@@ -362,6 +364,74 @@ static void test_whole_surroundings(void **state)
     by__nodes_set_clear(&set);
 }
 
+/* Features that are not 0, by rows and by columns; none of them if they are more than a tenth. */
+static void test_entries(void **state)
+{
+    float x[4 * 20] = {0};
+    by__nodes_set set = {.name = (char *)(uintptr_t) "g", .nodes = 4, .features = 20, .x = x};
+    by__nodes_entries e;
+    by_error error = {0};
+    BY_UNUSED(state);
+    check_ok(by__nodes_entries_make(&e, &set, &error), &error);
+    assert_int_equal(e.count, 0);
+    by__nodes_entries_free(&e);
+    x[0 * 20 + 19] = 1.0f;
+    x[0 * 20 + 3] = 2.0f;
+    x[2 * 20 + 3] = 3.0f;
+    x[2 * 20 + 0] = 4.0f;
+    x[3 * 20 + 3] = 5.0f;
+    check_ok(by__nodes_entries_make(&e, &set, &error), &error);
+    assert_int_equal(e.count, 5);
+    expect(e.offsets, (const int32_t[]){0, 2, 2, 4, 5}, 5);
+    expect(e.columns, (const int32_t[]){3, 19, 0, 3, 3}, 5);
+    assert_memory_equal(e.values, ((const float[]){2.0f, 1.0f, 4.0f, 3.0f, 5.0f}),
+                        5 * sizeof(float));
+    assert_int_equal(e.back_offsets[0], 0);
+    assert_int_equal(e.back_offsets[1], 1);
+    assert_int_equal(e.back_offsets[3], 1);
+    assert_int_equal(e.back_offsets[4], 4);
+    assert_int_equal(e.back_offsets[19], 4);
+    assert_int_equal(e.back_offsets[20], 5);
+    expect(e.back_rows, (const int32_t[]){2, 0, 2, 3, 0}, 5);
+    expect(e.back_entries, (const int32_t[]){2, 0, 3, 4, 1}, 5);
+    by__nodes_entries_free(&e);
+    for (int i = 0; i < 9; i++) {
+        x[20 + i] = 1.0f;
+    }
+    check_ok(by__nodes_entries_make(&e, &set, &error), &error);
+    assert_int_equal(e.count, 0);
+}
+
+/* Columns are node and relation; weights are those of a mean of each relation; an edge that is
+ * there twice counts once. */
+static void test_relations(void **state)
+{
+    static const int32_t pairs[][2] = {{2, 0}, {1, 0}, {1, 0}, {2, 0}, {0, 1}};
+    static const int32_t types[] = {1, 1, 0, 1, 0};
+    static const int32_t wrong[] = {0, 0, -1, 0, 0};
+    by__nodes_relations r;
+    by_error error = {0};
+    BY_UNUSED(state);
+    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, false, &error), &error);
+    assert_int_equal(r.relations, 2);
+    assert_int_equal(r.edges, 4);
+    expect(r.offsets, (const int32_t[]){0, 3, 4, 4}, 4);
+    expect(r.sources, (const int32_t[]){2, 3, 5, 0}, 4);
+    assert_memory_equal(r.weights, ((const float[]){1.0f, 0.5f, 0.5f, 1.0f}), 4 * sizeof(float));
+    expect(r.back_offsets, (const int32_t[]){0, 1, 1, 2, 3, 3, 4}, 7);
+    expect(r.back_sources, (const int32_t[]){1, 0, 0, 0}, 4);
+    expect(r.back_edges, (const int32_t[]){3, 0, 1, 2}, 4);
+    by__nodes_relations_free(&r);
+    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, true, &error), &error);
+    assert_int_equal(r.relations, 4);
+    assert_int_equal(r.edges, 8);
+    expect(r.offsets, (const int32_t[]){0, 4, 7, 8}, 4);
+    expect(r.sources, (const int32_t[]){1 * 4 + 0, 1 * 4 + 1, 1 * 4 + 2, 2 * 4 + 1}, 4);
+    by__nodes_relations_free(&r);
+    check_error(by__nodes_relations_make(&r, "r", 3, pairs, wrong, 5, false, &error), BY_EFORMAT,
+                &error, "r: edge 2 has relation -1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +444,8 @@ int main(void)
         cmocka_unit_test(test_common_sample),
         cmocka_unit_test(test_wide_fan_out),
         cmocka_unit_test(test_whole_surroundings),
+        cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_relations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
