@@ -16,6 +16,7 @@ void by__export_onnx_graphs_whole(by_model_config *config)
     sizes->sample_nodes = 0;
     sizes->sample_edges = 0;
     sizes->sample_targets = 1;
+    sizes->feature_entries = 0;
 }
 
 /* The inputs of the ONNX graph, by number. */
@@ -73,6 +74,9 @@ by_status by__export_onnx_graphs_inputs(by__export_onnx_writer *w, const by_grap
     by_value x = by_graph_find(graph, "nodes.x");
     if (x == BY_NONE) {
         return by_error_set(error, BY_EFORMAT, "the model has no features of nodes");
+    }
+    if (by_graph_find(graph, "relations.offsets") != BY_NONE) {
+        return by_error_set(error, BY_EFORMAT, "models of relations are not written as ONNX");
     }
     const by__export_onnx_axis axes[2] = {{0, "nodes"}, {graph->values[x].shape.dim[2], NULL}};
     const by__export_onnx_axis lists[INPUTS] = {

@@ -30,7 +30,9 @@
     ROW(gru)                                                                                       \
     ROW(gcn)                                                                                       \
     ROW(sage)                                                                                      \
-    ROW(gat)
+    ROW(gat)                                                                                       \
+    ROW(gin)                                                                                       \
+    ROW(rgcn)
 
 #define DECLARE(name) extern const by__nn_family by__nn_family_##name;
 #define ADDRESS(name) &by__nn_family_##name,

@@ -80,6 +80,26 @@ static const by__config_key nodes[] = {
              "out, from the last one back"},
     {"model", "hop_edges", BY__KEY_TEXTS, BY__OWN(by__nn_node_sizes, hop_edges), "[]",
      .derived = "what data.fan_outs need", .help = "room for the edges that end in these"},
+    {"model", "feature_entries", BY__KEY_INT, BY__OWN(by__nn_node_sizes, feature_entries), "-1", 0,
+     INT32_MAX, .derived = "what the data has", .later = true,
+     .help = "features that are not 0, if few are: the first layer reads these alone; 0: it reads "
+             "all"},
+    {"model", "edge_weights", BY__KEY_SWITCH, BY__OWN(by__nn_node_sizes, edge_weights), "-1",
+     .derived = "what the data has", .later = true, .help = "edges have weights"},
+    {"model", "input_dropout", BY__KEY_REAL, BY__OWN(by__nn_node_sizes, input_dropout), "-1", 0, 1,
+     BY__BELOW_MAX, .derived = "dropout", .later = true,
+     .help = "dropout probability of the features, in front of the first layer"},
+    {"model", "edge_dropout", BY__KEY_REAL, BY__OWN(by__nn_node_sizes, edge_dropout), "0", 0, 1,
+     BY__BELOW_MAX, .later = true,
+     .help = "probability that a step leaves an edge out of a layer's sums, which are scaled up in "
+             "return"},
+    {"model", "residual", BY__KEY_SWITCH, BY__OWN(by__nn_node_sizes, residual), "false",
+     .later = true,
+     .help = "add what a layer reads to what it makes, where both have as many columns"},
+    {"model", "relations", BY__KEY_INT, BY__OWN(by__nn_node_sizes, relations), "-1", 0, 131072,
+     .derived = "what the data has", .later = true, .help = "relations that edges have"},
+    {"model", "relation_edges", BY__KEY_INT, BY__OWN(by__nn_node_sizes, relation_edges), "-1", 0,
+     INT32_MAX, .derived = "what the data has", .later = true, .help = "edges with relations"},
 };
 const by__config_key_list by__nn_node_keys = BY__KEY_LIST(nodes);
 

@@ -277,6 +277,8 @@ by_status by__nn_llama_read_config(by_model_config *config, by__nn_llama_keys *k
 
 /* The keys of transformers that choose kinds of attention, position and activation. */
 extern const by__config_key_list by__nn_part_keys;
+/* The key that chooses the activation alone. */
+extern const by__config_key_list by__nn_activation_keys;
 /* The keys of families that let the norm and the layers after attention be chosen. */
 extern const by__config_key_list by__nn_norm_keys;
 extern const by__config_key_list by__nn_mlp_keys;
@@ -467,7 +469,8 @@ by_value by__nn_series_restore(by__nn_build *b, by_value x, const by__nn_window_
 
 /* ---- layers of models of the nodes of a graph (node_layers.c) ---- */
 
-/* Sizes of the graph: the first member of the own keys of each model of nodes. */
+/* Sizes of the graph, and what all models of nodes let a config choose: the first member of the own
+ * keys of each. */
 typedef struct by__nn_node_sizes {
     int64_t nodes; /* -1: not known */
     int64_t edges;
@@ -479,6 +482,14 @@ typedef struct by__nn_node_sizes {
      * what layers put out, from the last one back. Layers in front of these put out all nodes. */
     by_string_list hop_nodes;
     by_string_list hop_edges;
+    /* Features that are not 0, which are read as a sparse matrix; 0: all of them are read. */
+    int64_t feature_entries;
+    int64_t edge_weights; /* 1: edges have weights */
+    double input_dropout; /* in front of the first layer */
+    double edge_dropout;  /* of edges, in every layer */
+    int64_t residual;
+    int64_t relations; /* of edges; 0: they have none */
+    int64_t relation_edges;
 } by__nn_node_sizes;
 /* Those of a config, which whoever opens the data sets; NULL: it is of another model.
  * (families.c) */
@@ -511,16 +522,44 @@ by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_va
 int64_t by__nn_node_width(const by_model_config *c, int64_t layer);
 /* Initial weights with the variance of Glorot and Bengio (2010). */
 by_init by__nn_init_glorot(int64_t in, int64_t out);
-/* Adds layer i, of x [B, nodes, columns]. */
+/* The product of each row of x [B, nodes, in] with w [out, in]. x BY_NONE: of the features, as a
+ * sparse matrix with dropout. */
+by_value by__nn_node_product(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x,
+                             by_value w, int64_t out);
+/* The weights of the edges of a layer, if `weighted` and the data has them, with dropout of edges:
+ * f32 [B, edges, 1], or BY_NONE. */
+by_value by__nn_node_edge_factors(by__nn_build *b, const by__nn_node_sizes *sizes, int layer,
+                                  bool weighted);
+/* The sum of x [B, nodes, columns] over the edges of a layer that end in each node, with all of
+ * these factors. */
+by_value by__nn_node_sum(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x, int layer);
+/* The sum of x [1, nodes relations, columns], a row for each pair of a node and a relation, over
+ * the edges that end in each node: of the edges of a relation, the mean. */
+by_value by__nn_node_relation_sum(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x);
+/* The norm that the config chooses, if it does, with the parameters PREFIX.weight and so on; those
+ * of a batch norm are PREFIX.module.weight, as in PyTorch Geometric. */
+by_value by__nn_node_norm(by__nn_build *b, by_value x, int64_t width, const char *prefix);
+/* Adds layer i, of x [B, nodes, columns]; BY_NONE: of the features, as by__nn_node_product reads
+ * them. */
 typedef by_value by__nn_node_layer(by__nn_build *b, by_value x, int i);
-/* Adds all layers, with dropout in front of each and a ReLU between them, and the model's output;
- * what the last layer reads is the output "features", except in training. */
-void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes, by__nn_node_layer *layer);
+typedef struct by__nn_node_stack {
+    by__nn_node_layer *layer;
+    by_function activation; /* the family's own, behind all layers but the last */
+    bool dense;             /* the first layer is never given BY_NONE */
+} by__nn_node_stack;
+/* Adds all layers, with dropout in front of each, norm and activation between them, and residuals,
+ * as the config chooses; and the model's output. What the last layer reads is the output
+ * "features", except in training. */
+void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes,
+                        const by__nn_node_stack *stack);
+/* Checks the keys that these models share, and derives those that are -1: an entry of
+ * by__config_kind calls it. */
+by_status by__nn_node_resolve(by_config *config, by__nn_node_sizes *sizes, by_error *error);
 /* The keys of config.json that all of these families have. */
-void by__nn_node_write_config(json_t *out, const by_model_config *c,
-                              const by__nn_node_sizes *sizes);
+void by__nn_node_write_config(json_t *out, const by_model_config *c, const by__nn_node_sizes *sizes,
+                              by_function activation);
 by_status by__nn_node_read_config(by_model_config *c, by__nn_node_sizes *sizes, const char *name,
-                                  const json_t *in, by_error *error);
+                                  const json_t *in, by_function activation, by_error *error);
 /* An entry of by__nn_family. */
 const char *by__nn_node_task(const by_model_config *config);
 

@@ -63,8 +63,9 @@ static by_value build_batch_norm(by__nn_build *b, by_value x, const by__nn_norm_
 
 static const norm_row rows[] = {
     {.kind = {.name = "auto",
-              .help = "As the family was published: RMS norm in Llama and Mixtral, layer norm in "
-                      "the others."}},
+              .help =
+                  "As the family was published: RMS norm in Llama and Mixtral, none in models of "
+                  "graphs, layer norm in the others."}},
     {.kind = {.name = "layer", .help = "Layer norm (Ba et al. 2016)."}, .build = build_layer_norm},
     {.kind = {.name = "rms", .help = "RMS norm (Zhang and Sennrich 2019)."},
      .build = build_rms_norm},

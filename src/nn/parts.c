@@ -35,6 +35,10 @@ static const by__config_key part_key_rows[] = {
     {"activation", "kind", BY__KEY_TEXT, BY__FIELD(model.activation.kind), "auto", .later = true,
      .help = "which function"},
 };
+static const by__config_key activation_key_rows[] = {
+    {"activation", "kind", BY__KEY_TEXT, BY__FIELD(model.activation.kind), "auto", .later = true,
+     .help = "which function"},
+};
 static const by__config_key norm_key_rows[] = {
     {"norm", "kind", BY__KEY_TEXT, BY__FIELD(model.norm.kind), "auto", .later = true,
      .help = "which norm"},
@@ -45,6 +49,7 @@ static const by__config_key mlp_key_rows[] = {
 };
 /* clang-format on */
 const by__config_key_list by__nn_part_keys = BY__KEY_LIST(part_key_rows);
+const by__config_key_list by__nn_activation_keys = BY__KEY_LIST(activation_key_rows);
 const by__config_key_list by__nn_norm_keys = BY__KEY_LIST(norm_key_rows);
 const by__config_key_list by__nn_mlp_keys = BY__KEY_LIST(mlp_key_rows);
 

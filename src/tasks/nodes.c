@@ -6,6 +6,8 @@
 
 #include "banyan/ops.h"
 #include "data/loader/row_list.h"
+#include "data/nodes/node_entries.h"
+#include "data/nodes/node_relations.h"
 #include "data/nodes/node_source.h"
 #include "nn/nn.h"
 #include "tasks/tasks.h"
@@ -15,6 +17,7 @@ typedef struct nodes_keys {
     char *features;
     char *labels;
     by_string_list label_names;
+    char *relations;
     int64_t symmetric;
     int64_t self_loops;
     int64_t normalize;
@@ -42,6 +45,10 @@ static const by__config_key keys[] = {
      .help = "npy file of the class of each node, -1 for none; empty: those of the npz file"},
     {"data", "label_names", BY__KEY_TEXTS, BY__OWN(nodes_keys, label_names), "[]",
      .help = "names of the classes, in order from 0"},
+    {"data", "relations", BY__KEY_TEXT, BY__OWN(nodes_keys, relations), "\"\"", .later = true,
+     .help =
+         "file of the relation of each edge in a text of edges, from 0, in the same order: npy, "
+         "or a number a line; edges that lead back have relations of their own"},
     {"data", "symmetric", BY__KEY_SWITCH, BY__OWN(nodes_keys, symmetric), "true",
      .help = "edges lead in both directions"},
     {"data", "self_loops", BY__KEY_SWITCH, BY__OWN(nodes_keys, self_loops), "false",
@@ -71,7 +78,7 @@ static const by__config_key keys[] = {
 /* clang-format on */
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
-#define CONSTANTS 8
+#define CONSTANTS 20
 
 typedef struct nodes_data {
     by_task_data base;
@@ -79,6 +86,8 @@ typedef struct nodes_data {
     by__nodes_set *set;
     by__nodes_split split;
     by__nodes_sampling sampling;
+    by__nodes_entries entries; /* count 0: all features are read */
+    by__nodes_relations relations;
     uint64_t *listed; /* nodes to evaluate or to predict instead; NULL: those of the split */
     uint64_t listed_count;
     by_task_purpose purpose;
@@ -212,6 +221,8 @@ static void close_data(by_task_data *data)
     nodes_data *d = (nodes_data *)data;
     by__nodes_set_close(&d->set);
     by__nodes_split_free(&d->split);
+    by__nodes_entries_free(&d->entries);
+    by__nodes_relations_free(&d->relations);
     free(d->listed);
     free(d->summary);
     free(d);
@@ -224,6 +235,10 @@ static void list_constants(nodes_data *d)
     by_shape offsets = BY_SHAPE(1, s->nodes + 1);
     by_shape edges = BY_SHAPE(1, s->edges);
     by_shape column = BY_SHAPE(1, s->nodes, 1);
+    const by__nodes_entries *f = &d->entries;
+    by_shape entries = BY_SHAPE(1, f->count);
+    const by__nodes_relations *r = &d->relations;
+    by_shape typed = BY_SHAPE(1, r->edges);
     const by_array constants[CONSTANTS] = {
         {"nodes.x", BY_F32, BY_SHAPE(1, s->nodes, s->features), w->x},
         {"nodes.inverse_root", BY_F32, column, w->inverse_root},
@@ -232,7 +247,20 @@ static void list_constants(nodes_data *d)
         {"edges.sources", BY_I32, edges, s->sources},
         {"edges.back_offsets", BY_I32, offsets, w->back_offsets},
         {"edges.back_sources", BY_I32, edges, w->back_sources},
-        {"edges.back_edges", BY_I32, edges, w->back_edges}};
+        {"edges.back_edges", BY_I32, edges, w->back_edges},
+        {"features.values", BY_F32, BY_SHAPE(1, f->count, 1), f->values},
+        {"features.offsets", BY_I32, offsets, f->offsets},
+        {"features.columns", BY_I32, entries, f->columns},
+        {"features.back_offsets", BY_I32, BY_SHAPE(1, s->features + 1), f->back_offsets},
+        {"features.back_rows", BY_I32, entries, f->back_rows},
+        {"features.back_entries", BY_I32, entries, f->back_entries},
+        {"relations.offsets", BY_I32, offsets, r->offsets},
+        {"relations.sources", BY_I32, typed, r->sources},
+        {"relations.weights", BY_F32, BY_SHAPE(1, r->edges, 1), r->weights},
+        {"relations.back_offsets", BY_I32, BY_SHAPE(1, r->nodes * r->relations + 1),
+         r->back_offsets},
+        {"relations.back_sources", BY_I32, typed, r->back_sources},
+        {"relations.back_edges", BY_I32, typed, r->back_edges}};
     memcpy(d->constants, constants, sizeof constants);
 }
 
@@ -247,7 +275,13 @@ static by_status take_whole(nodes_data *d, by_error *error)
     if (is_sampled(d)) {
         return BY_OK;
     }
+    const nodes_keys *k = d->keys;
     BY_TRY(by__nodes_set_whole(d->set, error));
+    BY_TRY(by__nodes_entries_make(&d->entries, d->set, error));
+    if (k->relations[0] != '\0') {
+        BY_TRY(by__nodes_relations_open(&d->relations, k->graph, k->relations, d->set->nodes,
+                                        k->symmetric != 0, error));
+    }
     list_constants(d);
     d->constant_count = CONSTANTS;
     return BY_OK;
@@ -313,7 +347,7 @@ static by_status open_all(nodes_data *d, const by_task_request *r, by_error *err
                             d->test ? "test on: set data.test_nodes or data.test_list"
                                     : "evaluate on: set data.valid_nodes or data.valid_list");
     }
-    d->base.bytes = d->set->bytes;
+    d->base.bytes = d->set->bytes + d->entries.bytes + d->relations.bytes;
     return describe(d, error);
 }
 
@@ -360,6 +394,10 @@ static void assume(by_config *config)
         sizes->sample_nodes = sizes->sample_nodes < 0 ? 0 : sizes->sample_nodes;
         sizes->sample_edges = sizes->sample_edges < 0 ? 0 : sizes->sample_edges;
         sizes->sample_targets = sizes->sample_targets < 0 ? 1 : sizes->sample_targets;
+        sizes->feature_entries = sizes->feature_entries < 0 ? 0 : sizes->feature_entries;
+        sizes->edge_weights = sizes->edge_weights < 0 ? 0 : sizes->edge_weights;
+        sizes->relations = sizes->relations < 0 ? 1 : sizes->relations;
+        sizes->relation_edges = sizes->relation_edges < 0 ? sizes->edges : sizes->relation_edges;
     }
 }
 
@@ -368,7 +406,8 @@ static void assume(by_config *config)
 static by_status take_size(int64_t *key, const char *name, int64_t size, const nodes_data *d,
                            by_error *error)
 {
-    bool any = d->purpose != BY_TASK_TRAIN && strcmp(name, "channels") != 0;
+    bool of_weights = strcmp(name, "channels") == 0 || strcmp(name, "relations") == 0;
+    bool any = d->purpose != BY_TASK_TRAIN && !of_weights;
     if (*key >= 0 && *key != size && !any) {
         return by_error_set(error, BY_ECONFIG, "model.%s is %lld, but %s has %lld; leave it out",
                             name, (long long)*key, d->set->name, (long long)size);
@@ -410,6 +449,12 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     BY_TRY(take_size(&sizes->nodes, "nodes", d->set->nodes, d, error));
     BY_TRY(take_size(&sizes->edges, "edges", d->set->edges, d, error));
     BY_TRY(take_samples(sizes, m, d, error));
+    if (sizes->feature_entries != 0) {
+        BY_TRY(take_size(&sizes->feature_entries, "feature_entries", d->entries.count, d, error));
+    }
+    BY_TRY(take_size(&sizes->edge_weights, "edge_weights", 0, d, error));
+    BY_TRY(take_size(&sizes->relations, "relations", d->relations.relations, d, error));
+    BY_TRY(take_size(&sizes->relation_edges, "relation_edges", d->relations.edges, d, error));
     if (m->outputs < 0) {
         m->outputs = d->set->classes;
     }

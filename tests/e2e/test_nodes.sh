@@ -8,13 +8,14 @@ python3 - <<'END' || fail "no data"
 import random, struct
 rng = random.Random(5)
 count = 240
-with open("edges.csv", "w") as f:
+with open("edges.csv", "w") as f, open("relations.txt", "w") as relations:
     f.write("from,to\n")
     for a in range(count):
         for _ in range(4):
             near = rng.random() < 0.85
             b = rng.randrange(count // 3) * 3 + a % 3 if near else rng.randrange(count)
             f.write(f"{a},{b}\n")
+            relations.write(f"{0 if near else 1}\n")
 def npy(name, kind, shape, data):
     head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
     head += " " * (-(len(head) + 11) % 64) + "\n"
@@ -32,6 +33,8 @@ with open("grown.csv", "w") as f:
 old = open("x.npy", "rb").read()[-count * 20:]
 npy("grown.npy", "<f4", (count + 30, 5), old + b"".join(
     struct.pack("<f", rng.gauss(0.7 if k == i % 3 else 0.0, 1)) for i in range(count, count + 30) for k in range(5)))
+words = [[rng.randrange(10) * 3 + i % 3 if rng.random() < 0.5 else rng.randrange(30) for _ in range(2)] for i in range(count)]
+npy("words.npy", "<f4", (count, 30), b"".join(struct.pack("<f", k in w) for w in words for k in range(30)))
 END
 cat >groups.yaml <<'END'
 name: groups
@@ -65,9 +68,36 @@ accuracy 0.7
 run 0 "$banyan" train groups.yaml --set name=sage --set model.kind=sage --set data.self_loops=false
 run 0 "$banyan" eval runs/sage --test --json
 accuracy 0.6
+run 0 "$banyan" train groups.yaml --set name=gin --set model.kind=gin --set data.self_loops=false --set model.residual=true \
+    --set norm.kind=layer --set activation.kind=silu --set model.edge_dropout=0.1
+run 0 "$banyan" eval runs/gin --test --json
+accuracy 0.6
+run 0 "$banyan" train groups.yaml --set name=rgcn --set model.kind=rgcn --set data.relations=relations.txt --set model.bases=2 \
+    --set data.per_class=30
+holds "runs/rgcn/checkpoints/step-00000060/config.json" '"num_relations": 4'
+run 0 "$banyan" eval runs/rgcn --test --json
+accuracy 0.45
 run 0 "$banyan" train groups.yaml --set name=half --set precision.compute=bf16
 run 0 "$banyan" eval runs/half --test --json
 accuracy 0.7
+
+say "features of which few are not 0: the first layer reads these alone, with the losses of all"
+words() {
+    run 0 "$banyan" train groups.yaml --set name="$1" --set data.features=words.npy --set model.kind="$2" --set optimizer.kind=adam \
+        --set model.dropout=0 --set train.log_every=1 --set train.steps=20 --set optimizer.weight_decay=5e-4 --set "$3"
+}
+for kind in gcn sage gat gin; do
+    words "sparse-$kind" $kind train.eval_every=10
+    grep -q 'feature_entries: [1-9]' "runs/sparse-$kind/config.yaml" || fail "$kind reads all features"
+    words "dense-$kind" $kind model.feature_entries=0
+    python3 -c 'import json, sys
+a, b = ([e["loss"] for e in map(json.loads, open(f"runs/{name}/events.jsonl")) if "loss" in e] for name in sys.argv[1:])
+assert len(a) == 20 and all(abs(x - y) < 1e-4 * abs(y) for x, y in zip(a, b)) and a[-1] < a[0], (a, b)' \
+        sparse-$kind dense-$kind || fail "the losses of $kind"
+done
+run 0 "$banyan" train groups.yaml --set name=dropped --set data.features=words.npy --set model.input_dropout=0.5
+run 0 "$banyan" eval runs/dropped --test --json
+accuracy 0.6
 
 say "the same bits on two ranks, with other threads, and after a resume"
 run 0 "$banyan" launch -n 2 train groups.yaml --set name=two
@@ -212,6 +242,15 @@ run 0 "$banyan" train groups.yaml --set name=lists --set data.train_list=train.t
 holds out "50 nodes for training, 50 held out"
 run 2 "$banyan" train groups.yaml --set name=bad --set data.train_list=train.txt --set data.valid_list=both.txt
 holds err "node 49 is in train.txt and in both.txt"
+run 2 "$banyan" train groups.yaml --set name=bad --set model.kind=rgcn
+holds err "model.kind rgcn needs relations"
+head -n 9 relations.txt >few_relations.txt
+run 1 "$banyan" train groups.yaml --set name=bad --set model.kind=rgcn --set data.relations=few_relations.txt
+holds err "few_relations.txt has the relations of 9 edges, but edges.csv has 960 edges"
+run 2 "$banyan" train groups.yaml --set name=bad --set norm.kind=batch --set data.fan_outs='[3, 2]'
+holds err "norm.kind batch would count the empty rows of samples"
+run 2 "$banyan" train groups.yaml --set name=bad --set model.kind=sage --set model.aggregate=max --set model.edge_dropout=0.5
+holds err "model.aggregate max has no sum"
 run 2 "$banyan" train groups.yaml --set name=bad --set model.kind=mlp
 holds err "task.kind nodes needs a model of the nodes of a graph"
 run 2 "$banyan" train groups.yaml --set name=bad --set data.per_class=500

@@ -107,6 +107,16 @@ CASES = {
     "sage_max": dict(kind="sage", layers=2, width=8, nodes=9, channels=5, classes=3, loops=0, largest=1, seed=403),
     "gat": dict(kind="gat", layers=2, width=8, heads=4, output_heads=2, nodes=9, channels=5, classes=3, loops=1,
                 optimizer="sgd", seed=492),
+    "gcn_kinds": dict(kind="gcn", layers=3, width=8, nodes=9, channels=5, classes=3, loops=1, sparse=1, weights=1,
+                      norm="layer", activation="silu", residual=1, seed=404),
+    "sage_sparse": dict(kind="sage", layers=2, width=4, nodes=9, channels=5, classes=6, loops=0, sparse=1, norm="rms", seed=405),
+    "gat_sparse": dict(kind="gat", layers=2, width=8, heads=2, output_heads=1, nodes=9, channels=5, classes=3, loops=1,
+                       sparse=1, activation="silu", optimizer="sgd", seed=476),
+    "gin": dict(kind="gin", layers=3, width=4, nodes=9, channels=5, classes=6, loops=0, train_eps=1, norm="layer", seed=407),
+    "gin_sparse": dict(kind="gin", layers=2, width=4, nodes=9, channels=5, classes=3, loops=0, train_eps=1, sparse=1, seed=408),
+    "rgcn": dict(kind="rgcn", layers=2, width=8, nodes=9, channels=5, classes=3, loops=0, relations=3, bases=2, seed=409),
+    "rgcn_sparse": dict(kind="rgcn", layers=2, width=4, nodes=9, channels=5, classes=3, loops=0, relations=2, bases=0, sparse=1,
+                        seed=410),
 }
 CASES["gpt2_sgd"] = dict(CASES["gpt2"], optimizer="sgd")
 # Kinds of parts: "attention" has one for each layer, (kind, window).
@@ -1104,13 +1114,16 @@ def node_constants(c):
     rng = random.Random(c["seed"] + 1000)
     edges, nodes = edges_of(c), range(c["nodes"])
     back = sorted(range(len(edges)), key=lambda k: edges[k])
-    degree = torch.tensor([sum(e[1] == n for e in edges) for n in nodes], dtype=torch.float64).view(1, -1, 1)
+    weight = weights_of(c)
+    degree = torch.tensor([sum(w for w, e in zip(weight, edges) if e[1] == n) for n in nodes], dtype=torch.float64).view(1, -1, 1)
     x = [rng.getrandbits(16) / 16384 - 2 for _ in range(c["nodes"] * c["channels"])]
+    if "sparse" in c:
+        x = [0.0 if rng.getrandbits(2) else v for v in x]
 
     def integers(values):
         return torch.tensor([values], dtype=torch.int32)
 
-    return {"nodes.x": torch.tensor(x).view(1, c["nodes"], c["channels"]),
+    constants = {"nodes.x": torch.tensor(x).view(1, c["nodes"], c["channels"]),
             "nodes.inverse_root": torch.where(degree > 0, degree ** -0.5, 0.0).float(),
             "nodes.inverse_degree": torch.where(degree > 0, 1 / degree, 0.0).float(),
             "edges.offsets": integers([sum(e[1] < n for e in edges) for n in range(c["nodes"] + 1)]),
@@ -1118,6 +1131,39 @@ def node_constants(c):
             "edges.back_offsets": integers([sum(e[0] < n for e in edges) for n in range(c["nodes"] + 1)]),
             "edges.back_sources": integers([edges[k][1] for k in back]),
             "edges.back_edges": integers(back)}
+    if "weights" in c:
+        constants["edges.weights"] = torch.tensor(weight, dtype=torch.float32).view(1, -1, 1)
+    if "sparse" in c:
+        places = [i for i, v in enumerate(x) if v]
+        rows, columns = [i // c["channels"] for i in places], [i % c["channels"] for i in places]
+        by_column = sorted(range(len(places)), key=lambda k: (columns[k], rows[k]))
+        constants.update({"features.values": torch.tensor([x[i] for i in places]).view(1, -1, 1),
+                          "features.offsets": integers([sum(r < n for r in rows) for n in range(c["nodes"] + 1)]),
+                          "features.columns": integers(columns),
+                          "features.back_offsets": integers([sum(k < n for k in columns) for n in range(c["channels"] + 1)]),
+                          "features.back_rows": integers([rows[k] for k in by_column]),
+                          "features.back_entries": integers(by_column)})
+    if "relations" in c:
+        many = c["relations"]
+        typed = sorted((target, source * many + relation) for source, target, relation in typed_edges_of(c))
+        back = sorted(range(len(typed)), key=lambda k: (typed[k][1], k))
+        alike = [(target, pair % many) for target, pair in typed]
+        constants.update({"relations.offsets": integers([sum(e[0] < n for e in typed) for n in range(c["nodes"] + 1)]),
+                          "relations.sources": integers([e[1] for e in typed]),
+                          "relations.weights": torch.tensor([1 / alike.count(a) for a in alike]).view(1, -1, 1),
+                          "relations.back_offsets": integers([sum(e[1] < n for e in typed) for n in range(c["nodes"] * many + 1)]),
+                          "relations.back_sources": integers([typed[k][0] for k in back]),
+                          "relations.back_edges": integers(back)})
+    return constants
+
+
+def typed_edges_of(c):
+    """Some edges have two relations."""
+    return [(a, b, r) for a, b in edges_of(c) for r in range(c["relations"]) if (a + 2 * b + r) % 3 or r == (a + b) % c["relations"]]
+
+
+def weights_of(c):
+    return [0.5 + (3 * a + 5 * b) % 8 / 4 if "weights" in c else 1.0 for a, b in edges_of(c)]
 
 
 def node_widths(c, i):
@@ -1133,12 +1179,28 @@ def node_shapes(c):
             shapes.update({layer + "lin_l.weight": (out, wide), layer + "lin_l.bias": (out,),
                            layer + "lin_r.weight": (out, wide)})
             continue
+        if c["kind"] == "gin":
+            shapes.update({layer + "nn.lins.0.weight": (out, wide), layer + "nn.lins.0.bias": (out,),
+                           layer + "nn.lins.1.weight": (out, out), layer + "nn.lins.1.bias": (out,), layer + "eps": (1,)})
+            if "norm" in c:
+                shapes.update({layer + "nn.norms.0.weight": (out,), layer + "nn.norms.0.bias": (out,)})
+            continue
         shapes[layer + "bias"] = (out,)
+        if c["kind"] == "rgcn":
+            shapes[layer + "root"] = (wide, out)
+            shapes[layer + "weight"] = (c["bases"] or c["relations"], wide, out)
+            if c["bases"]:
+                shapes[layer + "comp"] = (c["relations"], c["bases"])
+            continue
         heads = 1 if c["kind"] == "gcn" else c["output_heads"] if i == c["layers"] - 1 else c["heads"]
         each = out if i == c["layers"] - 1 else out // heads
         shapes[layer + "lin.weight"] = (heads * each, wide)
         if c["kind"] == "gat":
             shapes[layer + "att_src"] = shapes[layer + "att_dst"] = (1, heads, each)
+    for i in range(c["layers"] - 1 if "norm" in c else 0):
+        shapes[f"norms.{i}.weight"] = (c["width"],)
+        if c["norm"] == "layer":
+            shapes[f"norms.{i}.bias"] = (c["width"],)
     return shapes
 
 
@@ -1147,8 +1209,9 @@ def node_forward(c, w, ids):
     dtype = next(iter(w.values())).dtype
     x = node_constants(c)["nodes.x"][0].to(dtype)
     a = torch.zeros(c["nodes"], c["nodes"], dtype=dtype)
-    for source, target in edges_of(c):
-        a[target, source] = 1
+    for (source, target), weight in zip(edges_of(c), weights_of(c)):
+        a[target, source] = weight
+    activation = getattr(F, c.get("activation", "relu"))
     degree = a.sum(1, keepdim=True)
     for i in range(c["layers"]):
         layer = f"convs.{i}."
@@ -1162,6 +1225,21 @@ def node_forward(c, w, ids):
             else:
                 near = a @ x / degree.clamp_min(1)
             y = near @ w[layer + "lin_l.weight"].t() + w[layer + "lin_l.bias"] + x @ w[layer + "lin_r.weight"].t()
+        elif c["kind"] == "gin":
+            y = ((1 + w[layer + "eps"]) * x + a @ x) @ w[layer + "nn.lins.0.weight"].t() + w[layer + "nn.lins.0.bias"]
+            if "norm" in c:
+                y = F.layer_norm(y, y.shape[1:], w[layer + "nn.norms.0.weight"], w[layer + "nn.norms.0.bias"], 1e-5)
+            y = activation(y) @ w[layer + "nn.lins.1.weight"].t() + w[layer + "nn.lins.1.bias"]
+        elif c["kind"] == "rgcn":
+            matrices = w[layer + "weight"]
+            if c["bases"]:
+                matrices = torch.einsum("rb,bio->rio", w[layer + "comp"], matrices)
+            y = x @ w[layer + "root"] + w[layer + "bias"]
+            for relation in range(c["relations"]):
+                of = torch.zeros_like(a)
+                for source, target, kind in typed_edges_of(c):
+                    of[target, source] += kind == relation
+                y = y + of @ x / of.sum(1, keepdim=True).clamp_min(1) @ matrices[relation]
         else:
             heads, each = w[layer + "att_src"].shape[1:]
             h = (x @ w[layer + "lin.weight"].t()).view(-1, heads, each)
@@ -1169,7 +1247,13 @@ def node_forward(c, w, ids):
             scores = F.leaky_relu(scores, 0.2).masked_fill(a[:, :, None] == 0, -math.inf)
             y = torch.einsum("tsh,shd->thd", scores.softmax(1), h)
             y = (y.mean(1) if i == c["layers"] - 1 else y.flatten(1)) + w[layer + "bias"]
-        x = y if i == c["layers"] - 1 else F.relu(y)
+        if i < c["layers"] - 1:
+            if "norm" in c:
+                scale, shift = w[f"norms.{i}.weight"], w.get(f"norms.{i}.bias")
+                y = F.layer_norm(y, y.shape[1:], scale, shift, 1e-5) if c["norm"] == "layer" else \
+                    y * (y.square().mean(1, keepdim=True) + 1e-5).rsqrt() * scale
+            y = activation(y)
+        x = y + x if "residual" in c and x.shape == y.shape else y
     return x[ids.long()]
 
 
@@ -1208,7 +1292,8 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "tcn": (tcn_shapes, tcn_forward), "nbeats": (nbeats_shapes, nbeats_forward),
           "tide": (tide_shapes, tide_forward),
           "lstm": (recurrent_shapes, recurrent_forward), "gru": (recurrent_shapes, recurrent_forward),
-          "gcn": (node_shapes, node_forward), "sage": (node_shapes, node_forward), "gat": (node_shapes, node_forward)}
+          "gcn": (node_shapes, node_forward), "sage": (node_shapes, node_forward), "gat": (node_shapes, node_forward),
+          "gin": (node_shapes, node_forward), "rgcn": (node_shapes, node_forward)}
 
 
 KINDS = {"gpt2": (gpt2_kinds_shapes, gpt2_kinds_forward), "llama": (llama_kinds_shapes, llama_kinds_forward),

@@ -178,8 +178,8 @@ static void open_golden(golden *g, const model_case *of)
     check(by_config_resolve(g->config, &error), &error);
     check(by_trainer_open(&g->trainer, g->config, &options, &error), &error);
     check(by_trainer_allocate(g->trainer, &error), &error);
-    by_array constants[8];
-    size_t count = constants_of(g, constants, 8);
+    by_array constants[20];
+    size_t count = constants_of(g, constants, 20);
     check(by_trainer_set_constants(g->trainer, constants, count, &error), &error);
     strcpy(g->directory, "/tmp/banyan-parity-XXXXXX");
     assert_non_null(mkdtemp(g->directory));
@@ -327,8 +327,8 @@ static void compare_logits(const golden *g)
                    runner_count(&r, m.arrays[i].name) * sizeof(int32_t));
         }
     }
-    by_array constants[8];
-    for (size_t i = constants_of(g, constants, 8); i-- > 0;) {
+    by_array constants[20];
+    for (size_t i = constants_of(g, constants, 20); i-- > 0;) {
         if (by_graph_find(graph, constants[i].name) != BY_NONE) {
             memcpy(runner_data(&r, constants[i].name), constants[i].data,
                    runner_count(&r, constants[i].name) * sizeof(int32_t));
@@ -803,6 +803,9 @@ static void test_gru(void **state)
     compare_all(CASE("gru", &forecasts, settings, "series", "targets"));
 }
 
+#define SMALL_GRAPH                                                                                \
+    "model.nodes=9", "model.channels=5", "model.sample_nodes=0", "model.sample_edges=0"
+
 static void test_nodes(void **state)
 {
     BY_UNUSED(state);
@@ -823,10 +826,56 @@ static void test_nodes(void **state)
         "model.output_heads=2",   "model.edges=33",         "model.outputs=3",
         "model.channels=5",       "optimizer.kind=sgd",     "optimizer.lr=0.05",
         "optimizer.momentum=0.9", "optimizer.nesterov=true"};
+    static const char *const gcn_kinds[] = {"model.kind=gcn",
+                                            "model.width=8",
+                                            "model.layers=3",
+                                            "model.edges=33",
+                                            "model.feature_entries=11",
+                                            "model.edge_weights=true",
+                                            "norm.kind=layer",
+                                            "activation.kind=silu",
+                                            "model.residual=true",
+                                            "model.outputs=3",
+                                            SMALL_GRAPH};
+    static const char *const sage_sparse[] = {
+        "model.kind=sage", "model.width=4",   "model.edges=24", "model.feature_entries=10",
+        "norm.kind=rms",   "model.outputs=6", SMALL_GRAPH};
+    static const char *const gat_sparse[] = {"model.kind=gat",
+                                             "model.width=8",
+                                             "model.heads=2",
+                                             "model.edges=33",
+                                             "model.feature_entries=13",
+                                             "activation.kind=silu",
+                                             "model.outputs=3",
+                                             "optimizer.kind=sgd",
+                                             "optimizer.lr=0.05",
+                                             "optimizer.momentum=0.9",
+                                             "optimizer.nesterov=true",
+                                             SMALL_GRAPH};
+    static const char *const gin[] = {"model.kind=gin",       "model.width=4",  "model.layers=3",
+                                      "model.train_eps=true", "model.edges=24", "norm.kind=layer",
+                                      "model.outputs=6",      SMALL_GRAPH};
+    static const char *const gin_sparse[] = {
+        "model.kind=gin",           "model.width=4",   "model.edges=24", "model.train_eps=true",
+        "model.feature_entries=10", "model.outputs=3", SMALL_GRAPH};
+    static const char *const rgcn[] = {
+        "model.kind=rgcn",         "model.width=8", "model.edges=24",  "model.relations=3",
+        "model.relation_edges=59", "model.bases=2", "model.outputs=3", SMALL_GRAPH};
+    static const char *const rgcn_sparse[] = {"model.kind=rgcn",         "model.width=4",
+                                              "model.edges=24",          "model.relations=2",
+                                              "model.relation_edges=41", "model.feature_entries=8",
+                                              "model.outputs=3",         SMALL_GRAPH};
     compare_all(CASE("gcn", &by__task_nodes.task, gcn, "ids", "labels"));
     compare_all(CASE("sage", &by__task_nodes.task, sage, "ids", "labels"));
     compare_all(CASE("sage_max", &by__task_nodes.task, sage_max, "ids", "labels"));
     compare_all(CASE("gat", &by__task_nodes.task, gat, "ids", "labels"));
+    compare_all(CASE("gcn_kinds", &by__task_nodes.task, gcn_kinds, "ids", "labels"));
+    compare_all(CASE("sage_sparse", &by__task_nodes.task, sage_sparse, "ids", "labels"));
+    compare_all(CASE("gin", &by__task_nodes.task, gin, "ids", "labels"));
+    compare_all(CASE("gin_sparse", &by__task_nodes.task, gin_sparse, "ids", "labels"));
+    compare_all(CASE("rgcn", &by__task_nodes.task, rgcn, "ids", "labels"));
+    compare_all(CASE("rgcn_sparse", &by__task_nodes.task, rgcn_sparse, "ids", "labels"));
+    compare_all(CASE("gat_sparse", &by__task_nodes.task, gat_sparse, "ids", "labels"));
 }
 
 /* In bf16 the gradients keep two digits, those of weights that are put together of several too. */

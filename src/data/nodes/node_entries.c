@@ -9,7 +9,7 @@ static int64_t count_entries(const by__nodes_set *set)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < set->nodes * set->features; i++) {
-        count += set->x[i] != 0.0f;
+        count += set->whole.x[i] != 0.0f;
     }
     return count;
 }
@@ -41,7 +41,7 @@ static void fill_rows(const by__nodes_entries *e, const by__nodes_set *set)
     int32_t at = 0;
     for (int64_t i = 0; i < set->nodes; i++) {
         for (int64_t k = 0; k < set->features; k++) {
-            float value = set->x[i * set->features + k];
+            float value = set->whole.x[i * set->features + k];
             if (value != 0.0f) {
                 e->values[at] = value;
                 e->columns[at++] = (int32_t)k;

@@ -16,7 +16,7 @@ typedef struct by__nodes_entries {
     uint64_t bytes;
 } by__nodes_entries;
 
-/* Collects the features of a set that are not 0, if they are at most a tenth of all. */
+/* Collects the features of set->whole that are not 0, if they are at most a tenth of all. */
 by_status by__nodes_entries_make(by__nodes_entries *out, const by__nodes_set *set, by_error *error);
 void by__nodes_entries_free(by__nodes_entries *entries);
 

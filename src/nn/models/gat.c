@@ -1,7 +1,7 @@
 /* Graph attention networks (Velickovic et al. 2018): a layer is W x summed over the edges that end
  * in a node, each weighed by attention, in several heads. Heads are concatenated, and averaged in
- * the last layer; dropout is also that of the
- * weights of edges. Parameters are those of PyTorch Geometric's GAT. */
+ * the last layer; dropout is also that of the weights of edges. Parameters are those of PyTorch
+ * Geometric's GAT. */
 #include "nn/nn.h"
 
 typedef struct gat_keys {
@@ -30,7 +30,7 @@ static gat_keys *own_keys(const by_model_config *c)
 static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const by_model_config *c = &config->model;
-    BY_UNUSED(own);
+    BY_TRY(by__nn_node_resolve(config, &((gat_keys *)own)->sizes, error));
     return c->layers == 1 || c->width % c->heads == 0
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
@@ -59,19 +59,22 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
     int64_t in = by__nn_node_width(c, i);
     int64_t out = by__nn_node_width(c, i + 1);
     int64_t width = last ? out : out / heads;
-    by_edges edges = by__nn_edges(b, &own_keys(c)->sizes, i);
+    const by__nn_node_sizes *sizes = &own_keys(c)->sizes;
+    by_edges edges = by__nn_edges(b, sizes, i);
     by_value w = by__nn_weight(b, "out in", BY_SHAPE(heads * width, in),
                                by__nn_init_glorot(in, heads * width), "convs.%d.lin.weight", i);
-    x = by_linear(g, x, w, BY_NONE, true);
-    int64_t batch = by__nn_node_batch(b, &own_keys(c)->sizes);
+    x = by__nn_node_product(b, sizes, x, w, heads * width);
+    int64_t batch = by__nn_node_batch(b, sizes);
     by_value split = by_reshape(g, x, BY_SHAPE(batch, -1, heads, width));
     by_value source = scores(b, split, heads, width, "att_src", i);
-    by_value own = by__nn_node_own(b, &own_keys(c)->sizes, x, i);
+    by_value own = by__nn_node_own(b, sizes, x, i);
     own = own == x ? split : by_reshape(g, own, BY_SHAPE(batch, -1, heads, width));
     by_value target = scores(b, own, heads, width, "att_dst", i);
     by_value weights = by_edge_attention(g, source, target, &edges, (float)own_keys(c)->slope);
     by_value bias = by__nn_weight(b, "out", BY_SHAPE(out), (by_init){0}, "convs.%d.bias", i);
-    x = by_sparse_matmul(g, x, by__nn_drop(b, weights), &edges);
+    by_value factors = by__nn_node_edge_factors(b, sizes, i, false);
+    weights = by__nn_drop(b, factors == BY_NONE ? weights : by_mul(g, weights, factors));
+    x = by_sparse_matmul(g, x, weights, &edges);
     if (last && heads > 1) {
         static const int axis[1] = {2};
         x = by_mean(g, by_reshape(g, x, BY_SHAPE(batch, -1, heads, width)), axis, 1, false);
@@ -81,12 +84,13 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
 
 static void body(by__nn_build *b)
 {
-    by__nn_node_layers(b, &own_keys(b->config)->sizes, add_layer);
+    static const by__nn_node_stack stack = {add_layer, BY_FN_RELU, false};
+    by__nn_node_layers(b, &own_keys(b->config)->sizes, &stack);
 }
 
 static void write_config(json_t *out, const by_model_config *c)
 {
-    by__nn_node_write_config(out, c, &own_keys(c)->sizes);
+    by__nn_node_write_config(out, c, &own_keys(c)->sizes, BY_FN_RELU);
     (void)json_object_set_new(out, "heads", json_integer(c->heads));
     (void)json_object_set_new(out, "output_heads", json_integer(own_keys(c)->output_heads));
     (void)json_object_set_new(out, "negative_slope", json_real(own_keys(c)->slope));
@@ -96,7 +100,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
                              by_error *error)
 {
     gat_keys *own = own_keys(c);
-    BY_TRY(by__nn_node_read_config(c, &own->sizes, name, in, error));
+    BY_TRY(by__nn_node_read_config(c, &own->sizes, name, in, BY_FN_RELU, error));
     BY_TRY(by__nn_json_integer(&c->heads, name, in, "heads", 1, error));
     BY_TRY(by__nn_json_integer(&own->output_heads, name, in, "output_heads", 1, error));
     return by__nn_json_number(&own->slope, name, in, "negative_slope", 0.2, error);
@@ -105,7 +109,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 const by__nn_family by__nn_family_gat = {
     .kind = {.name = "gat",
              .help = "GAT on the nodes of a graph (Velickovic et al. 2018).",
-             .keys = {&by__nn_node_keys, &key_list},
+             .keys = {&by__nn_node_keys, &by__nn_activation_keys, &by__nn_norm_keys, &key_list},
              .size = sizeof(gat_keys),
              .resolve = resolve},
     .reads = "nodes",

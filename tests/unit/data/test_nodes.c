@@ -368,7 +368,8 @@ static void test_whole_surroundings(void **state)
 static void test_entries(void **state)
 {
     float x[4 * 20] = {0};
-    by__nodes_set set = {.name = (char *)(uintptr_t) "g", .nodes = 4, .features = 20, .x = x};
+    by__nodes_set set = {
+        .name = (char *)(uintptr_t) "g", .nodes = 4, .features = 20, .whole = {.x = x}};
     by__nodes_entries e;
     by_error error = {0};
     BY_UNUSED(state);
