@@ -169,8 +169,8 @@ typedef struct by_parameter_group {
 
 /* The update rule and the learning-rate schedule (docs/optimizers.md). */
 typedef struct by_optimizer_config {
-    char *kind;            /* "adamw" (default), "adam", "adamw8bit", "muon", "sgd", "lion",
-                              "lamb", "adafactor" */
+    char *kind;            /* "adamw" (default), "adamw8bit", "muon", "sgd", "lion", "lamb",
+                              "adafactor" */
     by_kind_values *own;   /* keys of individual optimizers */
     double lr;             /* peak learning rate, > 0; default 1e-3 */
     double min_lr;         /* final learning rate of cosine, linear and wsd; default -1: lr / 10 */
