@@ -250,6 +250,20 @@ struct by_source {
     uint64_t order_window;
 };
 
+/* How well the order of an epoch mixes examples that lie in files. Places are those of examples in
+ * the order of their files, and of samples in the epoch, both as shares, from 0 to 1. */
+typedef struct by_order_quality {
+    double displacement;         /* mean distance of both places of a sample; random: about 1/3 */
+    double rank_correlation;     /* of both places (Spearman's); random: about 0; NaN: one sample */
+    double neighbor_correlation; /* of the places of examples drawn one after the other; 0 */
+    double same_file;            /* share of the pairs of a batch that are of one file; NaN: none */
+    double files_per_batch;      /* mean number of files that a batch has samples of */
+    /* Mean total variation distance, 0 to 1, between the shares of classes in a batch and in the
+     * epoch; NaN: there are no classes. */
+    double batch_class_distance;
+    double window_class_distance; /* of a window in place of a batch; NaN: or no windows */
+} by_order_quality;
+
 /* Closes a source by calling its `close`, and sets *source to NULL. NULL is accepted. */
 BY_API void by_source_close(by_source **source);
 

@@ -64,6 +64,8 @@ typedef struct by_task_part {
     const char *name;
     const char *key; /* name of its loss in events: "valid_loss_NAME" */
     uint64_t end;    /* index after its last sample in a pass over all parts */
+    /* name in events of the task's first metric over it; NULL: that is not computed */
+    const char *metric_key;
 } by_task_part;
 
 /* Loss over one part. */
@@ -71,6 +73,7 @@ typedef struct by_part_loss {
     const by_task_part *part;
     double loss;      /* mean over its targets */
     uint64_t targets; /* number of targets */
+    double metric;    /* the task's first; NaN: not computed, or not defined */
 } by_part_loss;
 
 /* Result of an evaluation. */
@@ -197,6 +200,16 @@ typedef struct by_example_use {
 /* Receives one example; it is valid during the call. */
 typedef void by_example_listed(void *user, const by_example_use *use);
 
+/* The order of an epoch, and what it is compared with. */
+typedef struct by_epoch_order {
+    uint64_t samples;
+    uint64_t batch;            /* samples */
+    uint64_t window;           /* samples among which it shuffles at a time; 0: all */
+    uint64_t files;            /* in which the examples are; 1: all are in one */
+    by_order_quality drawn;    /* of the order in which they are drawn */
+    by_order_quality shuffled; /* of a random order of all, by the same seed */
+} by_epoch_order;
+
 /* Bits of by_task.knows. */
 enum {
     BY_TASK_SIZES = 1,    /* the config has all sizes that the data would determine */
@@ -262,6 +275,11 @@ struct by_task {
     by_status (*classes)(by_task_data *data, const by_config *config, uint64_t epoch,
                          size_t classes, uint64_t *trained, uint64_t *held_out, uint64_t *drawn,
                          by_error *error);
+
+    /* Measures how the order of an epoch mixes the training data. NULL: it is not known of the
+     * task. Returns BY_EMEMORY. */
+    by_status (*order)(by_task_data *data, const by_config *config, uint64_t epoch,
+                       by_epoch_order *out, by_error *error);
 
     /* Lists the examples among which data.draws and lists of rows choose, in the order in which
      * they count them: training data, and what is held out of it. NULL: the task has no such
@@ -330,6 +348,9 @@ struct by_task {
                         size_t *length, by_error *error);
 };
 
+/* Sets the colour of a class of pixels, up to 255, in masks: that of PASCAL VOC, in which the bits
+ * of a class, from the lowest, three at a time, are the highest bits of red, green and blue. */
+BY_API void by_class_color(uint8_t rgb[3], unsigned class_number);
 /* Finds the task named by config->task.kind. Returns BY_ECONFIG if there is none. */
 BY_API by_status by_task_find(const by_task **out, const by_config *config, by_error *error);
 /* Opens data of a task (NULL: the config's). Damaged parts that are left out are reported as notes

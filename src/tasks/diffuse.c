@@ -138,6 +138,7 @@ const by__task_row by__task_diffuse = {
              .plain = by__task_examples_plain,
              .pixels = by__task_examples_pixels,
              .classes = by__task_examples_count_classes,
+             .order = by__task_examples_order,
              .loss = loss,
              .keep = by__task_examples_keep,
              .check = by__task_examples_check,

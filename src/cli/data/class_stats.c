@@ -1,5 +1,6 @@
-/* banyan data stats of a config: the classes of its data. */
+/* banyan data stats of a config: the classes of its data, and how an epoch mixes them. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,7 +14,68 @@ typedef struct class_counts {
     uint64_t *drawn;
 } class_counts;
 
-static void print_json(const class_counts *c, const by_task_kept *kept, int64_t epoch)
+/* The measures of an order: how JSON and people call them, and what they are of a random order. */
+typedef struct order_measure {
+    const char *key;
+    const char *name;
+    size_t offset; /* in by_order_quality */
+} order_measure;
+
+static const order_measure measures[] = {
+    {"displacement", "distance from its place in the files (0 to 1)",
+     offsetof(by_order_quality, displacement)},
+    {"rank_correlation", "correlation with the order of the files",
+     offsetof(by_order_quality, rank_correlation)},
+    {"neighbor_correlation", "correlation of neighbors' places",
+     offsetof(by_order_quality, neighbor_correlation)},
+    {"same_file", "pairs of a batch from one file", offsetof(by_order_quality, same_file)},
+    {"files_per_batch", "files in a batch", offsetof(by_order_quality, files_per_batch)},
+    {"batch_class_distance", "classes of a batch, distance from all (0 to 1)",
+     offsetof(by_order_quality, batch_class_distance)},
+    {"window_class_distance", "classes of a window, distance from all (0 to 1)",
+     offsetof(by_order_quality, window_class_distance)}};
+
+static double measure_of(const by_order_quality *q, size_t i)
+{
+    return *(const double *)(const void *)((const char *)q + measures[i].offset);
+}
+
+static void print_order_json(const by_epoch_order *o)
+{
+    const by_order_quality *const both[] = {&o->drawn, &o->shuffled};
+    char text[32];
+    printf(",\"order\":{\"samples\":%" PRIu64 ",\"batch\":%" PRIu64 ",\"window\":%" PRIu64
+           ",\"files\":%" PRIu64,
+           o->samples, o->batch, o->window, o->files);
+    for (size_t k = 0; k < 2; k++) {
+        printf(",\"%s\":{", k == 0 ? "drawn" : "shuffled");
+        for (size_t i = 0; i < sizeof measures / sizeof *measures; i++) {
+            printf("%s\"%s\":%s", i == 0 ? "" : ",", measures[i].key,
+                   cli_json_number(text, measure_of(both[k], i), 6));
+        }
+        printf("}");
+    }
+    printf("}");
+}
+
+static void print_order_text(const by_epoch_order *o)
+{
+    printf("\norder of %" PRIu64 " samples in %" PRIu64 " file%s, batches of %" PRIu64, o->samples,
+           o->files, o->files == 1 ? "" : "s", o->batch);
+    if (o->window > 0) {
+        printf(", windows of %" PRIu64, o->window);
+    }
+    printf("\tdrawn\tif all were shuffled\n");
+    for (size_t i = 0; i < sizeof measures / sizeof *measures; i++) {
+        double drawn = measure_of(&o->drawn, i);
+        if (!isnan(drawn)) {
+            printf("%s\t%.4f\t%.4f\n", measures[i].name, drawn, measure_of(&o->shuffled, i));
+        }
+    }
+}
+
+static void print_json(const class_counts *c, const by_task_kept *kept, const by_epoch_order *o,
+                       int64_t epoch)
 {
     char text[32];
     printf("{\"epoch\":%" PRId64 ",\"classes\":[", epoch);
@@ -23,10 +85,15 @@ static void print_json(const class_counts *c, const by_task_kept *kept, int64_t 
         printf(",\"training\":%" PRIu64 ",\"held_out\":%" PRIu64 ",\"drawn\":%" PRIu64 "}",
                c->trained[i], c->held_out[i], c->drawn[i]);
     }
-    printf("]}\n");
+    printf("]");
+    if (o != NULL) {
+        print_order_json(o);
+    }
+    printf("}\n");
 }
 
-static void print_text(const class_counts *c, const by_task_kept *kept, int64_t epoch)
+static void print_text(const class_counts *c, const by_task_kept *kept, const by_epoch_order *o,
+                       int64_t epoch)
 {
     char text[32];
     printf("class\ttraining\theld out\tdrawn in epoch %" PRId64 "\n", epoch);
@@ -34,6 +101,9 @@ static void print_text(const class_counts *c, const by_task_kept *kept, int64_t 
         cli_print_cell(cli_class_name(text, kept, (int64_t)i));
         printf("\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n", c->trained[i], c->held_out[i],
                c->drawn[i]);
+    }
+    if (o != NULL) {
+        print_order_text(o);
     }
 }
 
@@ -56,6 +126,7 @@ by_status cli_class_stats(void *request, by_config *config, by_error *error)
     by_task_kept kept = {0};
     by_task_data *data;
     class_counts c = {0};
+    by_epoch_order order;
     by_status status = cli_open_training_data(&data, config, error);
     if (status != BY_OK) {
         return status;
@@ -73,8 +144,12 @@ by_status cli_class_stats(void *request, by_config *config, by_error *error)
     if (status == BY_OK) {
         status = count_classes(&c, data, config, r, error);
     }
+    bool has_order = data->task->order != NULL;
+    if (status == BY_OK && has_order) {
+        status = data->task->order(data, config, (uint64_t)r->epoch, &order, error);
+    }
     if (status == BY_OK) {
-        (r->json ? print_json : print_text)(&c, &kept, r->epoch);
+        (r->json ? print_json : print_text)(&c, &kept, has_order ? &order : NULL, r->epoch);
     }
     free(c.trained);
     free(c.held_out);

@@ -393,5 +393,6 @@ const cli_command cli_data = {
         "random order does. Of a table (CSV, Parquet, JSON lines) it prints the kind of each\n"
         "column, its missing cells, its range or number of values, and the first cell because\n"
         "of which a column with numbers is one of categories (docs/tables.md). Of a config of\n"
-        "classes: how many examples of each are trained on, held out, and drawn in an epoch.",
+        "classes: how many examples of each are trained on, held out, and drawn in an epoch, and\n"
+        "how well that mixes the files, beside a random order of all (docs/images.md).",
     .run = run};

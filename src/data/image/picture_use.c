@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/name_table.h"
 #include "base/paths.h"
 #include "base/threads.h"
 #include "formats/array_file.h"
@@ -35,7 +36,7 @@ typedef struct used_picture {
 typedef struct used_pictures {
     used_picture *items;
     size_t count;
-    used_file *files; /* each once, if its pictures follow each other */
+    used_file *files; /* each once */
     size_t file_count;
     size_t file_capacity;
     by__remote *remote; /* reads paths that are URLs */
@@ -366,19 +367,24 @@ static void close_pictures(void *context)
     free(u);
 }
 
-static by_status add_file(used_pictures *u, const char *path, by_error *error)
+/* Finds a file, or adds it: pictures of several shards are mixed. numbers: of the files by path. */
+static by_status find_file(size_t *out, used_pictures *u, by__name_table *numbers, const char *path,
+                           by_error *error)
 {
-    if (u->file_count > 0 && strcmp(u->files[u->file_count - 1].path, path) == 0) {
+    int32_t known = by__name_table_find(numbers, path);
+    if (known >= 0) {
+        *out = (size_t)known;
         return BY_OK;
     }
     BY_TRY(by__reserve((void **)&u->files, &u->file_capacity, u->file_count + 1, sizeof *u->files,
                        error));
-    u->files[u->file_count] = (used_file){.path = by__strdup(path)};
-    if (u->files[u->file_count].path == NULL) {
+    char *copy = by__strdup(path);
+    if (copy == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a path");
     }
-    u->file_count++;
-    return BY_OK;
+    *out = u->file_count++;
+    u->files[*out] = (used_file){.path = copy};
+    return by__name_table_add(numbers, copy, (int32_t)*out, error);
 }
 
 /* Which pictures there are: names and places, and sizes and first bytes of the files. Reading all
@@ -443,14 +449,19 @@ static by_status copy_range(by_image_range *out, const by_image_range *range, by
 static by_status add_all(used_pictures *u, const by_image_files *files, const size_t *kept,
                          size_t count, char hash[33], by_error *error)
 {
-    for (size_t i = 0; i < count; i++) {
-        BY_TRY(add_file(u, files->images[kept[i]], error));
-        u->items[i].file = u->file_count - 1;
-        u->count = i + 1;
-        if (files->ranges != NULL) {
-            BY_TRY(copy_range(&u->items[i].range, &files->ranges[kept[i]], error));
+    by__name_table numbers = {0};
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = find_file(&u->items[i].file, u, &numbers, files->images[kept[i]], error);
+        if (status == BY_OK) {
+            u->count = i + 1;
+            status = files->ranges == NULL
+                         ? BY_OK
+                         : copy_range(&u->items[i].range, &files->ranges[kept[i]], error);
         }
     }
+    by__name_table_free(&numbers);
+    BY_TRY(status);
     u->remote = files->remote;
     u->threads = (size_t)by__thread_count(0);
     if (u->remote != NULL && u->threads < REMOTE_THREADS) {

@@ -55,6 +55,7 @@ typedef struct by__task_examples_keys {
     char *balance;
     char *draws;
     char *text_column;
+    char *pair_column;     /* NULL in tasks without this key */
     char *positive_column; /* NULL in tasks without the keys of pairs */
     char *negative_column;
     int64_t max_tokens;
@@ -64,6 +65,7 @@ extern const by__config_key_list by__task_image_data_keys;
 extern const by__config_key_list by__task_table_data_keys;
 extern const by__config_key_list by__task_split_keys;
 extern const by__config_key_list by__task_text_column_keys;
+extern const by__config_key_list by__task_pair_column_keys;
 
 /* Texts that have more tokens than a sample, of all that were read. */
 typedef struct by__task_examples_cut {
@@ -85,6 +87,9 @@ typedef struct by__task_examples_texts {
     by_array rows;             /* of pairs: the numbers of a micro-batch's rows, */
     int32_t *numbers;          /* and their memory */
 } by__task_examples_texts;
+
+/* The held-out pictures of a shard (examples_parts.c). */
+typedef struct by__task_examples_shard by__task_examples_shard;
 
 typedef struct by__task_examples {
     by_task_data base;
@@ -116,12 +121,13 @@ typedef struct by__task_examples {
     const char **labels;      /* class names; NULL: none */
     size_t label_count;
     by__task_top_label top;
-    by__image_folder folder;  /* of images that were read from folders, or file by file; */
-    by__image_folder others;  /* of the set that was opened second, to evaluate on */
-    bool skip;                /* damaged examples are skipped, */
-    bool skip_files;          /* and pictures that are files of their own */
-    by__loader_damage damage; /* and listed here */
-    by__remote *remote;       /* reads paths that are URLs; NULL: none is */
+    by__image_folder folder;         /* of images that were read from folders, or file by file; */
+    by__image_folder others;         /* of the set that was opened second, to evaluate on */
+    by__task_examples_shard *shards; /* of held-out pictures, each a part of base; or NULL */
+    bool skip;                       /* damaged examples are skipped, */
+    bool skip_files;                 /* and pictures that are files of their own */
+    by__loader_damage damage;        /* and listed here */
+    by__remote *remote;              /* reads paths that are URLs; NULL: none is */
     by_remote_options remote_options;
     char *indexes;     /* directory for those of shards; NULL: none are kept */
     bool on_use;       /* pictures are decoded when they are used */
@@ -171,6 +177,12 @@ by_status by__task_examples_split(by__task_examples *d, const by_config *config,
 by_status by__task_examples_read_draws(by__task_examples *d, uint64_t examples, by_error *error);
 /* Sets d->train_hash. */
 by_status by__task_examples_hash(by__task_examples *d, by_error *error);
+/* Makes each of 2 to BY_TASK_PARTS shards of held-out pictures a part (examples_parts.c). */
+by_status by__task_examples_find_parts(by__task_examples *d, by_error *error);
+void by__task_examples_close_parts(by__task_examples *d);
+/* Opens one pass over the parts, each in whole micro-batches. */
+by_status by__task_examples_source_parts(by_source **out, by__task_examples *d,
+                                         const by_config *config, by_error *error);
 /* The functions of by_task that all tasks on examples have. */
 by_status by__task_examples_open(by_task_data **out, const by_task_request *request,
                                  by_error *error);
@@ -191,6 +203,8 @@ void by__task_examples_pixels(const by_task_data *data, const by_array *images, 
 by_status by__task_examples_count_classes(by_task_data *data, const by_config *config,
                                           uint64_t epoch, size_t classes, uint64_t *trained,
                                           uint64_t *held_out, uint64_t *drawn, by_error *error);
+by_status by__task_examples_order(by_task_data *data, const by_config *config, uint64_t epoch,
+                                  by_epoch_order *out, by_error *error);
 bool by__task_examples_column(const by_task_data *data, size_t i, by_column_type *out);
 const by_encoding *by__task_examples_encoding(const by_task_data *data);
 by_status by__task_examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
@@ -206,8 +220,9 @@ by_status by__task_examples_check(const by_task_data *data, const by_checkpoint 
     .plain = by__task_examples_plain, .pixels = by__task_examples_pixels,                          \
     .keep = by__task_examples_keep, .check = by__task_examples_check,                              \
     .name_example = by__task_examples_name, .name_trained = by__task_examples_name_trained,        \
-    .list = by__task_examples_list, .open_examples = by__task_examples_set,                        \
-    .column = by__task_examples_column, .encoding = by__task_examples_encoding
+    .list = by__task_examples_list, .order = by__task_examples_order,                              \
+    .open_examples = by__task_examples_set, .column = by__task_examples_column,                    \
+    .encoding = by__task_examples_encoding
 /* by__task_examples_source for a part of a set. */
 by_status by__task_examples_source_of(by_source **out, const by__task_examples *data,
                                       const by_array_set *set, const by_part *part, bool training,
