@@ -38,6 +38,7 @@ typedef struct evaluating {
     size_t values;  /* of all sums of the task */
     double **sums;  /* [sum_count]: where in a portion the values of each are */
     portion *total; /* of the pass */
+    double *parts;  /* [part_count, values] of each part of the data; NULL: not wanted */
     char *portions; /* of all ranks, for one round */
     size_t *counts; /* 32-bit words of each rank's portion */
     double *said;   /* predictions of the round, of all ranks; NULL without outcomes */
@@ -189,10 +190,14 @@ static by_status measure_all(const evaluating *e, int64_t batches, tally *parts,
             if (e->outcomes != NULL) {
                 by__job_outcomes_add(e->outcomes, said_by(e, r), p->sample);
             }
-            add_tally(&parts[part_of(e, p->sample)], &p->tally);
+            size_t part = part_of(e, p->sample);
+            add_tally(&parts[part], &p->tally);
             add_tally(&e->total->tally, &p->tally);
             for (size_t k = 0; k < e->values; k++) {
                 e->total->values[k] += p->values[k];
+                if (e->parts != NULL) {
+                    e->parts[part * e->values + k] += p->values[k];
+                }
             }
         }
     }
@@ -214,6 +219,10 @@ static by_status open_evaluating(evaluating *e, by_error *error)
     BY_TRY(by__alloc((void **)&e->total, 1, bytes, "evaluation", error));
     BY_TRY(by__alloc((void **)&e->portions, e->ranks, bytes, "evaluation", error));
     BY_TRY(by__alloc((void **)&e->counts, e->ranks, sizeof *e->counts, "evaluation", error));
+    if (e->data->part_count > 0 && e->data->parts[0].metric_key != NULL && e->values > 0) {
+        BY_TRY(by__alloc((void **)&e->parts, e->data->part_count, e->values * sizeof *e->parts,
+                         "evaluation", error));
+    }
     for (size_t r = 0; r < e->ranks; r++) {
         e->counts[r] = bytes / sizeof(int32_t);
     }
@@ -230,6 +239,24 @@ static by_status open_outcomes(evaluating *e, by_error *error)
         e->said_counts[r] = numbers * sizeof(double) / sizeof(int32_t);
     }
     return by__alloc((void **)&e->said, e->ranks, numbers * sizeof *e->said, "evaluation", error);
+}
+
+/* Computes the first metric of a part from its sums, which take the place of those of a portion. */
+static by_status measure_part(const evaluating *e, size_t part, by_part_loss *out, by_error *error)
+{
+    by_evaluation result = {
+        .task = by_trainer_task(e->trainer), .loss = out->loss, .targets = out->targets};
+    portion *p = portion_of(e, 0);
+    size_t values;
+    out->metric = (double)NAN;
+    if (e->parts == NULL) {
+        return BY_OK;
+    }
+    memcpy(p->values, e->parts + part * e->values, e->values * sizeof *p->values);
+    BY_TRY(point_sums(e, p, &values, error));
+    by_task_metrics(e->data, (const double *const *)e->sums, &result);
+    out->metric = result.metrics[0];
+    return BY_OK;
 }
 
 /* Makes the result from e->total and the parts. */
@@ -260,6 +287,7 @@ static by_status finish(const evaluating *e, const tally *parts, by_evaluation *
         result.parts[i] = (by_part_loss){.part = &data->parts[i],
                                          .loss = parts[i].loss / parts[i].weight,
                                          .targets = parts[i].targets};
+        BY_TRY(measure_part(e, i, &result.parts[i], error));
     }
     BY_TRY(point_sums(e, e->total, &values, error));
     by_task_metrics(data, (const double *const *)e->sums, &result);
@@ -290,6 +318,7 @@ by_status by__job_evaluate_loader(by_evaluation *out, by_trainer *trainer, by_ta
     }
     free(e.sums);
     free(e.total);
+    free(e.parts);
     free(e.portions);
     free(e.counts);
     free(e.said);

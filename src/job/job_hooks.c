@@ -124,6 +124,9 @@ static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
     by__track_number(tracker, "valid_loss", e->loss);
     for (size_t i = 0; i < e->part_count; i++) {
         by__track_number(tracker, e->parts[i].part->key, e->parts[i].loss);
+        if (!isnan(e->parts[i].metric)) {
+            by__track_number(tracker, e->parts[i].part->metric_key, e->parts[i].metric);
+        }
     }
     for (size_t i = 0; i < e->task->metric_count; i++) {
         if (!isnan(e->metrics[i])) {

@@ -83,6 +83,60 @@ END
 run 0 "$banyan" train t.yaml --quiet
 holds runs/packed/config.yaml "label_names: [ant, bee, cat]"
 
+say "how well an epoch mixes shards, and what it says of each held-out one"
+python3 - <<'END' || fail "no shards"
+import glob, os, tarfile
+paths = sorted(glob.glob("pets/*/*.png"))
+os.mkdir("many")
+os.mkdir("held")
+for shard in range(8):
+    with tarfile.open(f"{'held' if shard > 5 else 'many'}/part-{shard}.tar", "w") as out:
+        for path in paths[shard * 30:shard * 30 + 30]:
+            name = path.replace("/", "_")[:-4]
+            open("label", "w").write(str(["ant", "bee", "cat"].index(path.split("/")[1])))
+            out.add(path, name + ".png")
+            out.add("label", name + ".cls")
+END
+set -- --set 'data.images=[many]' --set 'data.valid_images=[held]' \
+    --set 'data.label_names=[ant, bee, cat]' --set name=many
+run 0 "$banyan" data stats t.yaml "$@" --set data.shuffle_files=2 --json
+cp out mixed.json
+run 0 "$banyan" data stats t.yaml "$@" --set data.shuffle_files=0 --json
+python3 - <<'END' || fail "$(cat mixed.json out)"
+import json
+few, every = json.load(open("mixed.json"))["order"], json.load(open("out"))["order"]
+assert few["files"] == every["files"] == 6 and every["window"] == 0 and few["window"] == 60 and few["samples"] == 180
+assert every["drawn"] == every["shuffled"] and abs(few["shuffled"]["same_file"] - every["drawn"]["same_file"]) < 0.05
+assert few["drawn"]["same_file"] > 1.5 * few["shuffled"]["same_file"]
+assert few["drawn"]["files_per_batch"] < few["shuffled"]["files_per_batch"]
+assert few["drawn"]["window_class_distance"] > 2 * few["shuffled"]["window_class_distance"]
+assert abs(every["drawn"]["displacement"] - 1 / 3) < 0.06 and every["drawn"]["window_class_distance"] is None
+END
+run 0 "$banyan" data stats t.yaml "$@"
+holds out "windows of 30"
+run 0 "$banyan" train t.yaml "$@"
+holds out "  part-6 "
+grep '"accuracy_part-7"' runs/many/events.jsonl >event || fail "no event has the accuracy of a shard"
+run 0 "$banyan" eval runs/many --json
+cp out all.json
+grep -q "$(grep -o '"accuracy_part-7":[^,}]*' all.json)" event || fail "other numbers: $(cat event all.json)"
+for i in 6 7; do
+    run 0 "$banyan" eval runs/many --data "held/part-$i.tar" --json
+    cp out one-$i.json
+done
+run 0 "$banyan" eval runs/many --data held --json
+same out all.json
+python3 - <<'END' || fail "$(cat all.json one-6.json one-7.json)"
+import json
+every = json.load(open("all.json"))
+for i in (6, 7):
+    one = json.load(open(f"one-{i}.json"))
+    assert one["samples"] == 30 and "valid_loss_part-6" not in one
+    assert abs(every[f"valid_loss_part-{i}"] - one["valid_loss"]) < 1e-6 and every[f"accuracy_part-{i}"] == one["accuracy"]
+mean = lambda key: (every[key + "_part-6"] + every[key + "_part-7"]) / 2
+assert abs(mean("valid_loss") - every["valid_loss"]) < 1e-6 and abs(mean("accuracy") - every["accuracy"]) < 1e-6
+END
+
 say "compressed streams, Parquet files, and shards anew"
 run 0 "$banyan" pack --images stream.tar.gz one --out five
 holds out "252 pictures in 1 shards"

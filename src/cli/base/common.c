@@ -312,6 +312,10 @@ void cli_print_parts_json(const by_evaluation *evaluation)
         char text[32];
         printf(",\"%s\":%s", evaluation->parts[i].part->key,
                cli_json_number(text, evaluation->parts[i].loss, 9));
+        if (!isnan(evaluation->parts[i].metric)) {
+            printf(",\"%s\":%s", evaluation->parts[i].part->metric_key,
+                   cli_json_number(text, evaluation->parts[i].metric, 9));
+        }
     }
 }
 

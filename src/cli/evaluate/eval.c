@@ -61,8 +61,13 @@ static void print(const eval_request *r, const by_pretrained *model, const by_ev
     }
     printf("checkpoint     %s\nvalid_loss     %.6f\n", directory, e->loss);
     for (size_t i = 0; i < e->part_count; i++) {
-        printf("  %-12s %.6f (%llu %s)\n", e->parts[i].part->name, e->parts[i].loss,
+        printf("  %-12s %.6f (%llu %s", e->parts[i].part->name, e->parts[i].loss,
                (unsigned long long)e->parts[i].targets, task->examples);
+        if (!isnan(e->parts[i].metric)) {
+            printf(", %s %.*f", task->metrics[0].name, task->metrics[0].decimals + 2,
+                   e->parts[i].metric);
+        }
+        printf(")\n");
     }
     for (size_t i = 0; i < task->metric_count; i++) {
         if (!isnan(e->metrics[i]) || !isfinite(e->loss)) {

@@ -189,6 +189,10 @@ static void show_evaluated(progress_screen *s, const by_train_event *e)
     printf("step %lld  valid_loss %.4f", (long long)e->step, v->loss);
     for (size_t i = 0; i < v->part_count; i++) {
         printf("  %s %.4f", v->parts[i].part->name, v->parts[i].loss);
+        if (!isnan(v->parts[i].metric)) {
+            printf(" (%s %.*f)", v->task->metrics[0].name, v->task->metrics[0].decimals,
+                   v->parts[i].metric);
+        }
     }
     for (size_t i = 0; i < v->task->metric_count; i++) {
         const by_metric *m = &v->task->metrics[i];

@@ -137,6 +137,9 @@ by_status by__task_examples_open(by_task_data **out, const by_task_request *requ
     if (status == BY_OK) {
         status = by__task_examples_name_metrics(d, error);
     }
+    if (status == BY_OK) {
+        status = by__task_examples_find_parts(d, error);
+    }
     if (status == BY_OK && request->purpose == BY_TASK_TRAIN) {
         status = by__task_examples_read_draws(d, by_array_set_examples(d->train), error);
     }
@@ -174,6 +177,7 @@ void by__task_examples_close(by_task_data *data)
     by__task_examples_close_texts(d);
     by_encoding_close(&d->before);
     by_encoding_close(&d->encoding);
+    by__task_examples_close_parts(d);
     by__loader_damage_free(&d->damage);
     by__image_folder_free(&d->folder);
     by__image_folder_free(&d->others);
@@ -206,7 +210,9 @@ by_status by__task_examples_source(by_source **out, by_task_data *data, const by
 {
     by__task_examples *d = (by__task_examples *)data;
     const by_array_set *set = training || d->valid == NULL ? d->train : d->valid;
-    BY_UNUSED(config);
+    if (!training && d->base.part_count > 0) {
+        return by__task_examples_source_parts(out, d, config, error);
+    }
     return by__task_examples_source_of(out, d, set, training ? &d->train_part : &d->valid_part,
                                        training, error);
 }
