@@ -40,6 +40,9 @@ BY_API void by_diffusion_close(by_diffusion **diffusion);
 BY_API int64_t by_diffusion_batch(const by_diffusion *diffusion);
 /* Returns the number of classes. */
 BY_API int64_t by_diffusion_classes(const by_diffusion *diffusion);
+/* Returns the name of a class, which the model's data had; NULL: it has none, or there is no such
+ * class. Valid until the diffusion is closed. */
+BY_API const char *by_diffusion_class_name(const by_diffusion *diffusion, int64_t class_number);
 /* Gets channels, height and width of an image. */
 BY_API void by_diffusion_image(const by_diffusion *diffusion, int64_t size[3]);
 

@@ -50,6 +50,12 @@ BY_API by_status by_events_flush(by_events *events, by_error *error);
 BY_API by_status by_events_rewind(const char *path, uint64_t step, bool eval_pending,
                                   by_error *error);
 
+/* Writes a picture for TensorBoard, a PNG file of up to 256 MiB, under `tag` at `step`: an event in
+ * a new file of RUN/tensorboard/plots, which does not disturb the files that the run itself is
+ * writing. Returns BY_EFORMAT if it is no PNG, BY_EIO. */
+BY_API by_status by_track_image(const char *run, const char *tag, uint64_t step, const char *path,
+                                by_error *error);
+
 /* Values of a key over steps. */
 typedef struct by_series {
     uint64_t *steps;

@@ -19,7 +19,8 @@
 
 struct by_diffusion {
     by_config *config;
-    by_task_data *data; /* scales of pixels */
+    by_task_data *data; /* scales of pixels, */
+    by_task_kept kept;  /* and names of classes */
     by__task_diffusion process;
     by__infer_forward forward;
     by__exec_program_row *row;
@@ -85,7 +86,8 @@ static by_status open_task(by_diffusion *d, const char *learned, by_error *error
     const by_task_request what = {
         .purpose = BY_TASK_PREDICT, .config = d->config, .learned = learned};
     BY_TRY(by_task_find(&task, d->config, error));
-    return task->open(&d->data, &what, error);
+    BY_TRY(task->open(&d->data, &what, error));
+    return task->keep == NULL ? BY_OK : task->keep(d->data, d->config, &d->kept, error);
 }
 
 static by_status open_program(by_diffusion *d, const by_weights *weights, by_error *error)
@@ -178,6 +180,14 @@ int64_t by_diffusion_batch(const by_diffusion *diffusion)
 int64_t by_diffusion_classes(const by_diffusion *diffusion)
 {
     return diffusion->config->model.outputs;
+}
+
+const char *by_diffusion_class_name(const by_diffusion *diffusion, int64_t class_number)
+{
+    const by_task_kept *kept = &diffusion->kept;
+    return class_number >= 0 && (uint64_t)class_number < kept->label_count
+               ? kept->labels[class_number]
+               : NULL;
 }
 
 void by_diffusion_image(const by_diffusion *diffusion, int64_t size[3])

@@ -165,16 +165,12 @@ static const by_metric metrics[] = {{"mean_iou", true, 4, mean_iou},
 
 /* ---- predictions ---- */
 
-/* Colours as those of PASCAL VOC: the bits of a class, from the lowest, three at a time, are the
- * highest bits of red, green and blue. */
-static void make_palette(uint8_t palette[256][3])
+void by_class_color(uint8_t rgb[3], unsigned class_number)
 {
-    for (unsigned c = 0; c < 256; c++) {
-        palette[c][0] = palette[c][1] = palette[c][2] = 0;
-        for (unsigned bit = 0, rest = c; bit < 8; bit++, rest >>= 3) {
-            for (unsigned k = 0; k < 3; k++) {
-                palette[c][k] = (uint8_t)(palette[c][k] | ((rest >> k & 1u) << (7 - bit)));
-            }
+    memset(rgb, 0, 3);
+    for (unsigned bit = 0, rest = class_number; bit < 8; bit++, rest >>= 3) {
+        for (unsigned k = 0; k < 3; k++) {
+            rgb[k] = (uint8_t)(rgb[k] | ((rest >> k & 1u) << (7 - bit)));
         }
     }
 }
@@ -238,7 +234,9 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
     if (w.count > 256) {
         return by_error_set(error, BY_EARG, "a PNG has up to 256 classes, the model %zu", w.count);
     }
-    make_palette(w.palette);
+    for (unsigned c = 0; c < 256; c++) {
+        by_class_color(w.palette[c], c);
+    }
     by_status status = by__alloc((void **)&w.classes, plane, 1, "a mask", error);
     if (status == BY_OK) {
         status = by__alloc((void **)&w.shares, w.count, sizeof *w.shares, "a mask", error);

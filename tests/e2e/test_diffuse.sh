@@ -52,6 +52,15 @@ holds out '{"samples":20,"image":"again.png","images":null,"seed":5}'
 same grid.png again.png
 run 0 "$banyan" generate runs/taught --ema --image other.png --samples 20 --steps 10 --seed 6
 cmp -s grid.png other.png && fail "another seed makes the same images"
+run 0 "$banyan" train stripes.yaml --quiet --set name=named --set train.steps=1 --set train.eval_every=0 --set 'data.label_names=[left, upper]'
+run 0 "$banyan" generate runs/named --image named.png --class upper --samples 2 --steps 2 --tensorboard
+run 0 "$banyan" generate runs/named --image numbered.png --class 1 --samples 2 --steps 2
+same named.png numbered.png
+grep -q samples runs/named/tensorboard/plots/events.out.tfevents.* || fail "no samples for TensorBoard"
+run 2 "$banyan" generate runs/named --image named.png --class lower
+holds err "--class lower: the model has classes 0 to 1, by name left to upper"
+run 2 "$banyan" generate runs/named --class upper
+holds err "it needs --image"
 run 0 "$banyan" generate runs/taught --ema --images one --class 1 --samples 3 --guidance 1 --steps 7
 exists one/000002_1.png
 python3 - made one <<'END' || fail "the images are not of their classes"

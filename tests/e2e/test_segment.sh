@@ -77,6 +77,55 @@ read -r want_iou want_accuracy <measured
 near "$iou" "$want_iou" 1e-6
 near "$accuracy" "$want_accuracy" 1e-6
 
+say "overlays of the held-out pictures: the truth and what is found"
+run 0 "$banyan" plot runs/shapes --show overlay --out overlay.png --count 2 --tensorboard
+[ "$(ls runs/shapes/tensorboard/plots | wc -l)" -eq 1 ] || fail "no image for TensorBoard"
+python3 - <<'END' || fail "the overlay is another one"
+import struct, zlib
+def rgb(path):
+    data = open(path, "rb").read()
+    at, body, palette = 8, b"", None
+    while at < len(data):
+        n, kind = struct.unpack(">I4s", data[at:at + 8])
+        chunk = data[at + 8:at + 8 + n]
+        if kind == b"IHDR":
+            width, height, depth, colour = struct.unpack(">IIBB", chunk[:10])
+        palette = chunk if kind == b"PLTE" else palette
+        body += chunk if kind == b"IDAT" else b""
+        at += 12 + n
+    step = 3 if colour == 2 else 1
+    raw, rows, above = zlib.decompress(body), [], bytes(width * step)
+    for y in range(height):
+        kind, row = raw[y * (width * step + 1)], bytearray(raw[y * (width * step + 1) + 1:(y + 1) * (width * step + 1)])
+        for x in range(width * step):
+            a, b, c = row[x - step] if x >= step else 0, above[x], above[x - step] if x >= step else 0
+            p = a + b - c
+            paeth = min((abs(p - v), i, v) for i, v in enumerate((a, b, c)))[2]
+            row[x] = (row[x] + (0, a, b, (a + b) // 2, paeth)[kind]) & 255
+        above = bytes(row)
+        rows.append([tuple(row[3 * x:3 * x + 3]) if step == 3 else row[x] for x in range(width)])
+    return rows, palette
+page, _ = rgb("overlay.png")
+image, _ = rgb("held/images/0000.png")
+truth, palette = rgb("held/masks/0000.png")
+found, _ = rgb("found/0000.png")
+side = len(image)
+scale = -(-96 // side) if side < 96 else 1
+head = 12 + 20 + 4
+def over(pixel, label):
+    grey = pixel if isinstance(pixel, tuple) else (pixel,) * 3
+    colour = (0, 0, 0)
+    for bit in range(8):
+        colour = tuple(v | (label >> (3 * bit + k) & 1) << (7 - bit) for k, v in enumerate(colour))
+    return grey if label == 0 else tuple((a + (0 if label == 255 else b)) // 2 for a, b in zip(grey, colour))
+for y in range(side):
+    for x in range(side):
+        want = (over(image[y][x], 0), over(image[y][x], truth[y][x]), over(image[y][x], found[y][x]))
+        for k in range(3):
+            got = page[head + y * scale][12 + k * (side * scale + 4) + x * scale]
+            assert got == want[k], (y, x, k, got, want[k], truth[y][x], found[y][x])
+END
+
 say "an exported model finds the same, without its run"
 run 0 "$banyan" export runs/shapes --format safetensors --out exported
 run 0 "$banyan" predict exported held/images --masks again

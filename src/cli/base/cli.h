@@ -210,6 +210,10 @@ int cli_with_config(const cli_command *command, const char *path, const cli_list
 by_status cli_find_model(char **out, const char *path, by_error *error);
 /* Tells, on standard error, which file a command has written beside what it prints. NULL: none. */
 void cli_tell_written(const char *path);
+/* Writes a picture of a model of a run, a file in .png, for TensorBoard (--tensorboard) at the step
+ * of its checkpoint. run: its directory; NULL: there is none, which is an error. */
+by_status cli_track_picture(const by_pretrained *model, const char *run, const char *tag,
+                            const char *path, by_error *error);
 /* Has what is printed to standard output go to a file from now on; NULL: leaves it. BY_EIO. */
 by_status cli_redirect(const char *path, by_error *error);
 /* Returns the exit code of a command of which `failed` of `all` texts have an error in their lines

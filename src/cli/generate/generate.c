@@ -359,8 +359,12 @@ static int check_images(const cli_generation *r)
         (r->file != NULL || r->prompt[0] != '\0' || on_engine(r) || r->beams > 0)) {
         return cli_misuse(&cli_generate, "--image and --images take no text and no options of it");
     }
-    if (r->class > INT32_MAX) {
-        return cli_misuse(&cli_generate, "--class: there are not so many");
+    if ((r->class != NULL || r->tensorboard) && r->image == NULL && r->images == NULL) {
+        return cli_misuse(&cli_generate, "%s is of new images: it needs --image FILE.png",
+                          r->tensorboard ? "--tensorboard" : "--class");
+    }
+    if (r->tensorboard && r->image == NULL) {
+        return cli_misuse(&cli_generate, "--tensorboard needs --image FILE.png, the grid");
     }
     size_t length = r->image == NULL ? 0 : strlen(r->image);
     if (r->image != NULL && (length < 5 || strcmp(r->image + length - 4, ".png") != 0)) {
@@ -427,7 +431,6 @@ static const cli_generation defaults = {.prompt = "",
                                         .length_penalty = 1.0,
                                         .sessions = 16,
                                         .samples = 16,
-                                        .class = -1,
                                         .guidance = 2.0,
                                         .sampling = {.temperature = 0.8, .top_p = 0.95}};
 
@@ -439,8 +442,10 @@ static const cli_generation defaults = {.prompt = "",
          "the same: write each image to a PNG in DIR, by number and class"},                       \
         {"samples", CLI_INTEGER_IN(1, 100000), &r.samples, "N",                                    \
          "with --image: number of images (default 16)"},                                           \
-        {"class", CLI_INTEGER_FROM(0), &r.class, "N",                                              \
-         "with --image: the class of all images (default: each class in turn)"},                   \
+        {"class", CLI_STRING, &r.class, "NAME",                                                    \
+         "with --image: the class of all images, by name or number (default: each in turn)"},      \
+        {"tensorboard", CLI_SWITCH, &r.tensorboard, NULL,                                          \
+         "with --image: write the grid for TensorBoard, too"},                                     \
         {"steps", CLI_INTEGER_FROM(1), &r.steps, "N",                                              \
          "with --image: runs of the model for an image (default 50)"},                             \
     {                                                                                              \

@@ -20,9 +20,10 @@ typedef struct cli_generation {
     const char *device;    /* as for by_device_open; NULL: the best */
     const char *image;     /* of a model of images: file of a grid of them; NULL: none */
     const char *images;    /* directory of single ones; NULL: none */
+    bool tensorboard;      /* the grid is written for TensorBoard, too */
     int64_t samples;
-    int64_t class; /* -1: each in turn */
-    int64_t steps; /* 0: the usual number */
+    const char *class; /* its name, or its number; NULL: each in turn */
+    int64_t steps;     /* 0: the usual number */
     double guidance;
     int64_t tokens;
     int64_t context;

@@ -11,7 +11,7 @@
 #include "banyan/plot.h"
 #include "generate/generate.h"
 
-#define LINE 24 /* bytes of a line below an image */
+#define LINE 64 /* bytes of a line below an image */
 
 typedef struct image_session {
     const cli_generation *r;
@@ -51,15 +51,46 @@ static by_status open_session(image_session *s, const by_pretrained *model, by_e
                : BY_OK;
 }
 
+/* Finds the class of --class: by its name, or by its number. -1: none was given. */
+static by_status find_class(int64_t *out, const image_session *s, by_error *error)
+{
+    const char *wanted = s->r->class;
+    int64_t classes = by_diffusion_classes(s->diffusion);
+    char *end;
+    *out = -1;
+    if (wanted == NULL) {
+        return BY_OK;
+    }
+    for (int64_t i = 0; i < classes; i++) {
+        const char *name = by_diffusion_class_name(s->diffusion, i);
+        if (name != NULL && strcmp(name, wanted) == 0) {
+            *out = i;
+            return BY_OK;
+        }
+    }
+    long long number = strtoll(wanted, &end, 10);
+    if (end != wanted && *end == '\0' && number >= 0 && number < classes) {
+        *out = number;
+        return BY_OK;
+    }
+    const char *first = by_diffusion_class_name(s->diffusion, 0);
+    const char *last = by_diffusion_class_name(s->diffusion, classes - 1);
+    return by_error_set(error, BY_EARG, "--class %s: the model has classes 0 to %lld%s%.60s%s%.60s",
+                        wanted, (long long)classes - 1, first == NULL ? "" : ", by name ",
+                        first == NULL ? "" : first, last == NULL ? "" : " to ",
+                        last == NULL ? "" : last);
+}
+
 /* Without a class, each in turn. */
 static by_status make_images(image_session *s, by_error *error)
 {
-    by_status status = BY_OK;
+    int64_t class;
+    by_status status = find_class(&class, s, error);
     size_t count = (size_t)s->r->samples;
     size_t batch = (size_t)by_diffusion_batch(s->diffusion);
     int64_t classes = by_diffusion_classes(s->diffusion);
     for (size_t i = 0; i < count; i++) {
-        s->classes[i] = (int32_t)(s->r->class >= 0 ? s->r->class : (int64_t)i % classes);
+        s->classes[i] = (int32_t)(class >= 0 ? class : (int64_t)i % classes);
     }
     for (size_t i = 0; i < count && status == BY_OK; i += batch) {
         size_t part = count - i < batch ? count - i : batch;
@@ -79,7 +110,12 @@ static by_status write_grid(image_session *s, by_error *error)
                       .height = (size_t)s->size[1],
                       .width = (size_t)s->size[2]};
     for (size_t i = 0; i < tiles.count; i++) {
-        (void)snprintf(s->lines[i], LINE, "%d", s->classes[i]);
+        const char *name = by_diffusion_class_name(s->diffusion, s->classes[i]);
+        if (name != NULL) {
+            (void)snprintf(s->lines[i], LINE, "%.60s", name);
+        } else {
+            (void)snprintf(s->lines[i], LINE, "%d", s->classes[i]);
+        }
         s->tiles[i] = (by_tile){.pixels = s->pixels + i * s->bytes, .lines = {s->lines[i], NULL}};
     }
     by_status status = by_tiles_write(&tiles, s->r->image, error);
@@ -126,33 +162,39 @@ static void report(const cli_generation *r)
     printf(",\"seed\":%llu}\n", (unsigned long long)r->sampling.seed);
 }
 
-int cli_generate_images(const cli_generation *r, const char *path)
+static by_status make_and_write(void *user, const by_pretrained *model, const char *run,
+                                by_error *error)
 {
-    image_session s = {.r = r};
-    by_error error = {0};
-    by_pretrained *model = NULL;
-    by_status status =
-        cli_open_pretrained(&model, path, r->device, r->best, r->ema, r->adapter, &error);
+    image_session *s = user;
+    const cli_generation *r = s->r;
+    by_status status = open_session(s, model, error);
     if (status == BY_OK) {
-        status = open_session(&s, model, &error);
-    }
-    by_pretrained_close(&model);
-    if (status == BY_OK) {
-        status = make_images(&s, &error);
+        status = make_images(s, error);
     }
     if (status == BY_OK && r->image != NULL) {
-        status = write_grid(&s, &error);
+        status = write_grid(s, error);
+    }
+    if (status == BY_OK && r->tensorboard) {
+        status = cli_track_picture(model, run, "samples", r->image, error);
     }
     if (status == BY_OK && r->images != NULL) {
-        status = write_images(&s, &error);
+        status = write_images(s, error);
     }
     if (status == BY_OK && r->json) {
         report(r);
     }
+    return status;
+}
+
+int cli_generate_images(const cli_generation *r, const char *path)
+{
+    image_session s = {.r = r};
+    int code = cli_with_pretrained(&cli_generate, path, r->device, r->best, r->ema, r->adapter,
+                                   make_and_write, &s);
     by_diffusion_close(&s.diffusion);
     free(s.pixels);
     free(s.classes);
     free(s.tiles);
     free(s.lines);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_generate, &error);
+    return code;
 }

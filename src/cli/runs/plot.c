@@ -306,13 +306,15 @@ static int run(int argc, char **argv)
         {"data", CLI_STRING, &scores.data, "WHAT",
          "of one model: IMAGES,LABELS, a folder, shards or a table (default: the held-out data)"},
         {"count", CLI_INTEGER_IN(1, MAX_IMAGES), &scores.count, "N",
-         "wrong, filters, attention: images to draw, at most (default 24)"},
+         "wrong, filters, attention, overlay: images to draw, at most (default 24)"},
         {"series", CLI_STRING, &forecast.series, "NAME",
          "forecast: the series (default: the first)"},
         {"test", CLI_SWITCH, &forecast.test, NULL,
          "forecast: of the part that the run keeps for a test"},
         {"device", CLI_STRING, &scores.device, "NAME", CLI_DEVICE_HELP},
         {"best", CLI_SWITCH, &scores.best, NULL, CLI_BEST_HELP},
+        {"tensorboard", CLI_SWITCH, &scores.tensorboard, NULL,
+         "of one model: write the picture, a PNG, for TensorBoard, too"},
         {"log", CLI_SWITCH, &log_y, NULL, "logarithmic loss axis"},
         {"schedule", CLI_STRING, &schedule.kind, "KIND",
          "draw a pipeline schedule: gpipe, 1f1b, interleaved or zero_bubble"},
@@ -344,6 +346,7 @@ static int run(int argc, char **argv)
         forecast.data = scores.data;
         forecast.device = scores.device;
         forecast.best = scores.best;
+        forecast.tensorboard = scores.tensorboard;
         return count == 1 ? cli_plot_forecast(&cli_plot, rest[0], &forecast)
                           : cli_misuse(&cli_plot, "--show forecast is of one model: name one run");
     }
@@ -358,6 +361,10 @@ static int run(int argc, char **argv)
         }
         return cli_plot_scores(&cli_plot, rest[0], &scores);
     }
+    if (scores.tensorboard) {
+        return cli_misuse(&cli_plot, "--tensorboard is of pictures of one model: TensorBoard draws "
+                                     "the curves of a run itself");
+    }
     out = out == NULL ? "loss.png" : out;
     return finish(draw(rest, count, show, out, log_y, &error), out, &error);
 }
@@ -365,13 +372,14 @@ static int run(int argc, char **argv)
 const cli_command cli_plot = {
     .name = "plot",
     .summary = "plot curves of runs, what a classifier gets right, or a pipeline schedule",
-    .usage = "banyan plot RUN... [--show LIST] [--out FILE] [--log]\n"
-             "       banyan plot RUN --show confusion,classes,pr,roc,calibration [--data WHAT]\n"
-             "       banyan plot RUN --show wrong|filters|attention [--count N] [--out FILE]\n"
-             "       banyan plot RUN --show forecast [--series NAME] [--test | --data FILE] "
-             "[--out FILE]\n"
-             "       banyan plot --schedule KIND [--ranks N] [--micro-batches N] [--chunks N] "
-             "[--out FILE]",
+    .usage =
+        "banyan plot RUN... [--show LIST] [--out FILE] [--log]\n"
+        "       banyan plot RUN --show confusion,classes,pr,roc,calibration [--data WHAT]\n"
+        "       banyan plot RUN --show wrong|filters|attention|overlay [--count N] [--out FILE]\n"
+        "       banyan plot RUN --show forecast [--series NAME] [--test | --data FILE] "
+        "[--out FILE]\n"
+        "       banyan plot --schedule KIND [--ranks N] [--micro-batches N] [--chunks N] "
+        "[--out FILE]",
     .text =
         "Plots the training and validation loss of up to 8 runs, or what --show lists. Runs may\n"
         "still be in progress. With --schedule, draws a pipeline schedule instead, with a line\n"
@@ -381,7 +389,10 @@ const cli_command cli_plot = {
         "accuracy, precision and F1 of each class, precision-recall and ROC curves (of many\n"
         "classes: of all together, and of the worst), calibration, and the images that are wrong\n"
         "with most confidence; filters are the weights of the first layer, attention what the\n"
-        "class token of a ViT attends to in the last one. Grids are PNG.\n"
+        "class token of a ViT attends to in the last one. Of a segmentation, overlay draws\n"
+        "held-out images with the classes of their pixels, true and predicted. Grids are PNG.\n"
+        "With --tensorboard a picture is also an image of RUN/tensorboard/plots, at the step of\n"
+        "the checkpoint.\n"
         "\n"
         "Of a model of series, --show forecast draws the last held-out window of a series, what\n"
         "it was, and the band of the outermost quantiles.\n"

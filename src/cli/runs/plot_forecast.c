@@ -204,6 +204,10 @@ static by_status predict_and_draw(void *user, const by_pretrained *model, const 
     if (status == BY_OK) {
         status = draw(d, r->out == NULL ? "forecast.png" : r->out, error);
     }
+    if (status == BY_OK && r->tensorboard) {
+        status = cli_track_picture(model, run, "forecast", r->out == NULL ? "forecast.png" : r->out,
+                                   error);
+    }
     for (size_t i = 0; i < d->count; i++) {
         free(d->charts[i].past);
         free(d->charts[i].rows);

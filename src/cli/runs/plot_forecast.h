@@ -11,6 +11,7 @@ typedef struct cli_forecast_request {
     const char *device;
     bool test; /* the part that the run keeps for a test */
     bool best;
+    bool tensorboard; /* the picture is written for TensorBoard, too */
 } cli_forecast_request;
 
 /* Draws a forecast of a run: each channel with what it was before and during the last held-out

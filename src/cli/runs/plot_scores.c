@@ -23,7 +23,8 @@ typedef enum chart_kind {
     CHARTS,
     WRONG,
     FILTERS,
-    ATTENTION
+    ATTENTION,
+    OVERLAY
 } chart_kind;
 
 static const char *const names[] = {[CONFUSION] = "confusion",
@@ -33,7 +34,8 @@ static const char *const names[] = {[CONFUSION] = "confusion",
                                     [CALIBRATION] = "calibration",
                                     [WRONG] = "wrong",
                                     [FILTERS] = "filters",
-                                    [ATTENTION] = "attention"};
+                                    [ATTENTION] = "attention",
+                                    [OVERLAY] = "overlay"};
 
 /* Finds a chart by its name; false if there is none. */
 static bool find_chart(chart_kind *out, const char *name, size_t length)
@@ -341,6 +343,9 @@ static by_status draw_charts(scoring *s, const char *out, by_error *error)
 static by_status draw_scores(scoring *s, const by_pretrained *model, by_config *config,
                              const char *out, by_error *error)
 {
+    if (s->kind == OVERLAY) {
+        return cli_draw_overlays(config, model, s->data, (size_t)s->request->count, out, error);
+    }
     s->classes = (size_t)config->model.outputs;
     by_status status = by_scores_open(&s->scores, s->classes, error);
     if (status == BY_OK) {
@@ -374,7 +379,12 @@ static by_status open_and_draw(scoring *s, const by_pretrained *model, const cha
     if (status != BY_OK) {
         return status;
     }
-    if (strcmp(config->task.kind, "classify") != 0) {
+    if (s->kind == OVERLAY && strcmp(config->task.kind, "segment") != 0) {
+        status = by_error_set(error, BY_EARG,
+                              "--show overlay is of models that give each pixel a class (task.kind "
+                              "segment), and task.kind is %s",
+                              config->task.kind);
+    } else if (s->kind != OVERLAY && strcmp(config->task.kind, "classify") != 0) {
         status =
             by_error_set(error, BY_EARG,
                          "--show %s is of models that give each example a class (task.kind "
@@ -418,7 +428,7 @@ static by_status draw_all(void *user, const by_pretrained *model, const char *ru
         if (!find_chart(&other, at, n) || (other != kind && (alone || other > CHARTS))) {
             return by_error_set(error, BY_EARG,
                                 "--show %s: %s of a model go on one page; wrong, filters, "
-                                "attention, and curves of a run are drawn by themselves",
+                                "attention, overlay, and curves of a run are drawn by themselves",
                                 r->show, "confusion, classes, pr, roc and calibration");
         }
         at += n + (at[n] == ',');
@@ -443,6 +453,9 @@ static by_status draw_all(void *user, const by_pretrained *model, const char *ru
         free(s->class_names);
         free(s->numbers);
         free(s);
+    }
+    if (status == BY_OK && r->tensorboard) {
+        status = cli_track_picture(model, run, r->show, out, error);
     }
     cli_tell_written(status == BY_OK ? out : NULL);
     return status;

@@ -1,5 +1,5 @@
 /* banyan plot --show confusion,...: what a trained model says of held-out data, and what it has
- * learned (plot_scores.c, plot_images.c, plot_attention.c). */
+ * learned (plot_scores.c, plot_images.c, plot_attention.c, plot_overlay.c). */
 #ifndef BY_CLI_RUNS_PLOT_SCORES_H
 #define BY_CLI_RUNS_PLOT_SCORES_H
 
@@ -12,10 +12,13 @@ typedef struct cli_scores_request {
     const char *device; /* NULL: the best one */
     int64_t count;      /* images of a grid */
     bool best;
+    bool tensorboard; /* the picture is written for TensorBoard, too */
 } cli_scores_request;
 
 /* The names that --show takes for one model, for messages. */
-#define CLI_SCORE_CHARTS "confusion, classes, pr, roc, calibration, wrong, filters, attention"
+#define CLI_SCORE_CHARTS                                                                           \
+    "confusion, classes, pr, roc, calibration, wrong, filters, attention, "                        \
+    "overlay"
 #define CLI_SCORE_IMAGES 24 /* of a grid, unless --count says another number */
 
 /* Whether a name of --show is drawn of a model, and not of a run's events. */
@@ -50,6 +53,10 @@ void cli_free_wrongs(cli_wrongs *w);
 by_status cli_draw_attention(const by_config *config, const by_pretrained *model,
                              by_task_data *data, const by_task_kept *kept, size_t most,
                              const char *out, by_error *error);
+/* Draws held-out images, each with the classes of its pixels and with those that a segmentation
+ * says (plot_overlay.c): `most` at most. */
+by_status cli_draw_overlays(const by_config *config, const by_pretrained *model, by_task_data *data,
+                            size_t most, const char *out, by_error *error);
 /* Draws the filters of the first layer of a model of images: `most` at most. */
 by_status cli_draw_filters(const by_pretrained *model, size_t most, const char *out,
                            by_error *error);
