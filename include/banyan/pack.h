@@ -73,6 +73,12 @@ typedef struct by_pack_options {
     double corrupt_budget;
     by_remote_options remote; /* of inputs that are URLs; `progress` below is told of them */
     bool no_eos;              /* do not append the end-of-text token to each document */
+    /* With ranks > 1, this process is one of them, which have the options and a file system in
+     * common: they encode parts of the texts into OUTPUT.partial, and the one that is last joins
+     * them. What ranks that were killed have encoded is kept, and used when all are started
+     * again, also in another number. */
+    size_t rank;
+    size_t ranks;
     /* May be NULL. Called by one thread at a time; returning false stops with BY_ESTOPPED. */
     bool (*progress)(void *user, const by_pack_progress *progress);
     /* May be NULL. Receives remarks for the user, each one line without a line break. */
@@ -91,12 +97,14 @@ typedef struct by_pack_result {
     uint64_t duplicate_bytes;  /* bytes of all dropped documents */
     uint64_t corrupt_lines;    /* lines skipped */
     uint32_t vocab;
+    bool complete;         /* false: other ranks still encode; the numbers above are 0 */
     double learn_seconds;  /* training or opening the tokenizer; 0 if the caller passed one */
     double encode_seconds; /* reading, encoding and writing, without the final sync to disk */
 } by_pack_result;
 
 /* Packs into options->output, which appears complete by a rename or not at all; `result` may be
- * NULL. An interrupted run leaves only OUTPUT.partial, which the next one replaces. Returns BY_EARG
+ * NULL. An interrupted run leaves only OUTPUT.partial, which the next one replaces, or, of several
+ * ranks, goes on with. Returns BY_EARG
  * if an option is out of range, the output exists, another process is packing into it, or
  * OUTPUT.partial was not made by banyan; BY_EFORMAT if an input is malformed (file:line), changes
  * meanwhile, or holds no text; BY_EIO; BY_ESTOPPED. */

@@ -64,6 +64,18 @@ static void show_note(void *user, const char *text)
 static void print_result(const by_pack_result *result, const char *output, double elapsed,
                          bool json)
 {
+    if (result->tokens == 0) { /* on several ranks, of which another joins what they encode */
+        if (json) {
+            printf("{\"output\": ");
+            cli_print_json_string(output);
+            printf(", \"complete\": %s, \"seconds\": %.3f}\n", result->complete ? "true" : "false",
+                   elapsed);
+        } else {
+            printf("%s: %s\n", output,
+                   result->complete ? "another rank has written it" : "other ranks still encode");
+        }
+        return;
+    }
     double rate = result->encode_seconds > 0.0
                       ? (double)result->text_bytes / result->encode_seconds / 1e6
                       : 0.0;
@@ -73,8 +85,8 @@ static void print_result(const by_pack_result *result, const char *output, doubl
         printf(", \"tokens\": %" PRIu64 ", \"valid_tokens\": %" PRIu64 ", \"documents\": %" PRIu64
                ", \"text_bytes\": %" PRIu64 ", \"vocab\": %" PRIu32
                ", \"exact_duplicates\": %" PRIu64 ", \"near_duplicates\": %" PRIu64
-               ", \"corrupt_lines\": %" PRIu64
-               ", \"seconds\": %.3f, \"encode_seconds\": %.3f, \"mb_per_s\": %.1f}\n",
+               ", \"corrupt_lines\": %" PRIu64 ", \"complete\": true, \"seconds\": %.3f, "
+               "\"encode_seconds\": %.3f, \"mb_per_s\": %.1f}\n",
                result->tokens, result->valid_tokens, result->documents, result->text_bytes,
                result->vocab, result->exact_duplicates, result->near_duplicates,
                result->corrupt_lines, elapsed, result->encode_seconds, rate);
@@ -123,7 +135,14 @@ static const char *find_misuse(int count, const char *output, const char *corrup
 static int find_inputs(cli_spool *spool, char **inputs, int count)
 {
     by_error error = {0};
+    int rank;
+    int ranks;
+    cli_find_rank(&rank, &ranks);
     for (int i = 0; i < count; i++) {
+        if (ranks > 1 && strcmp(inputs[i], "-") == 0) {
+            return cli_misuse(&cli_pack, "standard input goes to one rank: several pack files and "
+                                         "directories");
+        }
         int code = strcmp(inputs[i], "-") == 0 ? -1 : cli_check_input(&cli_pack, inputs[i]);
         if (code >= 0) {
             return code;
@@ -180,8 +199,14 @@ static int pack_inputs(const by_pack_options *options, const pack_view *view, bo
 {
     by_error error = {0};
     by_pack_result result;
+    by_pack_options of_rank = *options;
     double start = seconds();
-    by_status status = by_pack(options, &result, &error);
+    int rank;
+    int ranks;
+    cli_find_rank(&rank, &ranks);
+    of_rank.rank = (size_t)rank;
+    of_rank.ranks = (size_t)ranks;
+    by_status status = by_pack(&of_rank, &result, &error);
     if (view->terminal) {
         fprintf(stderr, "\r\033[K");
     }
@@ -324,7 +349,10 @@ const cli_command cli_pack = {
         "\n"
         "With --images, writes the pictures of folders of classes and of shards (tar, Parquet,\n"
         "TFRecord, MDS; also tar.gz), mixed, into tar shards of one size, which data.images\n"
-        "reads. Ranks share the work; the same command goes on after a kill.\n"
+        "reads.\n"
+        "\n"
+        "The ranks of `banyan launch` share the work, for texts and pictures: the result has the\n"
+        "same bytes for any number of them, and the same command goes on after a kill.\n"
         "\n"
         "With --graph, sorts lists of edges (CSV and other text, Parquet), an npz file or a\n"
         "directory of the Open Graph Benchmark into a directory that data.graph maps\n"
@@ -334,5 +362,6 @@ const cli_command cli_pack = {
         "  banyan pack books/ --out packed --vocab 8192 --valid-fraction 0.1\n"
         "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --out crawl --dedup near\n"
         "  banyan pack --graph edges.csv --nodes nodes.csv --store f16 --out packed\n"
+        "  banyan launch -n 8 pack crawl/ --tokenizer gpt2/ --out crawl-packed\n"
         "  banyan launch -n 8 pack --images pets/ more.parquet --out shards",
     .run = run};

@@ -3,7 +3,8 @@
  * pack_run.c checks the options and runs the steps; pack_tokenizer.c opens or trains the tokenizer;
  * pack_encode.c encodes units of text on several threads (unit_run.h) and passes the tokens in
  * order to shard_writer.c; duplicates.c detects duplicate documents; pack_output.c owns the
- * directory until it is finished; pack_cache.c names it by a hash of everything that determines its
+ * directory until it is finished; pack_ranks.c shares the units among ranks, which keep what they
+ * encode in pieces (pack_pieces.h) until the last one joins them; pack_cache.c names it by a hash of everything that determines its
  * content.
  *
  * Types: by__data_pack, the checked options and the source; by__data_shard_writer, the directory
@@ -23,6 +24,7 @@
 typedef struct by__data_pack {
     by_pack_options options;
     by__data_source source;
+    const char *pieces; /* directory of what the ranks have encoded; NULL: there is one rank */
 } by__data_pack;
 
 /* Checks the options; lists, reads and splits the inputs. The caller closes it. */
@@ -37,6 +39,30 @@ void by__data_pack_note(const by__data_pack *pack, const char *format, ...) BY_P
  * text is invalid, or has changed since the scan. */
 by_status by__data_pack_encode(const by__data_pack *pack, const by_tokenizer *tokenizer,
                                const char *directory, by_pack_result *result, by_error *error);
+/* Encodes the units of this rank that pack->pieces does not have yet (pack_encode.c). */
+by_status by__data_pack_encode_share(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                                     by_error *error);
+/* Whether pack->pieces has those of all ranks, which by__data_pack_encode then joins. */
+by_status by__data_pack_has_pieces(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                                   bool *out, by_error *error);
+/* Computes a hash of everything that determines the result (pack_cache.c). `tokenizer` is NULL if
+ * it is made of the texts. */
+by_status by__data_pack_key(char key[33], const by__data_pack *pack, const by_tokenizer *tokenizer,
+                            by_error *error);
+/* The tokenizer if it does not depend on the texts: given or opened (then *own); else NULL. */
+by_status by__data_pack_find_tokenizer(const by_pack_options *options,
+                                       const by_tokenizer **tokenizer, by_tokenizer **own,
+                                       by_error *error);
+/* Locks OUTPUT.partial, which is made unless it is there, and waits for others that have it; *fd is
+ * -1 if OUTPUT exists (pack_output.c). The lock ends when *fd is closed. */
+by_status by__data_pack_lock(const by__data_pack *pack, const char *partial, const char *output,
+                             int *fd, by_error *error);
+/* Makes OUTPUT without trailing slashes, and OUTPUT.partial. */
+by_status by__data_pack_names(char **clean, char **partial, const char *output, by_error *error);
+/* Removes everything in a locked OUTPUT.partial, which this program must have made. */
+by_status by__data_pack_clear(int fd, const char *partial, by_error *error);
+/* Packs on several ranks that share a file system (pack_ranks.c). */
+by_status by__data_pack_ranks(by__data_pack *pack, by_pack_result *result, by_error *error);
 /* Packs into `output`, which appears by a rename. With `wait`, an existing `output`, or one that
  * another process is just making, which is waited for, gives an empty result and BY_OK; without it
  * both are errors. */

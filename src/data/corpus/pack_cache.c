@@ -12,9 +12,8 @@ static void add_string(by__hasher *hasher, const char *s)
     by__hasher_add(hasher, s, strlen(s));
 }
 
-/* `tokenizer` is NULL if it is trained on the texts. */
-static by_status make_key(char key[33], const by__data_pack *pack, const by_tokenizer *tokenizer,
-                          by_error *error)
+by_status by__data_pack_key(char key[33], const by__data_pack *pack, const by_tokenizer *tokenizer,
+                            by_error *error)
 {
     const by_pack_options *o = &pack->options;
     by__hasher *hasher;
@@ -57,9 +56,8 @@ static by_status make_key(char key[33], const by__data_pack *pack, const by_toke
     return BY_OK;
 }
 
-/* The tokenizer if it does not depend on the texts: given or opened (then *own); else NULL. */
-static by_status find_tokenizer(const by_pack_options *o, const by_tokenizer **tokenizer,
-                                by_tokenizer **own, by_error *error)
+by_status by__data_pack_find_tokenizer(const by_pack_options *o, const by_tokenizer **tokenizer,
+                                       by_tokenizer **own, by_error *error)
 {
     *tokenizer = o->tokenizer;
     if (o->tokenizer != NULL || strcmp(o->tokenizer_kind, "char") == 0 ||
@@ -97,9 +95,9 @@ by_status by_pack_cached(char **directory, const by_pack_options *options, const
     const by_tokenizer *tokenizer = NULL;
     by_tokenizer *own = NULL;
     BY_TRY(by__data_pack_open(&pack, options, error));
-    by_status status = find_tokenizer(&pack.options, &tokenizer, &own, error);
+    by_status status = by__data_pack_find_tokenizer(&pack.options, &tokenizer, &own, error);
     if (status == BY_OK) {
-        status = make_key(key, &pack, tokenizer, error);
+        status = by__data_pack_key(key, &pack, tokenizer, error);
     }
     if (status == BY_OK) {
         path = by__path_join(cache, key);

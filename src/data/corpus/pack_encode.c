@@ -6,39 +6,22 @@
 #include "base/paths.h"
 #include "data/corpus/duplicates.h"
 #include "data/corpus/pack.h"
+#include "data/corpus/pack_pieces.h"
 #include "data/corpus/shard_writer.h"
 #include "data/corpus/unit_run.h"
 #include "data/loader/damage.h"
 #include "text/tokenizer/vocabulary.h"
 
-#define UNIT_BYTES ((uint64_t)1 << 20)
-
-typedef struct document {
-    size_t end; /* end offset in ids */
-    uint64_t text_bytes;
-    by__data_pack_signature signature; /* if duplicates are removed */
-} document;
-
-/* A skipped line of a unit. */
-typedef struct left_out {
-    size_t line; /* in the unit, from 1 */
-    char reason[128];
-} left_out;
+#define UNIT_BYTES  ((uint64_t)1 << 20)
+#define MOST_PIECES ((uint64_t)1024)
+#define MOST_UNITS  ((uint64_t)64) /* of a piece, which a rank has in memory */
 
 /* A thread's result for its unit. */
 typedef struct encoded {
     by_encoder *encoder;
     char *buffer;
     size_t buffer_capacity;
-    by_token_buffer ids;
-    document *documents; /* documents that end in the unit */
-    size_t document_count;
-    size_t document_capacity;
-    uint64_t text_bytes; /* bytes after the last of them */
-    size_t texts;        /* of JSON lines: lines with a text */
-    left_out *skipped;
-    size_t skipped_count;
-    size_t skipped_capacity;
+    by__data_unit_tokens tokens;
 } encoded;
 
 typedef struct pack_encoder {
@@ -53,6 +36,10 @@ typedef struct pack_encoder {
     const by__data_source_file *file; /* whose bytes are hashed as units are taken */
     uint64_t lines;                   /* lines taken so far */
     by__hasher *hasher;
+    by__data_piece_writer pieces; /* of this rank's share */
+    uint64_t piece_units;         /* units of a piece */
+    uint64_t passed;              /* the last piece that was asked for, and one more, */
+    bool passes;                  /* and whether it is passed over */
 } pack_encoder;
 
 /* Checks that the last encoded file is unchanged since the scan, whose hash names the result. */
@@ -89,25 +76,25 @@ static by_status hash_unit(pack_encoder *p, const by__data_format_unit *unit, co
 
 static by_status add_text(encoded *e, const char *text, size_t length, by_error *error)
 {
-    e->text_bytes += length;
-    return by_encoder_encode(e->encoder, text, length, &e->ids, BY_ENCODE_ORDINARY, error);
+    e->tokens.text_bytes += length;
+    return by_encoder_encode(e->encoder, text, length, &e->tokens.ids, BY_ENCODE_ORDINARY, error);
 }
 
 /* Ends a document; `text` is its whole text if duplicates are removed. */
 static by_status end_document(const pack_encoder *p, encoded *e, bool is_marked, const char *text,
                               size_t length, by_error *error)
 {
+    by__data_unit_tokens *t = &e->tokens;
     if (p->eos >= 0 && is_marked) {
-        BY_TRY(by__reserve((void **)&e->ids.ids, &e->ids.capacity, e->ids.count + 1,
-                           sizeof *e->ids.ids, error));
-        e->ids.ids[e->ids.count++] = (uint32_t)p->eos;
+        BY_TRY(by__reserve((void **)&t->ids.ids, &t->ids.capacity, t->ids.count + 1,
+                           sizeof *t->ids.ids, error));
+        t->ids.ids[t->ids.count++] = (uint32_t)p->eos;
     }
-    BY_TRY(by__reserve((void **)&e->documents, &e->document_capacity, e->document_count + 1,
-                       sizeof *e->documents, error));
-    document *d = &e->documents[e->document_count++];
-    d->end = e->ids.count;
-    d->text_bytes = e->text_bytes;
-    e->text_bytes = 0;
+    BY_TRY(by__reserve((void **)&t->documents, &t->document_capacity, t->document_count + 1,
+                       sizeof *t->documents, error));
+    by__data_unit_document *d = &t->documents[t->document_count++];
+    *d = (by__data_unit_document){.end = t->ids.count, .text_bytes = t->text_bytes};
+    t->text_bytes = 0;
     if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
         by__data_signature_make(&d->signature, text, length, p->pack->options.dedup);
     }
@@ -124,7 +111,7 @@ typedef struct line_job {
 static by_status encode_line(void *context, const by_text *text, by_error *error)
 {
     const line_job *job = context;
-    job->e->texts++;
+    job->e->tokens.texts++;
     if (text->length == 0) {
         return BY_OK;
     }
@@ -134,13 +121,26 @@ static by_status encode_line(void *context, const by_text *text, by_error *error
 
 static by_status skip_line(void *context, size_t line, const by_error *why, by_error *error)
 {
-    encoded *e = ((const line_job *)context)->e;
-    BY_TRY(by__reserve((void **)&e->skipped, &e->skipped_capacity, e->skipped_count + 1,
-                       sizeof *e->skipped, error));
-    left_out *skipped = &e->skipped[e->skipped_count++];
-    skipped->line = line;
+    by__data_unit_tokens *t = &((const line_job *)context)->e->tokens;
+    BY_TRY(by__reserve((void **)&t->skipped, &t->skipped_capacity, t->skipped_count + 1,
+                       sizeof *t->skipped, error));
+    by__data_unit_skip *skipped = &t->skipped[t->skipped_count++];
+    *skipped = (by__data_unit_skip){.line = line};
     (void)snprintf(skipped->reason, sizeof skipped->reason, "%.127s", why->message);
     return BY_OK;
+}
+
+static uint64_t count_lines(const char *at, size_t length)
+{
+    uint64_t lines = 0;
+    for (const char *end = at + length; at < end; at++) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        if (at == NULL) {
+            break;
+        }
+        lines++;
+    }
+    return lines;
 }
 
 static by_status encode_unit(void *context, size_t thread, const by__data_format_unit *unit,
@@ -148,13 +148,16 @@ static by_status encode_unit(void *context, size_t thread, const by__data_format
 {
     pack_encoder *p = context;
     encoded *e = &p->threads[thread];
-    e->ids.count = 0;
-    e->document_count = 0;
-    e->text_bytes = 0;
-    e->texts = 0;
-    e->skipped_count = 0;
+    by__data_unit_tokens *t = &e->tokens;
+    t->ids.count = 0;
+    t->document_count = 0;
+    t->text_bytes = 0;
+    t->texts = 0;
+    t->lines = 0;
+    t->skipped_count = 0;
     BY_TRY(by__data_unit_read(unit, &e->buffer, &e->buffer_capacity, error));
     if (unit->file->json_lines) {
+        t->lines = count_lines(e->buffer, (size_t)(unit->end - unit->begin));
         line_job job = {p, e, unit->part == BY__UNIT_KEPT};
         const by__data_line_takers to = {.take = encode_line,
                                          .skip = p->pack->options.skip_corrupt ? skip_line : NULL,
@@ -173,7 +176,8 @@ static by_status encode_unit(void *context, size_t thread, const by__data_format
 }
 
 /* Decides whether a document is kept, and counts removed ones. */
-static by_status is_new(pack_encoder *p, const document *d, bool *out, by_error *error)
+static by_status is_new(pack_encoder *p, const by__data_unit_document *d, bool *out,
+                        by_error *error)
 {
     by_pack_dedup kind = BY_PACK_DEDUP_NONE;
     if (p->pack->options.dedup != BY_PACK_DEDUP_NONE) {
@@ -187,23 +191,23 @@ static by_status is_new(pack_encoder *p, const document *d, bool *out, by_error 
 }
 
 /* Writes a unit's documents, and its unfinished rest. */
-static by_status write_unit(pack_encoder *p, by__data_shard_writer *w, const encoded *e,
-                            by_error *error)
+static by_status write_unit(pack_encoder *p, by__data_shard_writer *w,
+                            const by__data_unit_tokens *t, by_error *error)
 {
     size_t begin = 0;
-    for (size_t i = 0; i < e->document_count; i++) {
-        const document *d = &e->documents[i];
+    for (size_t i = 0; i < t->document_count; i++) {
+        const by__data_unit_document *d = &t->documents[i];
         bool stays;
         BY_TRY(is_new(p, d, &stays, error));
         if (stays) {
-            BY_TRY(by__data_shard_writer_add(w, e->ids.ids + begin, d->end - begin, error));
+            BY_TRY(by__data_shard_writer_add(w, t->ids.ids + begin, d->end - begin, error));
             BY_TRY(by__data_shard_writer_end_document(w, error));
             w->manifest.text_bytes += d->text_bytes;
         }
         begin = d->end;
     }
-    w->manifest.text_bytes += e->text_bytes;
-    return by__data_shard_writer_add(w, e->ids.ids + begin, e->ids.count - begin, error);
+    w->manifest.text_bytes += t->text_bytes;
+    return by__data_shard_writer_add(w, t->ids.ids + begin, t->ids.count - begin, error);
 }
 
 static by_status refuse_lines(const pack_encoder *p, by_error *error)
@@ -218,28 +222,20 @@ static by_status refuse_lines(const pack_encoder *p, by_error *error)
 }
 
 /* Reports the skipped lines of a unit, and checks that there are not too many. */
-static by_status note_lines(pack_encoder *p, const by__data_format_unit *unit, const encoded *e,
-                            by_error *error)
+static by_status note_lines(pack_encoder *p, const by__data_format_unit *unit,
+                            const by__data_unit_tokens *t, by_error *error)
 {
     double budget = p->pack->options.corrupt_budget;
-    uint64_t before = p->lines;
-    for (size_t i = 0; i < e->skipped_count; i++) {
-        p->lines = before + e->skipped[i].line;
+    for (size_t i = 0; i < t->skipped_count; i++) {
         p->result.corrupt_lines++;
-        by__data_pack_note(p->pack, "%s:%" PRIu64 ": left out: %s", unit->file->path, p->lines,
-                           e->skipped[i].reason);
+        by__data_pack_note(p->pack, "%s:%" PRIu64 ": left out: %s", unit->file->path,
+                           p->lines + t->skipped[i].line, t->skipped[i].reason);
         if (budget >= 1.0 && (double)p->result.corrupt_lines > budget) {
             return refuse_lines(p, error);
         }
     }
-    p->lines = before;
-    p->texts += e->texts;
-    const char *at = e->buffer;
-    const char *end = at + (unit->end - unit->begin);
-    while (unit->file->json_lines && at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
-        p->lines++;
-        at++;
-    }
+    p->texts += t->texts;
+    p->lines += t->lines;
     return BY_OK;
 }
 
@@ -253,65 +249,212 @@ static by_status check_share(const pack_encoder *p, by_error *error)
     return fits ? BY_OK : refuse_lines(p, error);
 }
 
+static by_status report(const pack_encoder *p, uint64_t total, by_error *error)
+{
+    const by_pack_options *o = &p->pack->options;
+    by_pack_progress progress = {"packing", p->done, total,
+                                 p->writers[0].manifest.tokens + p->writers[1].manifest.tokens};
+    return o->progress == NULL || o->progress(o->user, &progress)
+               ? BY_OK
+               : by_error_set(error, BY_ESTOPPED, "stopped while packing");
+}
+
+/* Takes the tokens of the next unit. */
+static by_status append_tokens(pack_encoder *p, const by__data_format_unit *unit,
+                               const by__data_unit_tokens *tokens, by_error *error)
+{
+    if (unit->part != BY__UNIT_REST) { /* whose bytes were taken with the other part */
+        BY_TRY(note_lines(p, unit, tokens, error));
+        p->done += unit->end - unit->begin;
+    }
+    BY_TRY(write_unit(p, &p->writers[unit->held_out ? 1 : 0], tokens, error));
+    return report(p, p->pack->source.bytes, error);
+}
+
 static by_status append_unit(void *context, size_t thread, const by__data_format_unit *unit,
                              by_error *error)
 {
     pack_encoder *p = context;
     const encoded *e = &p->threads[thread];
-    by__data_shard_writer *w = &p->writers[unit->held_out ? 1 : 0];
-    if (unit->part != BY__UNIT_REST) { /* whose bytes were taken with the other part */
+    if (unit->part != BY__UNIT_REST) {
         BY_TRY(hash_unit(p, unit, e->buffer, error));
-        BY_TRY(note_lines(p, unit, e, error));
-        p->done += unit->end - unit->begin;
     }
-    BY_TRY(write_unit(p, w, e, error));
-    const by_pack_options *o = &p->pack->options;
-    by_pack_progress progress = {"packing", p->done, p->pack->source.bytes,
-                                 p->writers[0].manifest.tokens + p->writers[1].manifest.tokens};
-    if (o->progress != NULL && !o->progress(o->user, &progress)) {
-        return by_error_set(error, BY_ESTOPPED, "stopped while packing");
-    }
-    return BY_OK;
+    return append_tokens(p, unit, &e->tokens, error);
 }
 
-static by_status run_threads(pack_encoder *p, const by_tokenizer *tokenizer, by_error *error)
+/* Texts must be whole if an added token may span a cut, or to find copies. */
+static bool needs_whole(const pack_encoder *p, const by_tokenizer *tokenizer)
 {
-    size_t threads = p->pack->options.threads;
-    by__data_unit_job job = {.context = p,
-                             .work = encode_unit,
-                             .take = append_unit,
-                             .threads = threads,
-                             .wanted = UNIT_BYTES,
-                             /* Texts must be whole if an added token may span a cut, or to find
-                         * copies. */
-                             .whole = by__tokenizer_added_any(tokenizer, 0, BY_ENCODE_ORDINARY) ||
-                                      by__tokenizer_added_any(tokenizer, 1, BY_ENCODE_ORDINARY) ||
-                                      !by__tokenizer_cuts(tokenizer) ||
-                                      p->pack->options.dedup != BY_PACK_DEDUP_NONE};
+    return by__tokenizer_added_any(tokenizer, 0, BY_ENCODE_ORDINARY) ||
+           by__tokenizer_added_any(tokenizer, 1, BY_ENCODE_ORDINARY) ||
+           !by__tokenizer_cuts(tokenizer) || p->pack->options.dedup != BY_PACK_DEDUP_NONE;
+}
+
+/* Runs a job over units on threads with an encoder each. */
+static by_status run_job(pack_encoder *p, const by__data_unit_job *job,
+                         const by_tokenizer *tokenizer, by_error *error)
+{
+    size_t threads = job->threads;
     by_status status =
         by__alloc((void **)&p->threads, threads, sizeof *p->threads, "threads", error);
     for (size_t i = 0; i < threads && status == BY_OK; i++) {
         status = by_encoder_open(&p->threads[i].encoder, tokenizer, error);
     }
     if (status == BY_OK) {
-        status = by__data_unit_run(&p->pack->source, &job, error);
+        status = by__data_unit_run(&p->pack->source, job, error);
     }
-    if (status == BY_OK) {
-        status = check_file(p, error);
-    }
-    if (status == BY_OK) {
-        status = check_share(p, error);
-    }
-    by__hasher_close(&p->hasher);
     for (size_t i = 0; i < threads && p->threads != NULL; i++) {
         encoded *e = &p->threads[i];
         by_encoder_close(&e->encoder);
-        by_token_buffer_free(&e->ids);
-        free(e->documents);
-        free(e->skipped);
+        by__data_unit_tokens_free(&e->tokens);
         free(e->buffer);
     }
     free(p->threads);
+    return status;
+}
+
+static by_status run_threads(pack_encoder *p, const by_tokenizer *tokenizer, by_error *error)
+{
+    const by__data_unit_job job = {.context = p,
+                                   .work = encode_unit,
+                                   .take = append_unit,
+                                   .threads = p->pack->options.threads,
+                                   .wanted = UNIT_BYTES,
+                                   .whole = needs_whole(p, tokenizer)};
+    by_status status = run_job(p, &job, tokenizer, error);
+    if (status == BY_OK) {
+        status = check_file(p, error);
+    }
+    by__hasher_close(&p->hasher);
+    return status;
+}
+
+/* ---- shares of ranks ---- */
+
+/* Units of a piece: one for small inputs, so that ranks have as much to do as each other, and more
+ * where there would be too many files. */
+static uint64_t units_of_piece(const by__data_pack *pack)
+{
+    uint64_t units = pack->source.bytes / UNIT_BYTES / MOST_PIECES;
+    return units < 1 ? 1 : units < MOST_UNITS ? units : MOST_UNITS;
+}
+
+/* Passes over what other ranks encode, and pieces that are there from an earlier try. */
+static by_status skip_unit(void *context, const by__data_format_unit *unit, bool *out,
+                           by_error *error)
+{
+    pack_encoder *p = context;
+    const by_pack_options *o = &p->pack->options;
+    uint64_t piece = unit->number / p->piece_units;
+    if (p->passed != piece + 1) {
+        p->passes = piece % o->ranks != o->rank;
+        if (!p->passes) {
+            BY_TRY(by__data_piece_exists(&p->passes, p->pack->pieces, piece, error));
+        }
+        p->passed = piece + 1;
+    }
+    *out = p->passes;
+    return BY_OK;
+}
+
+static by_status keep_unit(void *context, size_t thread, const by__data_format_unit *unit,
+                           by_error *error)
+{
+    pack_encoder *p = context;
+    p->done += unit->part != BY__UNIT_REST ? unit->end - unit->begin : 0;
+    BY_TRY(by__data_piece_add(&p->pieces, unit->number / p->piece_units, unit->number,
+                              &p->threads[thread].tokens, error));
+    return report(p, p->pack->source.bytes / p->pack->options.ranks, error);
+}
+
+by_status by__data_pack_encode_share(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                                     by_error *error)
+{
+    pack_encoder p = {.pack = pack,
+                      .eos = pack->options.no_eos ? -1 : by_tokenizer_eos(tokenizer),
+                      .pieces = {.directory = pack->pieces},
+                      .piece_units = units_of_piece(pack)};
+    const by__data_unit_job job = {.context = &p,
+                                   .work = encode_unit,
+                                   .take = keep_unit,
+                                   .skips = skip_unit,
+                                   .threads = pack->options.threads,
+                                   .wanted = UNIT_BYTES,
+                                   .whole = needs_whole(&p, tokenizer)};
+    by_status status = run_job(&p, &job, tokenizer, error);
+    if (status == BY_OK) {
+        status = by__data_piece_finish(&p.pieces, error);
+    }
+    by__data_piece_writer_free(&p.pieces);
+    return status;
+}
+
+by_status by__data_pack_has_pieces(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                                   bool *out, by_error *error)
+{
+    pack_encoder p = {.pack = pack};
+    uint64_t units_per_piece = units_of_piece(pack);
+    by__data_units units = {
+        .source = &pack->source, .wanted = UNIT_BYTES, .whole = needs_whole(&p, tokenizer)};
+    by__data_format_unit unit;
+    bool found = true;
+    *out = true;
+    while (*out && found) {
+        BY_TRY(by__data_units_next(&units, &unit, &found, error));
+        if (found && unit.number % units_per_piece == 0) {
+            BY_TRY(by__data_piece_exists(out, pack->pieces, unit.number / units_per_piece, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* Checks that no file has changed since the scan of this rank, as the others encoded parts of it. */
+static by_status check_files(const by__data_pack *pack, by_error *error)
+{
+    by__data_source again = pack->source;
+    size_t count = pack->source.count;
+    BY_TRY(by__alloc((void **)&again.files, count, sizeof *again.files, "files", error));
+    memcpy(again.files, pack->source.files, count * sizeof *again.files);
+    by_status status = by__data_source_scan(&again, pack->options.threads, NULL, NULL, error);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        if (strcmp(again.files[i].hash, pack->source.files[i].hash) != 0) {
+            status = by_error_set(error, BY_EFORMAT,
+                                  "%s changed while it was packed; remove %s, and pack it again",
+                                  again.files[i].path, pack->pieces);
+        }
+    }
+    free(again.files);
+    return status;
+}
+
+/* Joins the pieces of all ranks, in the order of units. */
+static by_status run_pieces(pack_encoder *p, const by_tokenizer *tokenizer, by_error *error)
+{
+    by__data_units units = {
+        .source = &p->pack->source, .wanted = UNIT_BYTES, .whole = needs_whole(p, tokenizer)};
+    by__data_piece_reader reader = {.directory = p->pack->pieces};
+    by__data_unit_tokens tokens = {0};
+    by__data_format_unit unit;
+    uint64_t units_per_piece = units_of_piece(p->pack);
+    bool found = true;
+    by_status status = check_files(p->pack, error);
+    while (status == BY_OK && found) {
+        status = by__data_units_next(&units, &unit, &found, error);
+        if (status != BY_OK || !found) {
+            break;
+        }
+        if (p->file != unit.file) {
+            p->file = unit.file;
+            p->lines = 0;
+        }
+        status = by__data_piece_read(&reader, unit.number / units_per_piece, unit.number, &tokens,
+                                     error);
+        if (status == BY_OK) {
+            status = append_tokens(p, &unit, &tokens, error);
+        }
+    }
+    by__data_unit_tokens_free(&tokens);
+    by__data_piece_reader_free(&reader);
     return status;
 }
 
@@ -358,7 +501,11 @@ by_status by__data_pack_encode(const by__data_pack *pack, const by_tokenizer *to
     }
     double start = by__now();
     if (status == BY_OK) {
-        status = run_threads(&p, tokenizer, error);
+        status = pack->pieces != NULL ? run_pieces(&p, tokenizer, error)
+                                      : run_threads(&p, tokenizer, error);
+    }
+    if (status == BY_OK) {
+        status = check_share(&p, error);
     }
     result->encode_seconds = by__now() - start;
     if (status == BY_OK && p.writers[0].manifest.tokens + p.writers[1].manifest.tokens == 0) {

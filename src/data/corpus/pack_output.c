@@ -68,9 +68,9 @@ static by_status acquire_lock(const by__data_pack *pack, int lock, const char *p
 /* Creates and locks the directory that will become `output`. The lock is on the directory itself,
  * so it ends with the process and leaves nothing. *fd is -1 if output exists. */
 static by_status lock_partial(const by__data_pack *pack, const char *partial, const char *output,
-                              bool wait, int *fd, by_error *error)
+                              bool wait, bool quiet, int *fd, by_error *error)
 {
-    bool noted = false;
+    bool noted = quiet;
     for (;;) {
         struct stat held;
         struct stat named;
@@ -108,6 +108,12 @@ static by_status lock_partial(const by__data_pack *pack, const char *partial, co
     }
 }
 
+by_status by__data_pack_lock(const by__data_pack *pack, const char *partial, const char *output,
+                             int *fd, by_error *error)
+{
+    return lock_partial(pack, partial, output, true, true, fd, error);
+}
+
 /* ---- the content ---- */
 
 /* Creates the marker in an empty directory. */
@@ -124,8 +130,8 @@ static by_status mark(int fd, const char *partial, by_error *error)
     return status;
 }
 
-/* Removes what a killed process left in the locked directory, except the marker. */
-static by_status clear(int fd, const char *partial, by_error *error)
+/* The marker stays. */
+by_status by__data_pack_clear(int fd, const char *partial, by_error *error)
 {
     char **names;
     size_t count;
@@ -172,7 +178,7 @@ static by_status write_locked(const by__data_pack *pack, const by_tokenizer *tok
                               const char *partial, const char *output, by_pack_result *result,
                               by_error *error)
 {
-    BY_TRY(clear(fd, partial, error));
+    BY_TRY(by__data_pack_clear(fd, partial, error));
     by_status status = by__data_pack_encode(pack, tokenizer, partial, result, error);
     if (status == BY_OK) {
         return publish(fd, partial, output, error);
@@ -181,8 +187,7 @@ static by_status write_locked(const by__data_pack *pack, const by_tokenizer *tok
     return status;
 }
 
-/* OUTPUT without trailing slashes, and OUTPUT.partial. */
-static by_status make_names(char **clean, char **partial, const char *output, by_error *error)
+by_status by__data_pack_names(char **clean, char **partial, const char *output, by_error *error)
 {
     by_string name = {0};
     size_t n = strlen(output);
@@ -204,7 +209,7 @@ by_status by__data_pack_write(const by__data_pack *pack, const by_tokenizer *tok
     char *partial = NULL;
     char *clean = NULL;
     char *parent = NULL;
-    by_status status = make_names(&clean, &partial, output, error);
+    by_status status = by__data_pack_names(&clean, &partial, output, error);
     if (status == BY_OK) {
         status = parent_of(&parent, clean, error);
     }
@@ -212,7 +217,7 @@ by_status by__data_pack_write(const by__data_pack *pack, const by_tokenizer *tok
         status = by__make_dirs(parent, error);
     }
     if (status == BY_OK) {
-        status = lock_partial(pack, partial, clean, wait, &fd, error);
+        status = lock_partial(pack, partial, clean, wait, false, &fd, error);
     }
     if (status == BY_OK && fd < 0 && !wait) {
         status = by_error_set(

@@ -153,19 +153,27 @@ by_status by_pack(const by_pack_options *options, by_pack_result *result, by_err
     if (options->output == NULL || options->output[0] == '\0') {
         return by_error_set(error, BY_EARG, "packing needs an output directory");
     }
-    if (by__path_exists(options->output)) {
+    if (options->ranks > 0 && options->rank >= options->ranks) {
+        return by_error_set(error, BY_EARG, "rank %zu is not below %zu", options->rank,
+                            options->ranks);
+    }
+    bool alone = options->ranks < 2;
+    if (alone && by__path_exists(options->output)) {
         return by_error_set(error, BY_EARG,
                             "%s already exists: remove it or name another output directory",
                             options->output);
     }
     BY_TRY(by__data_pack_open(&pack, options, error));
     by_status status = BY_OK;
-    if (options->tokenizer == NULL) {
+    if (!alone) {
+        status = by__data_pack_ranks(&pack, &made, error);
+    } else if (options->tokenizer == NULL) {
         double began = by__now();
         status = by__data_pack_make_tokenizer(&pack, &own, error);
         made.learn_seconds = by__now() - began;
     }
-    if (status == BY_OK) {
+    if (status == BY_OK && alone) {
+        made.complete = true;
         status = by__data_pack_write(&pack, own != NULL ? own : options->tokenizer, options->output,
                                      false, &made, error);
     }

@@ -510,6 +510,7 @@ by_status by__data_units_next(by__data_units *u, by__data_format_unit *unit, boo
     if (splits && u->offset == s->split_offset && s->split_end > s->split_offset) {
         bool rest = u->is_kept;
         *unit = (by__data_format_unit){.file = file,
+                                       .number = u->next++,
                                        .field = s->field,
                                        .begin = u->offset,
                                        .end = s->split_end,
@@ -528,6 +529,7 @@ by_status by__data_units_next(by__data_units *u, by__data_format_unit *unit, boo
         BY_TRY(find_cut(file, u->offset + u->wanted, part, &end, error));
     }
     *unit = (by__data_format_unit){.file = file,
+                                   .number = u->next++,
                                    .field = s->field,
                                    .begin = u->offset,
                                    .end = end,

@@ -69,6 +69,7 @@ typedef enum by__data_unit_part {
 /* A unit of work: bytes [begin, end) of a file. */
 typedef struct by__data_format_unit {
     const by__data_source_file *file;
+    uint64_t number; /* of it among the units of the source, from 0 */
     const char *field;
     uint64_t begin;
     uint64_t end;
@@ -87,7 +88,8 @@ typedef struct by__data_units {
     bool whole;      /* texts are not cut */
     size_t file;
     uint64_t offset;
-    bool is_kept; /* the first part of the line that is cut was returned */
+    bool is_kept;  /* the first part of the line that is cut was returned */
+    uint64_t next; /* number of the next unit */
 } by__data_units;
 
 /* The next unit; *found is false after the last. */

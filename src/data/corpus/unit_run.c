@@ -24,6 +24,21 @@ static bool await_turn(runner *r, uint64_t number)
     return !r->failed;
 }
 
+/* The next unit that is not passed over. */
+static by_status find_unit(runner *r, by__data_format_unit *unit, bool *found, by_error *error)
+{
+    const by__data_unit_job *job = r->job;
+    bool skips;
+    do {
+        skips = false;
+        BY_TRY(by__data_units_next(&r->units, unit, found, error));
+        if (*found && job->skips != NULL) {
+            BY_TRY(job->skips(job->context, unit, &skips, error));
+        }
+    } while (skips);
+    return BY_OK;
+}
+
 static by_status run_thread(void *context, size_t thread, by_error *error)
 {
     runner *r = context;
@@ -33,13 +48,13 @@ static by_status run_thread(void *context, size_t thread, by_error *error)
     while (!r->failed && !r->ended) {
         by__data_format_unit unit;
         bool found = false;
-        status = by__data_units_next(&r->units, &unit, &found, error);
+        status = find_unit(r, &unit, &found, error);
         if (status == BY_OK && !found) {
             r->ended = true;
             break;
         }
         uint64_t number = r->next++;
-        r->ended = status != BY_OK; /* a file that cannot be cut ends the run */
+        r->ended = status != BY_OK; /* what cannot be cut ends the run */
         (void)pthread_mutex_unlock(&r->lock);
         if (status == BY_OK) {
             status = job->work(job->context, thread, &unit, error);

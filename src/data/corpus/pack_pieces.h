@@ -1,0 +1,42 @@
+/* Pieces of a pack: the tokens of some units each, in files that ranks write and one rank joins
+ * (pack_pieces.c).
+ *
+ * A piece is a file "piece-NUMBER" that appears when it is whole. It is of use to the machine that
+ * wrote it alone, for the time of a pack: its numbers are in the order of bytes of the processor. */
+#ifndef BY_DATA_CORPUS_PACK_PIECES_H
+#define BY_DATA_CORPUS_PACK_PIECES_H
+
+#include "data/corpus/unit_tokens.h"
+
+/* Writes pieces; {.directory = ...} is ready. */
+typedef struct by__data_piece_writer {
+    const char *directory; /* borrowed */
+    uint64_t piece;
+    by_string text; /* of this piece; empty: none has begun */
+} by__data_piece_writer;
+
+/* Reads pieces; {.directory = ...} is ready. */
+typedef struct by__data_piece_reader {
+    const char *directory; /* borrowed */
+    bool is_open;
+    uint64_t piece;
+    char *text; /* of this piece */
+    size_t size;
+    size_t at;
+} by__data_piece_reader;
+
+/* Whether a piece is there. */
+by_status by__data_piece_exists(bool *out, const char *directory, uint64_t piece, by_error *error);
+/* Adds unit `unit`, which belongs to `piece`; those of one piece follow each other. */
+by_status by__data_piece_add(by__data_piece_writer *writer, uint64_t piece, uint64_t unit,
+                             const by__data_unit_tokens *tokens, by_error *error);
+/* Writes the piece that was begun, if one was. */
+by_status by__data_piece_finish(by__data_piece_writer *writer, by_error *error);
+void by__data_piece_writer_free(by__data_piece_writer *writer);
+/* Reads unit `unit` of a piece; units of a piece are read in their order. BY_EFORMAT: the file is
+ * damaged, or of another unit. */
+by_status by__data_piece_read(by__data_piece_reader *reader, uint64_t piece, uint64_t unit,
+                              by__data_unit_tokens *out, by_error *error);
+void by__data_piece_reader_free(by__data_piece_reader *reader);
+
+#endif
