@@ -52,8 +52,29 @@ bool by__remote_head_parse(by__remote_version *out, const uint8_t head[BY__REMOT
 
 /* ---- locks ---- */
 
+/* Waits for a lock, and asks `stop` a hundred times a second. */
+static by_status await_lock(int fd, struct flock *range, const char *path, by__remote_stop *stop,
+                            by_error *error)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    while (fcntl(fd, stop == NULL ? F_OFD_SETLKW : F_OFD_SETLK, range) != 0) {
+        bool held = stop != NULL && (errno == EAGAIN || errno == EACCES);
+        if (!held && errno != EINTR) {
+            return by__io_error(error, "lock", path);
+        }
+        if (held && by__remote_stops(stop)) {
+            return by_error_set(error, BY_ESTOPPED,
+                                "stopped while another process fetched what this one needs");
+        }
+        if (held) {
+            (void)nanosleep(&pause, NULL);
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__remote_lock(int *out, const char *path, uint64_t begin, uint64_t count,
-                          by_error *error)
+                          by__remote_stop *stop, by_error *error)
 {
     struct flock range = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)begin, .l_len = (off_t)count};
@@ -61,12 +82,8 @@ by_status by__remote_lock(int *out, const char *path, uint64_t begin, uint64_t c
     if (fd < 0) {
         return by__io_error(error, "open", path);
     }
-    int result;
-    do {
-        result = fcntl(fd, F_OFD_SETLKW, &range);
-    } while (result != 0 && errno == EINTR);
-    if (result != 0) {
-        by_status status = by__io_error(error, "lock", path);
+    by_status status = await_lock(fd, &range, path, stop, error);
+    if (status != BY_OK) {
         (void)close(fd);
         return status;
     }
@@ -75,10 +92,10 @@ by_status by__remote_lock(int *out, const char *path, uint64_t begin, uint64_t c
 }
 
 by_status by__remote_cache_lock_id(int *out, const by__remote_cache *cache, const char *id,
-                                   by_error *error)
+                                   by__remote_stop *stop, by_error *error)
 {
     uint64_t place = ID_LOCKS + (by__hash64(id, strlen(id)) >> 24);
-    return by__remote_lock(out, cache->lock, place, 1, error);
+    return by__remote_lock(out, cache->lock, place, 1, stop, error);
 }
 
 /* ---- the directory ---- */
@@ -254,7 +271,7 @@ by_status by__remote_cache_reserve(const by__remote_cache *cache, const char *id
 {
     int lock = -1;
     uint64_t held = UINT64_MAX;
-    BY_TRY(by__remote_lock(&lock, cache->lock, 0, sizeof held, error));
+    BY_TRY(by__remote_lock(&lock, cache->lock, 0, sizeof held, NULL, error));
     if (pread(lock, &held, sizeof held, 0) != (ssize_t)sizeof held) {
         held = UINT64_MAX; /* it is counted the first time */
     }

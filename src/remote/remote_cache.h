@@ -40,12 +40,14 @@ typedef struct by__remote_entry {
 by_status by__remote_cache_open(by__remote_cache *cache, const by_remote_options *options,
                                 by_error *error);
 void by__remote_cache_close(by__remote_cache *cache);
-/* Locks bytes of a file; closing *out unlocks them. */
+/* Locks bytes of a file; closing *out unlocks them. stop: asked while another holds them, which
+ * may be as long as a request takes, so that whoever waits tells of it and can be stopped
+ * (BY_ESTOPPED); NULL: they are held for a moment only. */
 by_status by__remote_lock(int *out, const char *path, uint64_t begin, uint64_t count,
-                          by_error *error);
+                          by__remote_stop *stop, by_error *error);
 /* Locks what belongs to a URL while it is found, by its id. */
 by_status by__remote_cache_lock_id(int *out, const by__remote_cache *cache, const char *id,
-                                   by_error *error);
+                                   by__remote_stop *stop, by_error *error);
 /* Counts bytes that an entry is about to hold, and removes others that were not used for longest if
  * they do not fit. BY_EIO: all the others are in use. */
 by_status by__remote_cache_reserve(const by__remote_cache *cache, const char *id, uint64_t bytes,

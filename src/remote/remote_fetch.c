@@ -114,12 +114,13 @@ static by_status fetch_missing(by__remote_file *f, size_t first, size_t count, u
 }
 
 /* Locks the hashes of blocks, also where the entry has lost its name. */
-static by_status lock_blocks(int *out, const by__remote_file *f, size_t first, size_t count,
+static by_status lock_blocks(int *out, by__remote_file *f, size_t first, size_t count,
                              by_error *error)
 {
     char path[40];
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", f->entry.blocks);
-    return by__remote_lock(out, path, (uint64_t)hash_place(first), count * sizeof(uint64_t), error);
+    return by__remote_lock(out, path, (uint64_t)hash_place(first), count * sizeof(uint64_t),
+                           &f->remote->client.stop, error);
 }
 
 static by_status fetch_run(by__remote_file *f, size_t first, size_t count, by_error *error)

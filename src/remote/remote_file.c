@@ -239,7 +239,8 @@ static by_status learn(by__remote_file *f, by_error *error)
     int lock = -1;
     uint8_t *first;
     size_t size = 0;
-    BY_TRY(by__remote_cache_lock_id(&lock, &f->remote->cache, f->id, error));
+    BY_TRY(
+        by__remote_cache_lock_id(&lock, &f->remote->cache, f->id, &f->remote->client.stop, error));
     by_status status =
         by__alloc_aligned((void **)&first, BY__REMOTE_BLOCK, "a part of a remote file", error);
     if (status == BY_OK) {
@@ -318,7 +319,7 @@ static by_status open_listed(by__remote_file *f, by_error *error)
     }
     (void)pthread_mutex_unlock(&r->lock);
     BY_TRY(status);
-    status = by__remote_cache_lock_id(&lock, &r->cache, f->id, error);
+    status = by__remote_cache_lock_id(&lock, &r->cache, f->id, &r->client.stop, error);
     if (status == BY_OK) {
         status = open_entry(f, error);
         (void)close(lock);

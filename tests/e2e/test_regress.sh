@@ -114,7 +114,7 @@ nothing() { # nothing DATA MESSAGE
     holds err "$2"
 }
 head -n 60 rooms_new.csv >few.csv
-nothing few.csv "few.csv has 59 rows, and a window is compared from 100 on: give --window a smaller number"
+nothing few.csv "few.csv has 59 rows, and a window is compared from 100 on: give more of them, or --window 59"
 run 0 "$banyan" drift report runs/rooms --data few.csv --window 59
 : >empty.jsonl
 nothing empty.jsonl "empty.jsonl has no rows"

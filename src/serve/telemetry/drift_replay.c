@@ -139,6 +139,7 @@ typedef struct replay_reader {
     by_tokenizer *tokenizer; /* NULL: rows of a table */
     const char *field;       /* NULL: "prompt", or else "text" */
     uint64_t lines;          /* that were read, with or without what is compared */
+    bool plain;              /* some are pieces of a plain text */
 } replay_reader;
 
 static by_status count_text(const replay_reader *in, const char *text, size_t length,
@@ -213,6 +214,7 @@ static by_status replay_plain(replay_reader *in, const char *path, by_error *err
     BY_TRY(by__file_read(&data, &length, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status = by__file_check_text(path, (const uint8_t *)data, length, "text", error);
     size_t at = length >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    in->plain = true;
     while (at < length && status == BY_OK) {
         size_t n = piece_of(data + at, length - at);
         status = count_text(in, data + at, n, error);
@@ -399,17 +401,25 @@ static by_status replay_directory(replay_reader *in, const char *data, by_error 
     return status;
 }
 
+/* A window of fewer requests would not tell drift from chance. */
+#define USEFUL 20
+
 /* Without a window nothing was compared, which must not look like the absence of drift. */
 static by_status fail_empty(const replay_reader *in, const char *data, by_error *error)
 {
     const char *what = in->tokenizer != NULL ? "texts" : "rows";
     unsigned long long requests = in->report->requests;
     if (requests > 0) {
+        char smaller[64] = "";
+        if (requests >= USEFUL) {
+            (void)snprintf(smaller, sizeof smaller, ", or --window %llu", requests);
+        }
         return by_error_set(error, BY_EFORMAT,
-                            "%s has %llu %s, and a window is compared from %zu on: give --window "
-                            "a smaller number",
+                            "%s has %llu %s%s, and a window is compared from %zu on: give more of "
+                            "them%s",
                             data, requests, what,
-                            by__telemetry_served_drift_least(in->report->drift));
+                            in->plain ? " (a plain text is cut into pieces of a few lines)" : "",
+                            by__telemetry_served_drift_least(in->report->drift), smaller);
     }
     if (in->lines == 0) {
         return by_error_set(error, BY_EFORMAT, "%s has no %s", data, what);

@@ -1,6 +1,7 @@
 /* Remote files, read through the cache from a server of this process that fails as told: whatever
  * it does, bytes are right or there is an error. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -557,6 +558,33 @@ static void test_stops(void **state)
     set_fault(NONE);
 }
 
+/* Another process that holds blocks, as one does that fetches them, does not keep from stopping, nor
+ * from telling that one waits. */
+static void test_held(void **state)
+{
+    by__remote *r = NULL;
+    by__remote_file *f;
+    char path[512];
+    uint8_t byte;
+    by_error error = {0};
+    int left = 3; /* once when the file is found, and twice while it waits */
+    const by_remote_options options = {.cache = folder, .progress = end_later, .user = &left};
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    BY_UNUSED(state);
+    clear_cache();
+    set_fault(NONE);
+    assert_int_equal(by__remote_open(&r, &options, NULL), BY_OK);
+    assert_int_equal(by__remote_find(&f, r, url_of(1), NULL), BY_OK);
+    entry_path(path, ".blocks");
+    int held = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(held >= 0 && fcntl(held, F_OFD_SETLK, &all) == 0);
+    assert_int_equal(by__remote_read(f, SIZE / 2, &byte, 1, &error), BY_ESTOPPED);
+    assert_string_equal(error.message, "stopped while another process fetched what this one needs");
+    assert_int_equal(left, 0);
+    (void)close(held);
+    by__remote_close(&r);
+}
+
 /* Files are fetched ahead if they fit together; closing does not wait for them. */
 static void test_ahead(void **state)
 {
@@ -589,7 +617,8 @@ int main(void)
         cmocka_unit_test(test_errors),   cmocka_unit_test(test_damage),
         cmocka_unit_test(test_untagged), cmocka_unit_test(test_small_cache),
         cmocka_unit_test(test_shared),   cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_stops),    cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_stops),    cmocka_unit_test(test_held),
+        cmocka_unit_test(test_ahead),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
