@@ -44,6 +44,7 @@ typedef struct by_model_request {
     bool codes;       /* step: the pool stores 8-bit codes */
     bool documents;   /* models of tokens, train and loss: attention stays within documents */
     bool padded;      /* encoders: samples have lengths, and what is behind them is not read */
+    bool segmented;   /* encoders: tokens have segments, as those of the second of two texts */
     int64_t texts;    /* encoders: texts of an example, each of `time` tokens; 0: one */
 } by_model_request;
 
@@ -79,6 +80,7 @@ typedef struct by_model {
     /* Encoders: */
     by_value head_bias; /* parameter [vocab] that is added to the logits */
     by_value lengths;   /* input i32 [batch], tokens of each sample (with request.padded) */
+    by_value segments;  /* input i32 [batch, time], of each token (with request.segmented) */
     by_value states;    /* [batch, time, width] before the head's own layers, for embeddings */
     /* With request.texts of two or more, the inputs are [batch, texts, ...], and the values those
      * of batch * texts samples. */
@@ -103,9 +105,9 @@ typedef struct by_model {
 
 /* A model without any value. */
 #define BY_MODEL_NONE                                                                              \
-    ((by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,           BY_NONE, BY_NONE, BY_NONE,  \
-                BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,           BY_NONE, BY_NONE, BY_NONE,  \
-                BY_NONE, BY_NONE, BY_NONE, BY_NONE, {{NULL, BY_NONE}}, 0})
+    ((by_model){BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,           BY_NONE, BY_NONE,  \
+                BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE,           BY_NONE, BY_NONE,  \
+                BY_NONE, BY_NONE, BY_NONE, BY_NONE, BY_NONE, {{NULL, BY_NONE}}, 0})
 
 /* For builders: registers an output by name. BY_EARG is stored in the graph if the name is taken or
  * there are BY_MODEL_OUTPUTS already. A model whose parameters only some outputs depend on trains

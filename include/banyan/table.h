@@ -123,6 +123,7 @@ typedef struct by_encoding_options {
     const char *const *ignore; /* columns that are not features */
     size_t ignore_count;
     const char *text; /* the column of texts that are read instead of features; NULL: none */
+    const char *pair; /* the column of second texts, read behind those; NULL: none */
     bool tags;        /* the target has a class for each word of the text, divided by spaces */
 } by_encoding_options;
 
@@ -165,6 +166,8 @@ BY_API size_t by_encoding_numbers(const by_encoding *encoding);
 BY_API size_t by_encoding_categories(const by_encoding *encoding);
 /* Returns the name of the column of texts, which tokens are made of; NULL: none, as usual. */
 BY_API const char *by_encoding_text(const by_encoding *encoding);
+/* Returns the name of the column of second texts, which are read behind those; NULL: none. */
+BY_API const char *by_encoding_pair(const by_encoding *encoding);
 /* Returns the name of feature `index`, numeric ones before categorical ones, and sets *kind; NULL
  * if there are no more. Texts are one of categories. */
 BY_API const char *by_encoding_feature(const by_encoding *encoding, size_t index,

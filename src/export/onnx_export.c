@@ -4,7 +4,9 @@
  *
  * Models of tokens take past keys and values (named as in Hugging Face's exports:
  * past_key_values.N.key, present.N.key, [batch, kv_heads, past, head width]), so that a sequence
- * can be continued from the last call; the first call passes a past of length 0.
+ * can be continued from the last call; the first call passes a past of length 0. Encoders take
+ * whole texts with the mask of their tokens and the segments of these, and yield what their head
+ * makes of them, by the names of Hugging Face's exports.
  *
  * Weights are in a second file, NAME_data, each aligned to 4096 bytes, so that a model may exceed
  * the 2 GiB limit of protocol buffers. */
@@ -74,6 +76,11 @@ static by_status build_graph(state *s, by_error *error)
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = BATCH, .time = model->context};
     if (s->examples.text != NULL || reads_graph(s)) {
         request.mode = BY_MODEL_LOSS;
+    } else if (by_model_is_encoder(model)) {
+        bool masked = strcmp(by_model_usual_task(model), "masked") == 0;
+        request.mode = masked ? BY_MODEL_LOGITS : BY_MODEL_LOSS;
+        request.padded = true;
+        request.segmented = true;
     } else if (!s->export->options->without_cache) {
         request.mode = BY_MODEL_DECODE;
         request.time = model->context < TIME ? model->context : TIME;
@@ -136,6 +143,25 @@ static by_status add_example_inputs(state *s, by_error *error)
         }
     }
     return BY_OK;
+}
+
+/* Adds what the text of an encoder is: tokens, which of them there are, and their segments. */
+static by_status add_encoder_inputs(state *s, by_error *error)
+{
+    const by__export_onnx_axis axes[2] = {{0, "batch"}, {0, "sequence"}};
+    const char *in[1] = {"attention_mask"};
+    by__op_onnx *o = &s->writer.rows;
+    o->batch_extent = BATCH;
+    by__export_onnx_writer_port(&s->writer, 11, "input_ids", BY__ONNX_INT64, axes, 2);
+    by__export_onnx_writer_port(&s->writer, 11, "attention_mask", BY__ONNX_INT64, axes, 2);
+    by__export_onnx_writer_port(&s->writer, 11, "token_type_ids", BY__ONNX_INT64, axes, 2);
+    BY_TRY(set_name(s, s->model.tokens, "input_ids", error));
+    BY_TRY(set_name(s, s->model.segments, "token_type_ids", error));
+    by__export_onnx_writer_node(&s->writer, in, 1, NULL);
+    o->batch = by__op_onnx_reshape(o, by__op_onnx_extent(o, 0, 0), (const int64_t[]){1}, 1);
+    int ends = by__op_onnx_node2(o, "ReduceSum", 0, by__op_onnx_list(o, (const int64_t[]){1}, 1));
+    o->set_int(o, "keepdims", 0);
+    return set_name(s, s->model.lengths, by__export_onnx_writer_name(&s->writer, ends), error);
 }
 
 static by_status add_token_inputs(state *s, by_error *error)
@@ -284,6 +310,21 @@ static by_status add_node(state *s, const by__graph_node *node, by_error *error)
                : status;
 }
 
+/* The logits of masked tokens, the outputs of a text or of each token, or the states of tokens. */
+static void add_encoder_output(state *s)
+{
+    const by_model *m = &s->model;
+    by_value value = m->logits != BY_NONE   ? m->logits
+                     : m->output != BY_NONE ? m->output
+                                            : m->states;
+    const by_shape *shape = &s->graph->values[value].shape;
+    by__export_onnx_axis axes[3] = {{0, "batch"}, {0, "sequence"}, {0, NULL}};
+    axes[shape->rank - 1] = (by__export_onnx_axis){shape->dim[shape->rank - 1], NULL};
+    by__export_onnx_writer_output(&s->writer, s->names[value],
+                                  value == m->states ? "last_hidden_state" : "logits",
+                                  BY__ONNX_FLOAT, axes, shape->rank);
+}
+
 static by_status add_outputs(state *s, by_error *error)
 {
     const by__graph_value *values = s->graph->values;
@@ -299,6 +340,10 @@ static by_status add_outputs(state *s, by_error *error)
     if (s->examples.text != NULL) {
         return by__export_onnx_examples_output(&s->examples, &s->writer, s->names[s->model.output],
                                                &values[s->model.output], s->yields, error);
+    }
+    if (s->model.lengths != BY_NONE) {
+        add_encoder_output(s);
+        return BY_OK;
     }
     const by__export_onnx_axis axes[3] = {
         {0, "batch"}, {0, "sequence"}, {values[s->model.logits].shape.dim[2], NULL}};
@@ -368,8 +413,9 @@ static by_status write_files(state *s, const char *directory, const char *name, 
     BY_TRY(check_nodes(s, error));
     BY_TRY(each_weight(s, NULL, NULL, error));
     BY_TRY(reads_graph(s) ? by__export_onnx_graphs_inputs(&s->writer, s->graph, s->names, error)
-           : s->examples.text != NULL ? add_example_inputs(s, error)
-                                      : add_token_inputs(s, error));
+           : s->examples.text != NULL    ? add_example_inputs(s, error)
+           : s->model.lengths != BY_NONE ? add_encoder_inputs(s, error)
+                                         : add_token_inputs(s, error));
     for (size_t i = 0; i < s->graph->node_count; i++) {
         BY_TRY(add_node(s, &s->graph->nodes[i], error));
     }

@@ -141,6 +141,11 @@ static void add_inputs(by__nn_build *b, const by__nn_family *family)
     if (family->encoder && request->padded) {
         b->model.lengths = add_lengths(b);
     }
+    if (family->encoder && request->segmented) {
+        b->model.segments =
+            by_graph_input(b->graph, "segments", BY_I32, BY_SHAPE(request->batch, request->time));
+        by__graph_set_axes(b->graph, b->model.segments, "batch time");
+    }
     if (request->mode == BY_MODEL_TRAIN && b->config->dropout > 0.0) {
         b->model.rng = by_graph_input(b->graph, "rng", BY_I32, BY_SHAPE(4));
     }

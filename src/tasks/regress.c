@@ -212,7 +212,7 @@ const by__task_row by__task_regress = {
     .kind = {.name = "regress",
              .help = "Regression: a number, or several, for each table row or text.",
              .keys = {&key_list, &by__task_table_data_keys, &by__task_split_keys,
-                      &by__task_text_column_keys},
+                      &by__task_text_column_keys, &by__task_pair_column_keys},
              .size = sizeof(regress_keys)},
     .task = {.name = "regress",
              .examples = "rows",

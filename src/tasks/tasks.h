@@ -63,6 +63,9 @@ bool by__task_keeps_documents(const by_config *config);
 
 /* Returns true if samples are texts that are padded to one length: batches have their lengths. */
 bool by__task_pads_texts(const by_config *config);
+/* Returns true if a sample is two texts, one behind the other: batches have the segment of each
+ * token. */
+bool by__task_pairs_texts(const by_config *config);
 /* Texts of an example. */
 int64_t by__task_texts(const by_config *config);
 /* Tokens of a sample of a model of tokens: model.context or, of such texts, data.max_tokens. */

@@ -198,3 +198,56 @@ run 1 "$banyan" export runs/vit --format onnx --output x.onnx
 holds err "preprocessor_config.json"
 run 2 "$banyan" export runs/llama --format onnx --dtype bf16 --output x.onnx
 holds err "one of f32"
+
+say "encoders: each head of BERT, with pairs of texts, as transformers computes them"
+"$root/scripts/python-env" >/dev/null || {
+    echo "skipped: scripts/python-env could not install transformers"
+    exit 77
+}
+encoders=$root/tests/parity/check_encoder.py
+torch=$root/build/venv/bin/python
+"$python" - <<'END' || fail "no pairs"
+import random
+random.seed(2)
+words = ["wool", "iron", "salt", "rice", "silk", "the", "of", "is", "un", "##even", "##s"]
+open("vocab.txt", "w").write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + words) + "\n")
+with open("pairs.csv", "w") as out:
+    out.write("first,second,label\n")
+    for i in range(60):
+        first = [random.choice(words[:8]) for _ in range(random.randint(1, 8))]
+        second = [random.choice(words[:8] + ["unevens"]) for _ in range(random.randint(1, 8))]
+        out.write(f"{' '.join(first)},{' '.join(second)},{'yes' if first[0] == second[0] else 'no'}\n")
+with open("tags.csv", "w") as out:
+    out.write("words,tags\n")
+    for i in range(40):
+        text = [random.choice(words[:5]) for _ in range(random.randint(1, 6))]
+        out.write(f"{' '.join(text)},{' '.join('B-X' if w == 'iron' else 'O' for w in text)}\n")
+with open("masked.txt", "w") as out:
+    for i in range(300):
+        out.write(" ".join(random.choice(words[:8]) for _ in range(9)) + "\n")
+END
+mkdir wordpiece && cp vocab.txt wordpiece && echo '{"model_type": "bert", "do_lower_case": true}' >wordpiece/config.json
+# encoder NAME TASK DATA: trains an encoder, exports it, and compares both with transformers.
+encoder() {
+    cat >"$1.yaml" <<END
+name: $1
+model: {kind: bert, layers: 2, heads: 2, width: 32, context: 24}
+task: {kind: $2}
+precision: {compute: f32}
+data: {$3, tokenizer: wordpiece}
+train: {steps: 20, batch: 8, eval_every: 0}
+optimizer: {lr: 1e-2, warmup: 2}
+END
+    run 0 "$banyan" train "$1.yaml"
+    run 0 "$banyan" export "runs/$1" --format onnx --output "$1.onnx"
+    run 0 "$torch" "$encoders" expect "runs/$1/checkpoints/step-00000020" "$1.npz"
+    run 0 "$python" "$encoders" head "$1.onnx" "$1.npz"
+    cat out
+}
+encoder paired classify "table: pairs.csv, text_column: first, pair_column: second, target: label, max_tokens: 16"
+run 0 "$banyan" predict runs/paired pairs.csv
+mv out pairs.lines
+run 0 "$torch" "$encoders" pairs runs/paired/checkpoints/step-00000020 vocab.txt pairs.csv pairs.lines 16
+cat out
+encoder tagged tag "table: tags.csv, text_column: words, target: tags"
+encoder hidden masked "text: [masked.txt], valid_fraction: 0.1"

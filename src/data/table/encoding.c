@@ -39,6 +39,7 @@ void by_encoding_close(by_encoding **encoding)
     free(e->categories);
     free(e->targets);
     free(e->text);
+    free(e->pair);
     free(e);
     *encoding = NULL;
 }
@@ -261,20 +262,20 @@ static by_status check_names(const by_table *table, const by_encoding_options *o
     return BY_OK;
 }
 
-/* The column of texts must be one, and is no target. */
-static by_status learn_text(by_encoding *e, const by_table *table, const by_encoding_options *o,
-                            by_error *error)
+/* A column of texts must be one, and is no target. */
+static by_status learn_text(char **out, const char *name, const by_table *table,
+                            const by_encoding_options *o, by_error *error)
 {
-    const by_column *column = by_table_find(table, o->text);
+    const by_column *column = by_table_find(table, name);
     if (column == NULL) {
-        return by__table_no_column(table, o->text, BY_EARG, error);
+        return by__table_no_column(table, name, BY_EARG, error);
     }
-    if (column->kind != BY_COLUMN_CATEGORY || by__table_target_of(o, o->text) < o->target_count) {
+    if (column->kind != BY_COLUMN_CATEGORY || by__table_target_of(o, name) < o->target_count) {
         return by_error_set(error, BY_EARG, "%s: column '%.60s' is %s, and cannot be the text",
-                            by_table_name(table), o->text,
+                            by_table_name(table), name,
                             column->kind == BY_COLUMN_NUMBER ? "one of numbers" : "a target");
     }
-    return by__table_encoding_copy(&e->text, o->text, error);
+    return by__table_encoding_copy(out, name, error);
 }
 
 static by_status learn_all(by_encoding *e, const by_table *table, const by_part *part,
@@ -322,7 +323,11 @@ by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_p
     BY_TRY(check_names(table, options, error));
     BY_TRY(by__table_encoding_allocate(&e, columns, columns, options->target_count, error));
     e->target_count = options->target_count;
-    by_status status = options->text == NULL ? BY_OK : learn_text(e, table, options, error);
+    by_status status =
+        options->text == NULL ? BY_OK : learn_text(&e->text, options->text, table, options, error);
+    if (status == BY_OK && options->text != NULL && options->pair != NULL) {
+        status = learn_text(&e->pair, options->pair, table, options, error);
+    }
     if (status == BY_OK) {
         status = learn_all(e, table, part, options, error);
     }
@@ -351,12 +356,17 @@ const char *by_encoding_text(const by_encoding *encoding)
     return encoding->text;
 }
 
+const char *by_encoding_pair(const by_encoding *encoding)
+{
+    return encoding->pair;
+}
+
 const char *by_encoding_feature(const by_encoding *encoding, size_t index, by_column_kind *kind)
 {
     size_t numbers = encoding->number_count;
-    if (encoding->text != NULL && index == 0) {
+    if (encoding->text != NULL && index < (encoding->pair != NULL ? 2u : 1u)) {
         *kind = BY_COLUMN_CATEGORY;
-        return encoding->text;
+        return index == 0 ? encoding->text : encoding->pair;
     }
     if (index >= numbers + encoding->category_count) {
         return NULL;

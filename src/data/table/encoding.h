@@ -29,6 +29,7 @@ struct by_encoding {
     by__table_encoded *targets; /* several are numbers */
     size_t target_count;
     char *text; /* column of texts, which has no features beside it; NULL: none */
+    char *pair; /* column of second texts, which are read behind them; NULL: none */
 };
 
 /* Allocates an empty encoding with room for so many columns. Closed with by_encoding_close. */

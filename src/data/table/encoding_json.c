@@ -48,6 +48,11 @@ by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *e
         by_string_json(&text, encoding->text, strlen(encoding->text));
         by__string_append(&text, ",\n");
     }
+    if (encoding->pair != NULL) {
+        by__string_append(&text, "  \"pair\": ");
+        by_string_json(&text, encoding->pair, strlen(encoding->pair));
+        by__string_append(&text, ",\n");
+    }
     print_features(&text, "numbers", encoding->numbers, encoding->number_count);
     by__string_append(&text, ",\n");
     print_features(&text, "categories", encoding->categories, encoding->category_count);
@@ -149,11 +154,14 @@ static by_status parse_root(by_encoding **out, const json_t *root, const char *n
     const json_t *target = json_object_get(root, "target");
     const json_t *targets = json_object_get(root, "targets");
     const json_t *text = json_object_get(root, "text");
+    const json_t *pair = json_object_get(root, "pair");
     by_encoding *e;
     if (json_integer_value(json_object_get(root, "format")) != 1 || !json_is_array(numbers) ||
         !json_is_array(categories) ||
-        json_object_size(root) != 3u + (target != NULL) + (targets != NULL) + (text != NULL) ||
+        json_object_size(root) !=
+            3u + (target != NULL) + (targets != NULL) + (text != NULL) + (pair != NULL) ||
         (text != NULL && !json_is_string(text)) ||
+        (pair != NULL && (text == NULL || !json_is_string(pair))) ||
         (targets != NULL && (target != NULL || json_array_size(targets) < 2))) {
         return bad_json(name, "not an encoding of format 1: numbers, categories, target or targets",
                         error);
@@ -172,6 +180,9 @@ static by_status parse_root(by_encoding **out, const json_t *root, const char *n
     }
     if (status == BY_OK && text != NULL) {
         status = by__table_encoding_copy(&e->text, json_string_value(text), error);
+    }
+    if (status == BY_OK && pair != NULL) {
+        status = by__table_encoding_copy(&e->pair, json_string_value(pair), error);
     }
     if (status != BY_OK) {
         by_encoding_close(&e);

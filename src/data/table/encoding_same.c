@@ -28,7 +28,9 @@ bool by__table_encoding_same(const by_encoding *a, const by_encoding *b)
 {
     bool same = a->number_count == b->number_count && a->category_count == b->category_count &&
                 a->target_count == b->target_count && (a->text == NULL) == (b->text == NULL) &&
-                (a->text == NULL || strcmp(a->text, b->text) == 0);
+                (a->text == NULL || strcmp(a->text, b->text) == 0) &&
+                (a->pair == NULL) == (b->pair == NULL) &&
+                (a->pair == NULL || strcmp(a->pair, b->pair) == 0);
     for (size_t i = 0; same && i < a->number_count; i++) {
         same = same_feature(&a->numbers[i], &b->numbers[i]);
     }

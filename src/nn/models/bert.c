@@ -4,7 +4,7 @@
  * by the state of its first token, behind a layer with tanh (the pooler), and tokens each by their
  * own. Weights are [out, in], as in torch.nn.Linear; names are those of transformers'
  * BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification and BertModel. All
- * tokens are of the first segment. */
+ * tokens are of the first segment, unless samples have segments. */
 #include <string.h>
 
 #include "nn/nn.h"
@@ -21,7 +21,7 @@ static const by__config_key keys[] = {
     {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
      .derived = "4 x width", .help = "hidden width of the MLP"},
     {"model", "segments", BY__KEY_INT, BY__OWN(bert_keys, segments), "2", 1, 65536,
-     .help = "rows of the table of segments, of which the first is used"},
+     .help = "rows of the table of segments: the first is used, and of two texts the second, too"},
     {"model", "norm_eps", BY__KEY_REAL, BY__OWN(bert_keys, norm_eps), "1e-12", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon of layer norm"},
     {"model", "init_std", BY__KEY_REAL, BY__FIELD(model.init_std), "-1", 0, 10,
@@ -128,8 +128,10 @@ static by_value embed(by__nn_build *b, by_value words)
                                               .rows = c->context});
     by_value segments = by__nn_weight(b, "segment embed", BY_SHAPE(own_keys(c)->segments, c->width),
                                       init, "bert.embeddings.token_type_embeddings.weight");
-    by_value first = by_reshape(g, by_slice(g, segments, 0, 0, 1), BY_SHAPE(c->width));
-    return by__nn_drop(b, norm(b, by_add(g, x, first), "bert.embeddings.LayerNorm"));
+    by_value own = b->model.segments != BY_NONE
+                       ? by_embedding(g, b->model.segments, segments)
+                       : by_reshape(g, by_slice(g, segments, 0, 0, 1), BY_SHAPE(c->width));
+    return by__nn_drop(b, norm(b, by_add(g, x, own), "bert.embeddings.LayerNorm"));
 }
 
 static by_value attend(by__nn_build *b, by_value x, int layer)

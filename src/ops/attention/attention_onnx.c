@@ -23,6 +23,17 @@ static int range(by__op_onnx *onnx, int first, int end)
     return by__op_onnx_node3(onnx, "Range", first, end, by__op_onnx_int(onnx, 1));
 }
 
+/* Replaces scores [B, K, G, T, S] of keys behind the end of a sample by the lowest number. lengths
+ * [B]: keys of each sample. */
+static int mask_ends(by__op_onnx *onnx, int scores, int keys, int lengths)
+{
+    int end = by__op_onnx_extent(onnx, keys, 2);
+    int k = range(onnx, by__op_onnx_int(onnx, 0), end);
+    int ends = by__op_onnx_reshape(onnx, lengths, (const int64_t[]){-1, 1, 1, 1, 1}, 5);
+    int read = by__op_onnx_node2(onnx, "Less", k, ends);
+    return by__op_onnx_node3(onnx, "Where", read, scores, by__op_onnx_float(onnx, -3e38f));
+}
+
 /* Replaces scores of masked keys by the lowest number. The last key belongs to the last query. */
 static int mask(by__op_onnx *onnx, int scores, int queries, int keys, bool causal, int64_t window)
 {
@@ -45,9 +56,10 @@ static int mask(by__op_onnx *onnx, int scores, int queries, int keys, bool causa
     return by__op_onnx_node3(onnx, "Where", read, scores, by__op_onnx_float(onnx, -3e38f));
 }
 
-/* Maps queries [B, H, T, D] and keys, values [B, K, S, D] to [B, T, H D]. */
+/* Maps queries [B, H, T, D] and keys, values [B, K, S, D] to [B, T, H D]. lengths: the number of
+ * those of samples; -1: they have none. */
 static int attend(by__op_onnx *onnx, int queries, int keys, int values, const heads *h, bool causal,
-                  int64_t window)
+                  int64_t window, int lengths)
 {
     int64_t group = h->queries / h->keys;
     int q =
@@ -60,6 +72,9 @@ static int attend(by__op_onnx *onnx, int queries, int keys, int values, const he
     int scores = by__op_onnx_node2(onnx, "MatMul", q, k);
     if (causal || window > 0) {
         scores = mask(onnx, scores, queries, keys, causal, window);
+    }
+    if (lengths >= 0) {
+        scores = mask_ends(onnx, scores, keys, lengths);
     }
     int shares = by__op_onnx_node1(onnx, "Softmax", scores);
     onnx->set_int(onnx, "axis", -1);
@@ -104,14 +119,14 @@ by_status by__op_onnx_attention(const by__op_signature *s, const by__graph_type 
     int k;
     int v;
     BY_UNUSED(out);
-    for (int i = 3; i < s->input_count; i++) {
-        if (!by__absent(&s->in[i])) {
-            return by__op_refuse(s, error, "lengths and starts have no form in ONNX");
-        }
+    if (s->input_count > 4 && !by__absent(&s->in[4])) {
+        return by__op_refuse(s, error, "starts of documents have no form in ONNX");
     }
+    int lengths = s->input_count > 3 && !by__absent(&s->in[3]) ? 3 : -1;
     BY_TRY(check_form(s, error));
     heads h = read_operands(s, onnx, &q, &k, &v);
-    onnx->result(onnx, 0, attend(onnx, q, k, v, &h, !s->attrs->bidirectional, s->attrs->window));
+    onnx->result(onnx, 0,
+                 attend(onnx, q, k, v, &h, !s->attrs->bidirectional, s->attrs->window, lengths));
     return BY_OK;
 }
 
@@ -130,6 +145,6 @@ by_status by__op_onnx_cached_attention(const by__op_signature *s, const by__grap
     onnx->set_int(onnx, "axis", 2);
     onnx->update(onnx, 3, k);
     onnx->update(onnx, 4, v);
-    onnx->result(onnx, 0, attend(onnx, q, k, v, &h, true, s->attrs->window));
+    onnx->result(onnx, 0, attend(onnx, q, k, v, &h, true, s->attrs->window, -1));
     return BY_OK;
 }

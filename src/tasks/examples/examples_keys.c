@@ -13,7 +13,9 @@ static const by__config_key image_keys[] = {
          "WebDataset tar, TFRecord of tf.train.Example, MDS"},
     {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, labels), "[]",
      .help = "label files, one per image file (CIFAR files contain their labels); of task.kind "
-             "segment a folder of PNGs for each folder of images, or npy [N, H, W] for each array"},
+             "segment a folder of PNGs for each folder of images, a file of COCO annotations "
+             "(.json), SegmentationClass of PASCAL VOC for a list of it in images, or npy [N, H, "
+             "W] for each array"},
     {"data", "valid_images", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, valid_images), "[]",
      .help = "image files to evaluate on, instead of valid_fraction"},
     {"data", "valid_labels", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, valid_labels), "[]",

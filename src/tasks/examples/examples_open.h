@@ -49,10 +49,12 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
 by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d, const char *path,
                                         bool targets, bool own, by_error *error);
 
-/* ---- examples_text.c ---- */
+/* ---- examples_text.c, examples_tokenizer.c ---- */
 
 /* The column of texts; NULL: there is none. */
 const char *by__task_examples_text(const by__task_examples *d);
+/* The column of second texts, which are read behind those; NULL: there is none. */
+const char *by__task_examples_pair(const by__task_examples *d);
 /* The names of all of an example's, that one first; returns how many there are. */
 int by__task_examples_text_columns(const char *out[3], const by__task_examples *d);
 /* Opens the tokenizer, if there is a column of texts. */

@@ -266,6 +266,7 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
     by_encoding_options options = {.targets = d->target_names,
                                    .target_count = d->target_count,
                                    .text = by__task_examples_text(d),
+                                   .pair = by__task_examples_pair(d),
                                    .tags = by__task_row_of(d->base.task)->tags};
     const by__task_examples_keys *k = d->keys;
     bool apart = k->valid_table[0] != '\0';

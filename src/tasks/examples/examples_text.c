@@ -2,10 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/storage.h"
 #include "data/table/encoding.h"
 #include "tasks/examples/examples_open.h"
-#include "tasks/text/task_tokenizer.h"
 
 /* Tokens of all texts are a multiple of this, where the context allows it: kernels are fastest at
  * such sizes. */
@@ -28,6 +26,15 @@ static const by__config_key keys[] = {
 /* clang-format on */
 const by__config_key_list by__task_text_column_keys = BY__KEY_LIST(keys);
 
+static const by__config_key pair_keys[] = {
+    {"data", "pair_column", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, pair_column), "\"\"",
+     .later = true,
+     .help = "column of second texts (model.kind bert): both of a row are read as one, [CLS] text "
+             "[SEP] second text [SEP], with the segments 0 and 1; of what is too long together the "
+             "end of the longer text is left out; empty: none"},
+};
+const by__config_key_list by__task_pair_column_keys = BY__KEY_LIST(pair_keys);
+
 /* The values of the keys; NULL: those of another task. */
 static const by__task_examples_keys *keys_of(const by_config *config)
 {
@@ -39,6 +46,12 @@ bool by__task_pads_texts(const by_config *config)
 {
     const by__task_examples_keys *k = keys_of(config);
     return k != NULL && k->text_column[0] != '\0';
+}
+
+bool by__task_pairs_texts(const by_config *config)
+{
+    const by__task_examples_keys *k = by__task_pads_texts(config) ? keys_of(config) : NULL;
+    return k != NULL && k->pair_column != NULL && k->pair_column[0] != '\0';
 }
 
 int64_t by__task_time(const by_config *config)
@@ -82,95 +95,11 @@ const char *by__task_examples_text(const by__task_examples *d)
     return d->encoding != NULL ? by_encoding_text(d->encoding) : named ? column : NULL;
 }
 
-/* ---- the tokenizer ---- */
-
-/* The file or directory of the tokenizer: that of the weights or the checkpoint that are there,
- * else what the config names, else that of the weights to start from. Freed with free(). */
-static by_status find_tokenizer(char **out, const by_task_request *r, by_error *error)
+const char *by__task_examples_pair(const by__task_examples *d)
 {
-    const char *named = r->config->data.tokenizer;
-    const char *from = r->config->model.from;
-    bool path = strcmp(named, "bpe") != 0 && strcmp(named, "char") != 0;
-    *out = NULL;
-    if (r->learned == NULL && r->resumed == NULL && !path && from[0] != '\0') {
-        BY_TRY(by__checkpoint_run(out, from, error));
-    }
-    if (*out == NULL) {
-        const char *found = r->learned != NULL   ? r->learned
-                            : r->resumed != NULL ? r->resumed
-                            : path               ? named
-                                                 : from;
-        if (found[0] == '\0') {
-            return by_error_set(error, BY_ECONFIG,
-                                "data.text_column needs a tokenizer: set data.tokenizer to a "
-                                "tokenizer.json or a directory that has one, or model.from");
-        }
-        *out = by__strdup(found);
-    }
-    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
-}
-
-/* The context of the model to train, which may start from other weights. */
-static by_status find_context(int64_t *out, const by_task_request *r, by_error *error)
-{
-    by_config *config;
-    *out = r->config->model.context;
-    if (r->purpose != BY_TASK_TRAIN || r->resumed != NULL || r->config->model.from[0] == '\0') {
-        return BY_OK;
-    }
-    BY_TRY(by_config_copy(&config, r->config, error));
-    by_status status = by_config_inherit_model(config, error);
-    *out = config->model.context;
-    by_config_close(&config);
-    return status;
-}
-
-/* How many tokens the tokenizer adds in front of a text. */
-static by_status count_before(size_t *out, const by_tokenizer *tokenizer, by_error *error)
-{
-    by_token_buffer ids = {0};
-    by_status status = by_tokenizer_encode(tokenizer, "", 0, &ids,
-                                           BY_ENCODE_ORDINARY | BY_ENCODE_ADD_BEFORE, error);
-    *out = ids.count;
-    by_token_buffer_free(&ids);
-    return status;
-}
-
-by_status by__task_examples_open_texts(by__task_examples *d, const by_task_request *r,
-                                       by_error *error)
-{
-    char *path;
-    if (by__task_examples_text(d) == NULL) {
-        return BY_OK;
-    }
-    BY_TRY(find_context(&d->texts.context, r, error));
-    BY_TRY(find_tokenizer(&path, r, error));
-    by_status status = by_tokenizer_open(&d->texts.tokenizer, path, error);
-    if (status == BY_OK) {
-        status = by__task_origin_files_read(&d->texts.origin, path, d->texts.context, error);
-    }
-    free(path);
-    if (status == BY_OK) {
-        status =
-            by_tokenizer_to_json(d->texts.tokenizer, &d->texts.json, &d->texts.json_length, error);
-    }
-    if (status == BY_OK) {
-        status = count_before(&d->texts.before, d->texts.tokenizer, error);
-    }
-    if (status == BY_OK) {
-        status = by__task_tokenizer_config(&d->texts.settings, NULL, d->texts.context, error);
-    }
-    d->texts.time = d->keys->max_tokens;
-    return status;
-}
-
-void by__task_examples_close_texts(by__task_examples *d)
-{
-    by_tokenizer_close(&d->texts.tokenizer);
-    free(d->texts.json);
-    free(d->texts.settings);
-    by__task_origin_files_free(&d->texts.origin);
-    free(d->texts.numbers);
+    const char *column = d->keys->pair_column;
+    bool named = column != NULL && column[0] != '\0';
+    return d->encoding != NULL ? by_encoding_pair(d->encoding) : named ? column : NULL;
 }
 
 /* ---- texts as tokens ---- */
@@ -254,13 +183,56 @@ static by_status add_array(by__table_more *more, const char *name, by_dtype dtyp
     return array->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
 }
 
+/* What the tokenizer adds behind a text. */
+static size_t added_after(const by__task_examples *d, const encoded_texts *e)
+{
+    return e->ends[e->count] - begin_of(e, e->count) - d->texts.before;
+}
+
+/* The tokens of a text alone. */
+static size_t length_alone(const by__task_examples *d, const encoded_texts *e, size_t i)
+{
+    return e->ends[i] - begin_of(e, i) - d->texts.before - added_after(d, e);
+}
+
+/* Writes two texts, each with what the tokenizer adds behind one, and the segment of each token;
+ * returns how many there are. Of texts that are too long together, the last token of the longer one
+ * is left out, of the second if they are equal, until they fit, as transformers does
+ * ("longest_first"). */
+static int32_t put_pair(int32_t *out, int32_t *segments, const by__task_examples *d,
+                        const encoded_texts e[2], const size_t which[2], bool *cut)
+{
+    size_t time = (size_t)d->texts.time;
+    size_t before = d->texts.before;
+    size_t after = added_after(d, &e[0]);
+    size_t kept[2] = {length_alone(d, &e[0], which[0]), length_alone(d, &e[1], which[1])};
+    size_t added = before + 2 * after;
+    size_t at = 0;
+    while (kept[0] + kept[1] > 0 && kept[0] + kept[1] + added > time) {
+        kept[kept[0] > kept[1] ? 0 : 1]--;
+        *cut = true;
+    }
+    for (int k = 0; k < 2; k++) {
+        const uint32_t *ids = e[k].ids.ids + begin_of(&e[k], which[k]);
+        const uint32_t *empty = e[k].ids.ids + begin_of(&e[k], e[k].count);
+        size_t first = k == 0 ? 0 : before; /* nothing is added in front of the second */
+        for (size_t t = first; t < before + kept[k] + after && at < time; t++) {
+            size_t behind = t - (before + kept[k]);
+            out[at] = (int32_t)(t < before + kept[k] ? ids[t] : empty[before + behind]);
+            segments[at++] = k;
+        }
+    }
+    return (int32_t)at;
+}
+
 /* Where the rows of texts, and of the tags of their words, are written. */
 typedef struct text_rows {
     int32_t *tokens;
     int32_t *lengths;
-    int32_t *labels; /* NULL: texts have no tags */
-    float *weights;  /* of these: how many there are */
-    uint64_t cut;    /* texts that were too long */
+    int32_t *segments; /* NULL: texts have no pairs */
+    int32_t *labels;   /* NULL: texts have no tags */
+    float *weights;    /* of these: how many there are */
+    uint64_t cut;      /* texts that were too long */
 } text_rows;
 
 static by_status refuse_row(const by_table *table, int64_t row, const char *what,
@@ -370,6 +342,7 @@ typedef struct text_columns {
     const by_column *columns[3];
     encoded_texts encoded[3];
     int count;
+    bool joined; /* two columns are one text */
 } text_columns;
 
 static void close_columns(text_columns *c)
@@ -384,6 +357,10 @@ static by_status open_columns(text_columns *out, const by__task_examples *d, con
 {
     const char *names[3] = {0};
     *out = (text_columns){.count = by__task_examples_text_columns(names, d)};
+    if (by__task_examples_pair(d) != NULL) {
+        out->joined = true;
+        names[out->count++] = by__task_examples_pair(d);
+    }
     for (int i = 0; i < out->count; i++) {
         out->columns[i] = by_table_find(table, names[i]);
         if (out->columns[i] == NULL) {
@@ -413,7 +390,7 @@ static by_status add_pairs(by__table_more *more, const text_rows *rows, const by
 }
 
 static by_status add_arrays(by__table_more *more, text_rows *out, const by__task_row *row,
-                            const by_shape *tokens, by_error *error)
+                            const by_shape *tokens, bool joined, by_error *error)
 {
     by_shape lengths = *tokens;
     void *weights;
@@ -421,12 +398,48 @@ static by_status add_arrays(by__table_more *more, text_rows *out, const by__task
     *out = (text_rows){0};
     BY_TRY(add_array(more, "tokens", BY_I32, tokens, (void **)&out->tokens, error));
     BY_TRY(add_array(more, "lengths", BY_I32, &lengths, (void **)&out->lengths, error));
+    if (joined) {
+        BY_TRY(add_array(more, "segments", BY_I32, tokens, (void **)&out->segments, error));
+    }
     if (row->tags) {
         BY_TRY(add_array(more, "labels", BY_I32, tokens, (void **)&out->labels, error));
         BY_TRY(add_array(more, "weight", BY_F32, &lengths, &weights, error));
         out->weights = weights;
     }
     return BY_OK;
+}
+
+/* A row without tokens has token 0: what is predicted has a place in a batch. */
+static by_status check_length(text_rows *rows, int64_t at, const by_table *table, int64_t row,
+                              bool targets, by_error *error)
+{
+    if (rows->lengths[at] == 0 && targets) {
+        return by_error_set(error, BY_EFORMAT, "%s: the text of row %lld has no tokens",
+                            by_table_name(table), (long long)row + 1);
+    }
+    rows->lengths[at] = rows->lengths[at] == 0 ? 1 : rows->lengths[at];
+    return BY_OK;
+}
+
+/* Writes both texts of a row as one. */
+static by_status put_joined(text_rows *rows, int64_t row, const by__task_examples *d,
+                            const text_columns *c, const by_table *table, bool targets,
+                            by_error *error)
+{
+    int64_t at = row * d->texts.time;
+    size_t which[2];
+    bool cut = false;
+    for (int i = 0; i < 2; i++) {
+        bool missing = text_of(c->columns[i], row) == NULL;
+        if (missing && targets) {
+            return refuse_row(table, row, "text", c->columns[i]->name, error);
+        }
+        which[i] = missing ? c->encoded[i].count : (size_t)c->columns[i]->categories[row];
+    }
+    rows->lengths[row] =
+        put_pair(rows->tokens + at, rows->segments + at, d, c->encoded, which, &cut);
+    rows->cut += cut;
+    return check_length(rows, row, table, row, targets, error);
 }
 
 /* Writes text i of a row. */
@@ -457,13 +470,7 @@ static by_status put_cell(text_rows *rows, int64_t row, const by__task_examples 
         rows->lengths[at] = put_text(rows->tokens + at * d->texts.time, d, e, which);
         rows->cut += e->ends[which] - begin_of(e, which) > (size_t)d->texts.time;
     }
-    if (rows->lengths[at] == 0 && targets) {
-        return by_error_set(error, BY_EFORMAT, "%s: the text of row %lld has no tokens",
-                            by_table_name(table), (long long)row + 1);
-    }
-    /* Token 0: what is predicted has a place in a batch. */
-    rows->lengths[at] = rows->lengths[at] == 0 ? 1 : rows->lengths[at];
-    return BY_OK;
+    return check_length(rows, at, table, row, targets, error);
 }
 
 static by_status put_rows(by__table_more *more, const by__task_examples *d, const by_table *table,
@@ -475,15 +482,34 @@ static by_status put_rows(by__table_more *more, const by__task_examples *d, cons
     int64_t count = (int64_t)by_table_rows(table);
     by_shape shape =
         row->pairs ? BY_SHAPE(count, c->count, d->texts.time) : BY_SHAPE(count, d->texts.time);
-    BY_TRY(add_arrays(more, &rows, row, &shape, error));
+    int texts = c->joined ? 1 : c->count;
+    BY_TRY(add_arrays(more, &rows, row, &shape, c->joined, error));
     for (int64_t r = 0; r < count; r++) {
-        for (int i = 0; i < c->count; i++) {
-            BY_TRY(put_cell(&rows, r, d, c, i, table, targets, error));
+        for (int i = 0; i < texts; i++) {
+            BY_TRY(c->joined ? put_joined(&rows, r, d, c, table, targets, error)
+                             : put_cell(&rows, r, d, c, i, table, targets, error));
         }
     }
     cut->cut += rows.cut;
-    cut->texts += (uint64_t)(count * c->count);
+    cut->texts += (uint64_t)(count * texts);
     return row->pairs ? add_pairs(more, &rows, &shape, error) : BY_OK;
+}
+
+/* The tokens of the longest pair, rounded up, within the context. */
+static int64_t find_joined_time(const by__task_examples *d, const text_columns *c,
+                                const by_table *table)
+{
+    size_t longest = 1;
+    for (uint64_t r = 0; r < by_table_rows(table); r++) {
+        size_t length = d->texts.before + 2 * added_after(d, &c->encoded[0]);
+        for (int i = 0; i < 2; i++) {
+            int32_t value = c->columns[i]->categories == NULL ? -1 : c->columns[i]->categories[r];
+            length += value < 0 ? 0 : length_alone(d, &c->encoded[i], (size_t)value);
+        }
+        longest = length > longest ? length : longest;
+    }
+    int64_t time = (int64_t)by__round_up(longest, UNIT);
+    return time < d->texts.context ? time : d->texts.context;
 }
 
 by_status by__task_examples_measure_texts(by__task_examples *d, const by_table *table,
@@ -494,7 +520,10 @@ by_status by__task_examples_measure_texts(by__task_examples *d, const by_table *
         return BY_OK;
     }
     by_status status = open_columns(&c, d, table, error);
-    for (int i = 0; i < c.count && status == BY_OK; i++) {
+    if (status == BY_OK && c.joined) {
+        d->texts.time = find_joined_time(d, &c, table);
+    }
+    for (int i = 0; i < c.count && status == BY_OK && !c.joined; i++) {
         int64_t time = find_time(&c.encoded[i], d->texts.context);
         d->texts.time = time > d->texts.time ? time : d->texts.time;
     }
@@ -546,45 +575,4 @@ by_status by__task_examples_tell_cut(const by__task_examples *d, const by_task_r
     by__task_examples_remark(r, told);
     free(told);
     return BY_OK;
-}
-
-/* ---- for the config and checkpoints ---- */
-
-by_status by__task_examples_complete_texts(const by__task_examples *d, by_config *config,
-                                           by_error *error)
-{
-    by_model_config *m = &config->model;
-    const by__task_row *row = by__task_examples_row(config);
-    by__task_examples_keys *k = by__config_kind_own(config->task.own, &row->kind);
-    int64_t needed = (int64_t)by_tokenizer_vocab(d->texts.tokenizer);
-    if (m->vocab < 0) {
-        m->vocab = (needed + m->pad_vocab_to - 1) / m->pad_vocab_to * m->pad_vocab_to;
-    }
-    if (m->vocab < needed) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: model.vocab %lld is less than the tokenizer's %lld tokens",
-                            by__config_where(config, "model.vocab", "data.tokenizer"),
-                            (long long)m->vocab, (long long)needed);
-    }
-    if (d->texts.time > m->context) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: data.max_tokens %lld is more than model.context %lld",
-                            by__config_where(config, "data.max_tokens", "model.context"),
-                            (long long)d->texts.time, (long long)m->context);
-    }
-    k->max_tokens = d->texts.time;
-    return BY_OK;
-}
-
-void by__task_examples_keep_texts(const by__task_examples *d, by_task_kept *out)
-{
-    if (d->texts.tokenizer != NULL) {
-        out->files[out->file_count++] = (by_checkpoint_file){
-            .name = "tokenizer.json", .data = d->texts.json, .size = d->texts.json_length};
-        const char *own = d->texts.origin.tokenizer_config;
-        const char *settings = own != NULL ? own : d->texts.settings;
-        out->files[out->file_count++] = (by_checkpoint_file){
-            .name = "tokenizer_config.json", .data = settings, .size = strlen(settings)};
-        by__task_origin_files_keep(&d->texts.origin, out);
-    }
 }

@@ -132,6 +132,7 @@ by_status by__trainer_forward_graph(by_graph **out, by_model *model, const by_co
                                       .time = by__task_time(config),
                                       .documents = by__task_keeps_documents(config),
                                       .padded = by__task_pads_texts(config),
+                                      .segmented = by__task_pairs_texts(config),
                                       .texts = by__task_texts(config)};
     return build_graph(out, model, config, recipe, &request, error);
 }
