@@ -4,8 +4,9 @@
 #include <string.h>
 
 static const cli_command *const parts[] = {
-    &cli_bench_machine, &cli_bench_train, &cli_bench_generate, &cli_bench_engine, &cli_bench_pack,
-    &cli_bench_kernels, &cli_bench_comm,  &cli_bench_scale,    &cli_bench_serve};
+    &cli_bench_machine, &cli_bench_train,   &cli_bench_generate, &cli_bench_engine,
+    &cli_bench_pack,    &cli_bench_kernels, &cli_bench_comm,     &cli_bench_scale,
+    &cli_bench_serve,   &cli_bench_loader};
 
 static int run(int argc, char **argv)
 {
@@ -29,7 +30,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench = {
     .name = "bench",
-    .summary = "benchmark the machine, training, generation, serving, packing, kernels and ranks",
+    .summary = "benchmark the machine, training, generation, serving, data, kernels and ranks",
     .usage = "banyan bench MEASUREMENT [ARGUMENTS] [--json]",
     .text = "Measures the speed of this machine or of a server, and prints each figure with its\n"
             "share of the hardware limit where there is one. `banyan bench MEASUREMENT --help`\n"

@@ -11,7 +11,8 @@
 
 /* The measurements; each one's command (usage, text, run) is that of `banyan bench NAME`. */
 extern const cli_command cli_bench_machine, cli_bench_train, cli_bench_generate, cli_bench_pack,
-    cli_bench_kernels, cli_bench_comm, cli_bench_scale, cli_bench_engine, cli_bench_serve;
+    cli_bench_kernels, cli_bench_comm, cli_bench_scale, cli_bench_engine, cli_bench_serve,
+    cli_bench_loader;
 
 /* Maximum number of steps to time. */
 #define CLI_STEPS CLI_INTEGER_IN(1, 10000)

@@ -1,5 +1,6 @@
 /* JPEG and PNG: what is decoded has the wanted size, which the first byte chooses together with
- * how the image is resized; and what is decoded in part has its size divided. */
+ * how the image is resized; what is decoded in part has its size divided; and the classes of pixels
+ * are as many as the PNG says. */
 #include <stdlib.h>
 
 #include "formats/image/image_file.h"
@@ -39,6 +40,20 @@ static void compare_reduced(uint8_t choice, const uint8_t *data, size_t size)
     }
 }
 
+static void decode_classes(const uint8_t *data, size_t size)
+{
+    uint8_t *classes = NULL;
+    volatile uint8_t last = 0;
+    int64_t height;
+    int64_t width;
+    if (by__format_image_decode_classes(&classes, &height, &width, data, size, NULL) == BY_OK) {
+        for (int64_t i = 0; i < height * width; i++) {
+            last = (uint8_t)(last ^ classes[i]);
+        }
+    }
+    free(classes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t *pixels = NULL;
@@ -59,5 +74,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     free(pixels);
     compare_reduced(data[0], data + 1, size - 1);
+    decode_classes(data + 1, size - 1);
     return 0;
 }

@@ -1,0 +1,148 @@
+"""Trains the U-Net of examples/shapes_unet.yaml with PyTorch from banyan's initial weights, on its batches, and compares.
+
+usage: torch_segment.py BANYAN SHAPES [--seeds 1,2,3] [--steps 300]
+
+SHAPES is what examples/make_shapes.py has made. For each seed, banyan trains without augmentation (so that the batches are
+the same bytes) with AdamW and a constant learning rate, and PyTorch trains tests/parity/make_golden.py's U-Net with
+torch.optim.AdamW. Both are measured on the held-out pictures by the same lines below: banyan's masks come from
+`banyan predict`. Prints a line of JSON for each seed, and the means.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from safetensors.torch import load_file
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/parity"))
+from make_golden import unet_forward  # noqa: E402
+
+SHAPE = dict(kind="unet", depth=3, width=16, up="transposed", norm="batch", channels=3, classes=4)
+BATCH, RATE, IGNORED = 16, 2e-3, 255
+
+
+def read(path):
+    return np.asarray(Image.open(path))
+
+
+def mean_iou(said, true):
+    ious = []
+    for c in range(SHAPE["classes"]):
+        a, b = (said == c) & (true != IGNORED), true == c
+        union = (a | b).sum()
+        if union:
+            ious.append((a & b).sum() / union)
+    return float(np.mean(ious))
+
+
+def config_of(shapes, seed, steps, work):
+    path = os.path.join(work, "shapes.yaml")
+    with open(path, "w") as out:
+        out.write(f"""name: unet
+seed: {seed}
+task: {{kind: segment}}
+model: {{kind: unet, width: {SHAPE['width']}, depth: {SHAPE['depth']}}}
+precision: {{compute: f32}}
+data: {{images: {shapes}/images, labels: {shapes}/masks, valid_fraction: 0.2}}
+train: {{steps: {steps}, batch: {BATCH}, micro_batch: {BATCH}, eval_every: {steps}}}
+optimizer: {{kind: adamw, lr: {RATE}, schedule: constant, warmup: 0, weight_decay: 0, clip: 0, betas: [0.9, 0.999]}}
+checkpoint: {{every: {steps}}}
+run: {{dir: {work}/runs}}
+""")
+    return path
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr}")
+    return done.stdout
+
+
+def batches_of(banyan, config, steps, count, work):
+    """Numbers of the examples of each step, as banyan draws them."""
+    numbers, epoch = [], 0
+    while len(numbers) < steps * BATCH:
+        shown = run(banyan, "data", "show", config, "--json", "--epoch", str(epoch), "--count", str(count), "--out",
+                    os.path.join(work, "shown.png"))
+        numbers += [e["example"] for e in json.loads(shown)["examples"]]
+        epoch += 1
+    return np.array(numbers[:steps * BATCH]).reshape(steps, BATCH)
+
+
+def train(weights, scales, images, masks, batches):
+    w = {k: v.clone().float() for k, v in weights.items()}
+    trained = [v.requires_grad_() for k, v in w.items() if "running" not in k]
+    optimizer = torch.optim.AdamW(trained, RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    mean, deviation = (torch.tensor(s, dtype=torch.float32).view(1, -1, 1, 1) for s in scales)
+
+    def prepare(numbers):
+        x = torch.from_numpy(images[numbers]).permute(0, 3, 1, 2).float() / 255
+        return (x - mean) / deviation
+
+    for numbers in batches:
+        optimizer.zero_grad()
+        logits = unet_forward(dict(SHAPE, training=True), w, prepare(numbers))
+        target = torch.from_numpy(masks[numbers].astype(np.int64))
+        loss = F.cross_entropy(logits.permute(0, 3, 1, 2), target, ignore_index=IGNORED)
+        loss.backward()
+        optimizer.step()
+    return lambda numbers: unet_forward(dict(SHAPE, training=False), w, prepare(numbers)).detach()
+
+
+def compare(a, seed, files, images, masks):
+    with tempfile.TemporaryDirectory() as work:
+        config = config_of(a.shapes, seed, a.steps, work)
+        listed = [json.loads(x) for x in run(a.banyan, "data", "show", config, "--list", "--json").splitlines()]
+        order = {e["example"]: i if "file" not in e else files.index(os.path.basename(e["file"]))
+                 for i, e in enumerate(listed)}
+        held_out = [order[e["example"]] for e in listed if e["held_out"]]
+        trained = sum(e["trained"] for e in listed)
+        batches = batches_of(a.banyan, config, a.steps, trained, work)
+        batches = np.vectorize(order.get)(batches)
+        # One step with a rate that changes nothing keeps the initial weights.
+        run(a.banyan, "train", config, "--quiet", "--set", "name=initial", "--set", "train.steps=1", "--set",
+            "train.eval_every=0", "--set", "optimizer.lr=1e-30", "--set", "checkpoint.every=1")
+        run(a.banyan, "train", config, "--quiet")
+        last = f"{work}/runs/unet/checkpoints/step-{a.steps:08}"
+        weights = load_file(f"{work}/runs/initial/checkpoints/step-00000001/model.safetensors")
+        for name, value in weights.items():
+            if "running" in name:
+                value.fill_(1.0 if name.endswith("var") else 0.0)
+        learned = json.load(open(os.path.join(last, "pixels.json")))
+        predict = train(weights, (learned["mean"], learned["deviation"]), images, masks, batches)
+        theirs = mean_iou(predict(held_out).argmax(-1).numpy(), masks[held_out])
+        held = os.path.join(work, "held")
+        os.mkdir(held)
+        for i in held_out:
+            os.symlink(os.path.abspath(f"{a.shapes}/images/{files[i]}"), os.path.join(held, files[i]))
+        run(a.banyan, "predict", f"{work}/runs/unet", held, "--masks", os.path.join(work, "found"))
+        ours = np.stack([read(os.path.join(work, "found", files[i])) for i in held_out])
+        result = {"seed": seed, "banyan": mean_iou(ours, masks[held_out]), "torch": theirs}
+        print(json.dumps(result), flush=True)
+        return result
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("banyan")
+    parser.add_argument("shapes")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--steps", type=int, default=300)
+    a = parser.parse_args()
+    files = sorted(os.listdir(os.path.join(a.shapes, "images")))
+    images = np.stack([read(f"{a.shapes}/images/{f}") for f in files])
+    masks = np.stack([read(f"{a.shapes}/masks/{f}") for f in files])
+    results = [compare(a, int(seed), files, images, masks) for seed in a.seeds.split(",")]
+    print(json.dumps({k: float(np.mean([r[k] for r in results])) for k in ("banyan", "torch")}))
+
+
+if __name__ == "__main__":
+    main()

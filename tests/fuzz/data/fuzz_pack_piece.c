@@ -1,0 +1,33 @@
+/* Pieces of a pack: refused, or units whose documents end within their tokens. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/corpus/pack_pieces.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    by_error error;
+    by__data_unit_tokens tokens = {0};
+    /* As if the checksum was right. */
+    by__data_piece_reader reader = {
+        .directory = "d", .is_open = true, .text = malloc(size + 1), .size = size};
+    if (reader.text == NULL) {
+        return 0;
+    }
+    memcpy(reader.text, data, size);
+    for (uint64_t unit = 0; by__data_piece_read(&reader, 0, unit, &tokens, &error) == BY_OK;
+         unit++) {
+        size_t last = 0;
+        for (size_t i = 0; i < tokens.document_count; i++) {
+            if (tokens.documents[i].end < last || tokens.documents[i].end > tokens.ids.count) {
+                abort();
+            }
+            last = tokens.documents[i].end;
+        }
+    }
+    by__data_unit_tokens_free(&tokens);
+    by__data_piece_reader_free(&reader);
+    return 0;
+}
