@@ -5,7 +5,7 @@
 #include "banyan/track.h"
 #include "base/cli.h"
 
-/* The step in the name of a checkpoint's directory, RUN/checkpoints/step-00000016; 0: it has none. */
+/* The step in the name of a checkpoint's directory, step-00000016; 0: it has none. */
 static uint64_t step_of(const char *directory)
 {
     const char *slash = strrchr(directory, '/');

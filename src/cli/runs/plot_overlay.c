@@ -40,7 +40,7 @@ static by_status allocate(overlay_grid *g, const by_array *images, by_error *err
                : by_error_set(error, BY_EMEMORY, "out of memory: images");
 }
 
-/* Paints the pixels of a class other than 0 half with its colour; those of no class are darkened. */
+/* Paints a pixel of a class other than 0 half with its colour; one of no class is darkened. */
 static void paint(uint8_t *rgb, size_t plane, size_t i, int64_t class)
 {
     uint8_t color[3] = {0};

@@ -4,8 +4,8 @@
  * pack_encode.c encodes units of text on several threads (unit_run.h) and passes the tokens in
  * order to shard_writer.c; duplicates.c detects duplicate documents; pack_output.c owns the
  * directory until it is finished; pack_ranks.c shares the units among ranks, which keep what they
- * encode in pieces (pack_pieces.h) until the last one joins them; pack_cache.c names it by a hash of everything that determines its
- * content.
+ * encode in pieces (pack_pieces.h) until the last one joins them; pack_cache.c names it by a hash
+ * of everything that determines its content.
  *
  * Types: by__data_pack, the checked options and the source; by__data_shard_writer, the directory
  * being written; by__data_unit_job, work on units of text. by__data_pack borrows the caller's

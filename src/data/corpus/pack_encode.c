@@ -408,7 +408,7 @@ by_status by__data_pack_has_pieces(const by__data_pack *pack, const by_tokenizer
     return BY_OK;
 }
 
-/* Checks that no file has changed since the scan of this rank, as the others encoded parts of it. */
+/* Checks that no file has changed since the scan of this rank: others encoded parts of it. */
 static by_status check_files(const by__data_pack *pack, by_error *error)
 {
     by__data_source again = pack->source;

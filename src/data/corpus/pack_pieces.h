@@ -1,8 +1,8 @@
 /* Pieces of a pack: the tokens of some units each, in files that ranks write and one rank joins
  * (pack_pieces.c).
  *
- * A piece is a file "piece-NUMBER" that appears when it is whole. It is of use to the machine that
- * wrote it alone, for the time of a pack: its numbers are in the order of bytes of the processor. */
+ * A piece is a file "piece-NUMBER" that appears when it is whole. It is of use for the time of a
+ * pack alone: its numbers are in the order of bytes of the processor. */
 #ifndef BY_DATA_CORPUS_PACK_PIECES_H
 #define BY_DATA_CORPUS_PACK_PIECES_H
 

@@ -1,6 +1,6 @@
-/* Packing on several ranks: each encodes pieces of the texts into OUTPUT.partial/pieces-KEY, and the
- * one that finds all of them there joins them. KEY is a hash of all that determines the result, so
- * that what is left of a pack of other texts is never used. */
+/* Packing on several ranks: each encodes pieces of the texts into OUTPUT.partial/pieces-KEY, and
+ * the one that finds all of them there joins them. KEY is a hash of all that determines the result,
+ * so that what is left of a pack of other texts is never used. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,8 +13,8 @@ typedef struct by__data_unit_job {
      * before the thread starts its next unit. May be NULL. */
     by_status (*take)(void *context, size_t thread, const by__data_format_unit *unit,
                       by_error *error);
-    /* Whether to pass a unit over: asked once for each, in their order, by one thread at a time. NULL:
-     * none is. */
+    /* Whether to pass a unit over: asked once for each, in their order, by one thread at a time.
+     * NULL: none is. */
     by_status (*skips)(void *context, const by__data_format_unit *unit, bool *out, by_error *error);
     size_t threads;
     uint64_t wanted; /* see by__data_units */

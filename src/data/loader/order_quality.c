@@ -57,7 +57,7 @@ static void close_counts(kind_counts *c)
     free(c->all);
 }
 
-/* Of all batches: the share of pairs of samples that are from one file, and the files of a batch. */
+/* Of all batches: the share of pairs of samples from one file, and the files of a batch. */
 static by_status measure_files(by_order_quality *q, const by__loader_drawn *d, by_error *error)
 {
     kind_counts c = {0};

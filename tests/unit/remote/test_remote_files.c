@@ -558,7 +558,7 @@ static void test_stops(void **state)
     set_fault(NONE);
 }
 
-/* Another process that holds blocks, as one does that fetches them, does not keep from stopping, nor
+/* Another process that holds blocks, as one that fetches them, does not keep from stopping, nor
  * from telling that one waits. */
 static void test_held(void **state)
 {
