@@ -165,7 +165,8 @@ def simulate(folder, points, measured, every):
     (folder / "prices.csv").write_text("device,price_per_hour\none,1\n")
     most = max(n for _, n in points)
     command = [PROGRAM, "plan", "cost", "prices.csv", "--device", "one", "--devices", str(most), "--time", "1h", "--json",
-               "--trace", "trace.csv", "--save", f"{measured['save']}s", "--restart", f"{measured['restart']}s"]
+               "--trace", "trace.csv", "--save", f"{measured['save']}s", "--written", f"{measured['written']}s",
+               "--restart", f"{measured['restart']}s"]
     if every:
         command += ["--every", f"{measured['every']}s"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

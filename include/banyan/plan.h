@@ -169,6 +169,7 @@ BY_API by_status by_law_isoflop_runs(by_law_isoflop *out, const by_law_run *runs
 /* What checkpoints and failures of a job take, in seconds. */
 typedef struct by_failures {
     double save;    /* that training stands still for a checkpoint */
+    double written; /* from then until it is on disk and counts, while training goes on */
     double restart; /* from a failure until steps go on, without what is computed again */
     double mean;    /* between two failures of the job; INFINITY: there are none */
 } by_failures;
@@ -183,7 +184,8 @@ BY_API double by_interval_daly(const by_failures *f);
 BY_API double by_interval_best(const by_failures *f);
 /* The share of time that is useful with checkpoints every so many seconds and failures at random
  * (Poisson): every / (mean exp(restart / mean) (exp((every + save) / mean) - 1)), exact (Daly 2006,
- * equation 13), with failures during saves and restarts too. */
+ * equation 13), with failures during saves and restarts too. `written` is as much more of a
+ * restart: steps up to a checkpoint that a failure keeps from the disk are lost with it. */
 BY_API double by_goodput(const by_failures *f, double every);
 
 /* ---- spot instances ---- */
@@ -202,7 +204,7 @@ BY_API by_status by_spot_read(by_spot_point **points, size_t *count, const by_ta
 
 typedef struct by_spot_options {
     by_failures job; /* `mean` is not used */
-    double every;    /* seconds between two checkpoints */
+    double every;    /* seconds between two checkpoints; at least job.written */
     double least;    /* instances that the job takes to run; 0: 1 */
     double most;     /* instances that the job uses, and pays; 0: all */
 } by_spot_options;

@@ -21,6 +21,7 @@ typedef struct cost_request {
     const char *law;
     /* Failures. */
     double save;
+    double written;
     double restart;
     double every;
     double device_mean; /* seconds between failures of one device */
@@ -180,6 +181,7 @@ static by_status compute(cost_report *r, by_error *error)
     }
     r->failures = (by_failures){
         .save = q->save,
+        .written = q->written,
         .restart = q->restart,
         .mean = q->device_mean > 0.0 ? q->device_mean / q->devices : INFINITY,
     };
@@ -384,6 +386,8 @@ static int run(int argc, char **argv)
         {"least", CLI_INTEGER_IN(1, 1e6), &q.least, "N",
          "instances of the trace below which nothing runs (default: 1)"},
         {"save", CLI_TIME_IN(0, INFINITY), &q.save, "TIME", "that a checkpoint stops training"},
+        {"written", CLI_TIME_IN(0, INFINITY), &q.written, "TIME",
+         "from then until it is on disk, while training goes on (default: 0s)"},
         {"restart", CLI_TIME_IN(0, INFINITY), &q.restart, "TIME",
          "from a failure until steps go on"},
         {"every", CLI_TIME_ABOVE(0, INFINITY), &q.every, "TIME",

@@ -28,9 +28,9 @@ double by_goodput(const by_failures *f, double every)
         return isfinite(every) ? every / (every + f->save) : 1.0;
     }
     double mean = f->mean;
-    return isfinite(every)
-               ? every / (mean * exp(f->restart / mean) * expm1((every + f->save) / mean))
-               : 0.0;
+    double restart = f->restart + f->written;
+    return isfinite(every) ? every / (mean * exp(restart / mean) * expm1((every + f->save) / mean))
+                           : 0.0;
 }
 
 double by_interval_best(const by_failures *f)

@@ -19,6 +19,8 @@ typedef struct spot_job {
     double left;      /* seconds of a phase that ends */
     double since;     /* seconds of computing since the last checkpoint */
     double unsaved;   /* useful, unless a failure undoes it */
+    double pending;   /* the same, of a checkpoint that is being written ... */
+    double writing;   /* ... for so many more seconds */
     bool grows;       /* it restarts after the save */
 } spot_job;
 
@@ -36,11 +38,32 @@ static double paid(const by_spot_options *o, double held)
     return o->most > 0.0 ? fmin(held, o->most) : held;
 }
 
+static double spacing_of(const by_spot_options *o)
+{
+    return fmax(o->every, o->job.written);
+}
+
 static void begin(spot_job *job, spot_phase phase)
 {
     job->phase = phase;
     job->since = 0.0;
     job->left = phase == PHASE_SAVING ? job->options->job.save : job->options->job.restart;
+}
+
+/* A checkpoint is on disk. */
+static void count_checkpoint(spot_job *job)
+{
+    job->sums.useful += job->pending;
+    job->pending = 0.0;
+    job->writing = 0.0;
+}
+
+/* A save begins, behind the one that is still written. */
+static void begin_save(spot_job *job)
+{
+    double before = job->writing;
+    begin(job, PHASE_SAVING);
+    job->left += before;
 }
 
 /* The job has other instances from now on. */
@@ -51,15 +74,18 @@ static void change(spot_job *job, double instances)
     if (instances < before) {
         job->sums.losses++;
         job->sums.undone += job->unsaved;
-        job->unsaved = 0.0;
+        job->sums.undone += job->pending;
+        job->unsaved = job->pending = job->writing = 0.0;
         job->grows = false;
         begin(job, instances > 0.0 ? PHASE_RESTARTING : PHASE_DOWN);
     } else if (instances > before) {
         job->sums.gains++;
         if (job->phase == PHASE_COMPUTING) {
-            begin(job, PHASE_SAVING);
+            begin_save(job);
+            job->left += job->options->job.written; /* what it restarts from is on disk */
             job->grows = true;
         } else if (job->phase == PHASE_SAVING) {
+            job->left += job->grows ? 0.0 : job->options->job.written;
             job->grows = true;
         } else {
             begin(job, PHASE_RESTARTING);
@@ -72,12 +98,17 @@ static void advance(spot_job *job)
 {
     switch (job->phase) {
     case PHASE_COMPUTING:
-        begin(job, PHASE_SAVING);
+        begin_save(job);
         break;
     case PHASE_SAVING:
         job->sums.saves++;
-        job->sums.useful += job->unsaved;
+        count_checkpoint(job);
+        job->pending = job->unsaved;
+        job->writing = job->options->job.written;
         job->unsaved = 0.0;
+        if (job->grows || job->writing == 0.0) {
+            count_checkpoint(job);
+        }
         begin(job, job->grows ? PHASE_RESTARTING : PHASE_COMPUTING);
         job->grows = false;
         break;
@@ -92,13 +123,19 @@ static void advance(spot_job *job)
 static void pass_rounds(spot_job *job, double *seconds, double held)
 {
     const by_spot_options *o = job->options;
-    double rounds = fmin(floor(*seconds / (o->every + o->job.save)) - 1.0, 1e15);
-    if (job->since == 0.0 && job->unsaved == 0.0 && rounds >= 1.0) {
-        job->sums.useful += rounds * o->every * job->instances;
-        job->sums.idle += rounds * o->every * (held - job->instances);
+    double every = spacing_of(o);
+    double rounds = fmin(floor(*seconds / (every + o->job.save)) - 1.0, 1e15);
+    if (job->since == 0.0 && job->unsaved == 0.0 && job->writing == 0.0 && rounds >= 1.0) {
+        job->sums.useful += rounds * every * job->instances;
+        job->sums.idle += rounds * every * (held - job->instances);
         job->sums.saving += rounds * o->job.save * held;
         job->sums.saves += (size_t)rounds;
-        *seconds -= rounds * (o->every + o->job.save);
+        *seconds -= rounds * (every + o->job.save);
+        if (o->job.written > 0.0) { /* of the last one */
+            job->pending = every * job->instances;
+            job->writing = o->job.written;
+            job->sums.useful -= job->pending;
+        }
     }
 }
 
@@ -110,8 +147,9 @@ static void pass(spot_job *job, double seconds, double held)
         if (computing) {
             pass_rounds(job, &seconds, held);
         }
-        double left = computing ? job->options->every - job->since : job->left;
-        double step = fmin(seconds, left);
+        bool writing = computing && job->writing > 0.0;
+        double left = computing ? spacing_of(job->options) - job->since : job->left;
+        double step = fmin(seconds, writing ? fmin(left, job->writing) : left);
         if (computing) {
             job->since += step;
             job->unsaved += step * job->instances;
@@ -122,6 +160,11 @@ static void pass(spot_job *job, double seconds, double held)
                 step * held;
         }
         seconds -= step;
+        if (writing && step >= job->writing) {
+            count_checkpoint(job);
+            continue;
+        }
+        job->writing -= writing ? step : 0.0;
         if (left > step || (computing && !isfinite(left))) {
             return;
         }
@@ -141,7 +184,7 @@ by_spot_replay by_spot_run(const by_spot_point *points, size_t count,
         job.sums.held += seconds * held;
         pass(&job, seconds, held);
     }
-    job.sums.useful += job.unsaved; /* the job goes on after the trace */
+    job.sums.useful += job.unsaved + job.pending; /* the job goes on after the trace */
     job.sums.goodput = job.sums.held > 0.0 ? job.sums.useful / job.sums.held : 0.0;
     return job.sums;
 }

@@ -38,7 +38,7 @@ static double drawn_goodput(const by_failures *f, double every, uint64_t failure
         double left = draw(n, f->mean);
         time += left;
         /* Every failure is followed by a restart, and failures do not wait for its end. */
-        left -= f->restart;
+        left -= f->restart + f->written;
         while (left >= every + f->save) {
             useful += every;
             left -= every + f->save;
@@ -50,8 +50,10 @@ static double drawn_goodput(const by_failures *f, double every, uint64_t failure
 static void test_goodput(void **state)
 {
     (void)state;
-    static const by_failures cases[] = {
-        {10.0, 100.0, 3000.0}, {60.0, 120.0, 2500.0}, {5.0, 20.0, 40.0}, {300.0, 600.0, 1e5}};
+    static const by_failures cases[] = {{10.0, 0.0, 100.0, 3000.0},
+                                        {60.0, 0.0, 120.0, 2500.0},
+                                        {5.0, 3.0, 20.0, 40.0},
+                                        {300.0, 200.0, 600.0, 1e5}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         for (double part = 0.3; part < 4.0; part *= 2.0) {
             double every = part * by_interval_young(&cases[i]);
@@ -59,7 +61,7 @@ static void test_goodput(void **state)
                          5e-3);
         }
     }
-    const by_failures none = {10.0, 100.0, INFINITY};
+    const by_failures none = {10.0, 0.0, 100.0, INFINITY};
     assert_close(by_goodput(&none, 90.0), 0.9, 1e-12);
     assert_true(by_goodput(&none, INFINITY) == 1.0);
 }
@@ -68,7 +70,7 @@ static void test_intervals(void **state)
 {
     (void)state;
     for (double save = 0.1; save < 2000.0; save *= 3.0) {
-        const by_failures f = {save, 60.0, 3600.0};
+        const by_failures f = {save, 0.0, 60.0, 3600.0};
         double best = by_interval_best(&f);
         double goodput = by_goodput(&f, best);
         for (double part = 0.5; part < 2.0; part += 0.01) {
@@ -80,9 +82,9 @@ static void test_intervals(void **state)
             assert_close(by_interval_daly(&f), best, 2e-3);
         }
     }
-    const by_failures often = {100.0, 0.0, 40.0};
+    const by_failures often = {100.0, 0.0, 0.0, 40.0};
     assert_true(by_interval_daly(&often) == 40.0);
-    const by_failures none = {10.0, 100.0, INFINITY};
+    const by_failures none = {10.0, 0.0, 100.0, INFINITY};
     assert_true(isinf(by_interval_best(&none)) && isinf(by_interval_daly(&none)));
 }
 
@@ -106,6 +108,19 @@ static void test_replay_by_hand(void **state)
     assert_int_equal(r.gains, 2);
     assert_int_equal(r.saves, 10);
     assert_close(by_spot_mean(points, BY_ARRAY_LENGTH(points), &o), 1500.0, 1e-12);
+    /* Written in 15 s, the gain waits for that, and the save from 2995 s on comes too late. */
+    o.job.written = 15.0;
+    r = by_spot_run(points, BY_ARRAY_LENGTH(points), &o);
+    assert_close(r.useful, 4 * 900.0 + 2 * 920.0 + 3 * 600.0, 1e-12);
+    assert_close(r.undone, 4 * 20.0 + 3 * 300.0, 1e-12);
+    assert_close(r.held, r.useful + r.undone + r.saving + r.restarting + r.idle, 1e-12);
+    /* In 25 s, so is what was saved at 980 s; the gain also waits for the save at 1980 s. */
+    o.job.written = 25.0;
+    r = by_spot_run(points, BY_ARRAY_LENGTH(points), &o);
+    assert_close(r.useful, 4 * 600.0 + 2 * 920.0 + 3 * 600.0, 1e-12);
+    assert_close(r.undone, 4 * 320.0 + 3 * 290.0, 1e-12);
+    assert_close(r.held, r.useful + r.undone + r.saving + r.restarting + r.idle, 1e-12);
+    o.job.written = 0.0;
     /* At least 3 instances, and no more than 3 are paid. */
     o.least = 3;
     o.most = 3;
@@ -126,7 +141,7 @@ static void test_replay_at_random(void **state)
 {
     (void)state;
     enum { failures = 20000 };
-    const by_failures f = {10.0, 0.0, 3000.0};
+    const by_failures f = {10.0, 0.0, 0.0, 3000.0};
     by_spot_point *points = calloc(2 * failures + 1, sizeof *points);
     double seconds = 0.0;
     for (uint64_t n = 0; n < failures; n++) {
