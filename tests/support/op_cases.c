@@ -234,6 +234,8 @@ const op_case op_cases[] = {
     CASE(POOL, (POOLING(3, 1, 2, 1)), A(1, 1, 2, 5)),
     CASE(POOL, (POOLING(3, 2, 1, 1), .mean = true), A(2, 9, 12, 35)),
     CASE(POOL, (POOLING(7, 7, 0, 0), .mean = true, .keep = true), A(2, 7, 7, 40)),
+    CASE(POOL, (.sliding = {{5, 1}, {1, 1}, {1, 1}, {0}, {0}}, .mean = true), A(3, 20, 1, 7)),
+    CASE(POOL, (.sliding = {{5, 1}, {1, 1}, {1, 1}, {0}, {0}}), A(2, 33, 1, 19)),
     CASE(POOL_GRAD, (POOLING(3, 2, 1, 1), .shape = {4, {2, 9, 12, 35}}), A(2, 9, 12, 35),
          A(2, 5, 6, 35)),
     CASE(POOL_GRAD, (POOLING(2, 2, 0, 0), .shape = {4, {3, 7, 9, 64}}), A(3, 7, 9, 64),

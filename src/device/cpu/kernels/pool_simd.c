@@ -65,6 +65,36 @@ BY__INLINE by__vf pool_at(const void *x, int64_t image, int64_t width, int64_t c
     return mean ? v * share : v;
 }
 
+/* Whether windows are whole rows, one row apart and none beyond the image: as in a moving average
+ * over the steps of a series. */
+static bool slides_by_rows(const by__device_call *call)
+{
+    const by_window *w = &call->attrs.sliding;
+    int64_t columns = call->in[0].shape.dim[2];
+    return columns == 1 && w->size[1] == 1 && call->out[0].shape.dim[2] == 1 && w->stride[0] == 1 &&
+           w->before[0] == 0 &&
+           call->out[0].shape.dim[1] + w->size[0] - 1 <= call->in[0].shape.dim[1];
+}
+
+/* Rows begin .. end - 1 of y, all of one image, as one row of channels. */
+BY__INLINE void pool_rows(const by__device_call *call, int64_t begin, int64_t end, bool mean,
+                          by_dtype type)
+{
+    const by_shape *x = &call->in[0].shape;
+    int64_t rows = call->out[0].shape.dim[1];
+    int64_t channels = x->dim[3];
+    int64_t from = (begin / rows * x->dim[1] + begin % rows) * channels;
+    pool_run window = {0, call->attrs.sliding.size[0]};
+    float share = 1.0f / (float)window.end;
+#define STEP(i, n)                                                                                 \
+    by__store_n(call->out[0].data, begin *channels + (i),                                          \
+                pool_at(call->in[0].data, from, 1, channels, window, (pool_run){0, 1}, i, n, mean, \
+                        share, type),                                                              \
+                type, n)
+    BY__STEPS(0, (end - begin) * channels, STEP);
+#undef STEP
+}
+
 BY__INLINE void pool(const by__device_call *call, int64_t begin, int64_t end, bool mean,
                      by_dtype type)
 {
@@ -72,6 +102,10 @@ BY__INLINE void pool(const by__device_call *call, int64_t begin, int64_t end, bo
     const by_shape *x = &call->in[0].shape;
     const by_shape *y = &call->out[0].shape;
     int64_t channels = x->dim[3];
+    for (int64_t next; slides_by_rows(call) && begin < end; begin = next) {
+        next = by__min_i64(end, (begin / y->dim[1] + 1) * y->dim[1]);
+        pool_rows(call, begin, next, mean, type);
+    }
     for (int64_t row = begin; row < end; row++) {
         int64_t image = row / y->dim[1] * x->dim[1] * x->dim[2] * channels;
         pool_run rows = window_of(&a->sliding, 0, row % y->dim[1], x->dim[1]);
