@@ -310,8 +310,10 @@ static void add_same(by_string *out, const by__config *config, const char *name,
     for (size_t i = 0; i < config->count; i++) {
         const by__config_entry *entry = &config->entries[i];
         bool same = strcmp(entry->key.name, name) == 0;
-        char shown[70];
-        (void)snprintf(shown, sizeof shown, "\"%s\"", by__config_key_path(path, &entry->key));
+        char shown[96];
+        (void)by__config_key_path(path, &entry->key);
+        (void)snprintf(shown, sizeof shown, "\"%s\"%s", path,
+                       strchr(path, '.') == NULL ? " (a key of no section)" : "");
         if (same && active == by__config_entry_active(config, entry) &&
             (out->data == NULL || strstr(out->data, shown) == NULL)) {
             by_string_format(out, "%s%s", out->length == 0 ? "" : " or ", shown);

@@ -126,6 +126,7 @@ static void test_names_of_others(void **state)
         /* lora has a key of this very name, and a slip is nearer */
         {"data.targets=x", "did you mean \"data.target\""},
         {"learning_rate=1", "did you mean \"optimizer.lr\"?"},
+        {"train.seed=1", "did you mean \"seed\" (a key of no section)?"},
         {"learning-rate=1", "did you mean \"optimizer.lr\"?"},
         {"training.learning_rate=1", "did you mean \"optimizer.lr\"?"},
         {"n_layer=4", "did you mean \"model.layers\"?"},
