@@ -142,12 +142,13 @@ static by_status sort_range(void *context, size_t i, by_error *error)
     uint64_t edges = s->offsets[r->end] - s->offsets[r->begin];
     r->left = 0;
     r->twice = -1;
-    if (edges > r->capacity) {
+    if (edges >= r->capacity) { /* also for no edges */
         free(r->sources);
         r->sources = NULL;
         r->capacity = 0;
-        BY_TRY(by__alloc((void **)&r->sources, (size_t)edges, sizeof *r->sources, "edges", error));
-        r->capacity = edges;
+        BY_TRY(
+            by__alloc((void **)&r->sources, (size_t)edges + 1, sizeof *r->sources, "edges", error));
+        r->capacity = edges + 1;
     }
     BY_TRY(
         by__alloc((void **)&ends, (size_t)(r->end - r->begin) + 1, sizeof *ends, "edges", error));
