@@ -195,6 +195,79 @@ mutations() {
     mutation "keys do not go around the ring" src/ops/attention/attention_ranks.c \
         'return by_ring_shift(s->graph, x, s->sh->mesh, s->sh->ranks);' 'return x;' test_tensor_parallel
 
+    # Linear attention.
+    mutation "linear attention: what a sum of weights is divided by is added" src/device/cpu/kernels/attention/linear_attention.c \
+        'g[s->width] = -sum * factor;' 'g[s->width] = sum * factor;' test_kernels
+    mutation "linear attention: features have a slope of 1" src/device/cpu/kernels/attention/linear_attention.c \
+        ': by__at_most(1.0f, by__load_n(features, (i), BY_F32, (n)));' ': by__splat(1.0f);' test_kernels
+    mutation "linear attention: queries of a group give what the first gives" src/device/cpu/kernels/attention/linear_attention.c \
+        '(head % (s->heads / s->kv_heads) * s->length + t)' '(head % 1 * s->length + t)' test_kernels
+    mutation "linear attention: later keys are read" src/device/cpu/kernels/attention/linear_attention.c \
+        'p->causal = !call->attrs.bidirectional;' 'p->causal = false;' test_kernels
+    mutation "linear attention: padding is read" src/device/cpu/kernels/attention/linear_attention.c \
+        'j->rows = attention_rows_of(lengths, &p->s, j->b);' 'j->rows = attention_rows_of(NULL, &p->s, j->b);' test_kernels
+    mutation "linear attention: q has the gradient of k" src/ops/attention/linear_attention_op.c \
+        'din[i] = outs[i];' 'din[i] = outs[i == 0 && outs[1] != BY_NONE ? 1 : i];' test_gradients
+
+    # Recurrent networks.
+    mutation "lstm: the input gate keeps the cell" src/device/cpu/kernels/recurrent_simd.c \
+        'by__vf cell = by__multiply_add(forget, LOAD(cells, j), in * new);' \
+        'by__vf cell = by__multiply_add(in, LOAD(cells, j), forget * new);' test_kernels
+    mutation "lstm: the gradient of a step has the cells behind it" src/device/cpu/kernels/recurrent_simd.c \
+        't == 0 ? by__zero() : LOAD(cells - w, j);' 't == 0 ? by__zero() : LOAD(cells, j);' test_kernels
+    mutation "gru: the update gate takes what it should keep" src/device/cpu/kernels/recurrent_simd.c \
+        'by__vf y = by__multiply_add(update, ' 'by__vf y = by__multiply_add(1.0f - update, ' test_kernels
+    mutation "gru: both gradients are those of the states' sums" src/device/cpu/kernels/recurrent_simd.c \
+        'g == 2 ? dn : sums[g], type, n);' 'sums[g], type, n);' test_kernels
+    mutation "recurrent: states are those of the sample before" src/device/cpu/kernels/recurrent_simd.c \
+        '.first = b * p->block,' '.first = b * p->block - (b > 0),' test_kernels
+    mutation "recurrent: weights have the gradient of the states behind a step" src/ops/recurrent.c \
+        '1, 0, steps - 1), 1, 1, steps);' '1, 0, steps - 1), 1, 0, steps);' test_gradients
+    mutation "gru: the bias of the states has the gradient of that of the inputs" src/ops/recurrent.c \
+        'hidden_sums == input_sums ? din[INPUT_BIAS] : ' 'true ? din[INPUT_BIAS] : ' test_gradients
+
+    # Graphs.
+    mutation "edges: a row at the border of two threads is left out" src/device/cpu/edges.h \
+        'int64_t last_ = by__cpu_edges_row_at((e), b_, (end)-b_ * places_);' \
+        'int64_t last_ = by__cpu_edges_row_at((e), b_, (end)-b_ * places_ - 1);' test_kernels
+    mutation "edges: an edge without a number has that of its entry" src/device/cpu/edges.h \
+        'return number < 0 || number >= e->entries ? -1 : number;' \
+        'return number < 0 || number >= e->entries ? k : number;' test_kernels
+    mutation "edges: weights are in the order of the other matrix" src/ops/edges/edge_sum.c \
+        'bool ahead = node->in[3] == BY_NONE;' 'bool ahead = true;' test_gradients
+    mutation "edges: the gradient goes along the edges" src/ops/edges/edge_sum.c \
+        'node->in[4], node->in[1], node->in[2], node->in[3]};' 'node->in[4], node->in[5], node->in[6], node->in[3]};' \
+        test_gradients
+    mutation "edges: the last of the largest" src/device/cpu/kernels/sparse_simd.c \
+        'by__vi larger = (v > high) | (entry < 0);' 'by__vi larger = (v >= high) | (entry < 0);' test_kernels
+    mutation "edges: every source of the largest has its gradient" src/device/cpu/kernels/sparse_simd.c \
+        'sum += by__select(own, d, by__zero());' 'sum += d;' test_kernels
+    mutation "edges: attention without its largest score" src/device/cpu/kernels/edge_attention_simd.c \
+        'high = by__larger(high, leaky(SCORE(source, i, n), slope));' 'high = by__zero();' test_kernels
+    mutation "edges: the gradient of attention without the slope" src/device/cpu/kernels/edge_attention_simd.c \
+        'g = by__select(SCORE(source, i, n) > 0.0f, g, g * slope);' 'g = by__select(SCORE(source, i, n) > 0.0f, g, g);' \
+        test_kernels
+
+    # Diffusion.
+    mutation "diffusion: the flow goes from the noise to the image" src/tasks/noised_source.c \
+        'n->diffusion.flow ? eps - x : eps' 'n->diffusion.flow ? x - eps : eps' test_diffuse
+    mutation "diffusion: images without noise are shown" src/tasks/noised_source.c \
+        'return 1 + (int64_t)' 'return (int64_t)' test_diffuse
+    mutation "diffusion: classes are dropped in evaluations" src/tasks/noised_source.c \
+        '!(n->base.shuffle && random < n->drop)' '!(random < n->drop)' test_diffuse
+    mutation "diffusion: a sample has the same noise each epoch" src/tasks/noised_source.c \
+        'by_source_random(sample, PURPOSE_NOISE, key);' \
+        'by_source_sample s = *sample; s.epoch = 0; s.index = s.place; by_source_random(&s, PURPOSE_NOISE, key);' test_diffuse
+    mutation "diffusion: the noise has the level of its variance" src/tasks/noise_levels.c \
+        '{sqrt(kept), sqrt(1.0 - kept)};' '{sqrt(kept), 1.0 - kept};' test_diffuse
+    mutation "diffusion: a cosine without its offset" src/tasks/noise_levels.c \
+        '(place + 0.008) / 1.008' '(place + 0.0) / 1.0' test_diffuse
+    mutation "diffusion: a step keeps the noise that it predicts" src/infer/diffusion_step.c \
+        'b->noise - keep * a->noise;' 'b->noise - a->noise;' test_diffuse
+    mutation "diffusion: guidance goes from the class" src/infer/diffusion_step.c \
+        'base + guidance * ((double)predicted[i] - base)' '(double)predicted[i] + guidance * ((double)predicted[i] - base)' \
+        test_diffuse
+
     # Experts.
     mutation "all-to-all of experts sends slices to the wrong ranks" src/device/cpu/exchange.c \
         'move_slices(work, in, &from, call->attrs.ranks, true);' \

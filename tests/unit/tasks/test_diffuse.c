@@ -196,6 +196,7 @@ static void test_distributions(void **state)
     for (uint64_t i = 0; i < COUNT; i++) {
         drawn s;
         draw(&d, 1, i, &s);
+        assert_in_range(s.time, 0, 999);
         dropped += s.class == CLASSES;
         times += (double)s.time / COUNT;
         for (int k = 0; k < PIXELS; k++) {
