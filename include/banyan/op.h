@@ -256,6 +256,12 @@
  *     l(d) = d^2 / (2 beta) if |d| < beta, else |d| - beta / 2; beta = attrs.beta, 0 gives |d|.
  *   SQUARED_ERROR_GRAD, SMOOTH_L1_GRAD
  *                     x, t, w?, dloss [1] f32               dx like x
+ *   LIKELIHOOD        a, b like a, t f32 like a, w? f32     loss [1] f32: minus the sum of
+ *                     like a                                w log p(t)
+ *     attrs.density says which distribution p is: the normal one of mean a and deviation |b|, or
+ *     the negative binomial one of mean |a| and variance |a| + |b| a^2, where t below 0 counts as 0
+ *     and factorials of t as gamma functions. Magnitudes below 1e-5 count as that.
+ *   LIKELIHOOD_GRAD   a, b, t, w?, dloss [1] f32            da, db like a
  *   FILL              none                                  y attrs.shape, attrs.dtype: attrs.value
  *   RESHAPE           x                                     y attrs.shape, as many elements
  *   PERMUTE           x                                     y: axis i is x's axis attrs.order[i]
@@ -447,6 +453,8 @@ enum {
     X(SQUARED_ERROR_GRAD, squared_error_grad)                                                      \
     X(SMOOTH_L1, smooth_l1)                                                                        \
     X(SMOOTH_L1_GRAD, smooth_l1_grad)                                                              \
+    X(LIKELIHOOD, likelihood)                                                                      \
+    X(LIKELIHOOD_GRAD, likelihood_grad)                                                            \
     X(FILL, fill)                                                                                  \
     X(RESHAPE, reshape)                                                                            \
     X(PERMUTE, permute)                                                                            \
@@ -525,8 +533,16 @@ typedef enum by_function {
     BY_FN_SIGMOID,
     BY_FN_NEGATE,   /* -x */
     BY_FN_GELU_ERF, /* 0.5 x (1 + erf(x / sqrt(2))): the exact form, as in ViT and BERT */
+    BY_FN_SOFTPLUS, /* log(1 + exp(x)) */
     BY_FN_COUNT
 } by_function;
+
+/* Distributions of LIKELIHOOD. */
+typedef enum by_density {
+    BY_DENSITY_NORMAL = 0,
+    BY_DENSITY_NEGATIVE_BINOMIAL,
+    BY_DENSITY_COUNT
+} by_density;
 
 /* ---- programs of MAP, built by banyan/map.h ---- */
 
@@ -638,6 +654,7 @@ typedef struct by_attrs {
     by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER, POOL_GRAD, UPSAMPLE */
     by_packing packing;     /* ops with packed weights, FAKE_QUANTIZE */
     int64_t axis;           /* operated on */
+    int64_t density;        /* LIKELIHOOD: a by_density */
     int order[BY_MAX_RANK]; /* PERMUTE */
     uint32_t axes;          /* SUM: bit i: axis i */
     uint32_t stream;        /* DROPOUT: identifies the mask */

@@ -295,6 +295,12 @@ BY_API by_value by_squared_error(by_graph *graph, by_value x, by_value targets, 
  * d = |x - target|, d^2 / (2 beta) if d < beta, else d - beta / 2. */
 BY_API by_value by_smooth_l1(by_graph *graph, by_value x, by_value targets, by_value weights,
                              float beta);
+/* The negative log-likelihood of targets, f32 like a, under a distribution with parameters a and b,
+ * f32, bf16 or f16 of one shape: the sum over elements of -weight log p(target). Normal: mean a and
+ * deviation |b|; negative binomial: mean |a| and dispersion |b|, so that the variance is |a| +
+ * |b| a^2. Magnitudes below 1e-5 count as that. `weights` f32 like a, or BY_NONE. */
+BY_API by_value by_likelihood(by_graph *graph, by_value a, by_value b, by_value targets,
+                              by_value weights, by_density density);
 /* Sum over rows with target >= 0 of the cross-entropy of softmax(x w^T), without storing the
  * logits. x is [..., C], weight [V, C], targets i32 [...]. */
 BY_API by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value weight,

@@ -219,7 +219,8 @@ static by_status onnx_unary(const by__op_signature *s, const by__graph_type *out
     static const char *const names[BY_FN_COUNT] = {[BY_FN_RELU] = "Relu",
                                                    [BY_FN_TANH] = "Tanh",
                                                    [BY_FN_SIGMOID] = "Sigmoid",
-                                                   [BY_FN_NEGATE] = "Neg"};
+                                                   [BY_FN_NEGATE] = "Neg",
+                                                   [BY_FN_SOFTPLUS] = "Softplus"};
     by_function function = s->attrs->function;
     BY_UNUSED(out);
     BY_UNUSED(error);

@@ -665,6 +665,10 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_EDGE_ATTENTION_GRAD:
         t = (tolerance){1e-5, 1e-5};
         break;
+    case BY_OP_LIKELIHOOD: /* 1 - d^2 of the deviation's derivative cancels */
+    case BY_OP_LIKELIHOOD_GRAD:
+        t = (tolerance){1e-5, 1e-6};
+        break;
     case BY_OP_UNARY: /* the argument of GELU's exponential reaches 87 and keeps 2^-24 of itself */
     case BY_OP_UNARY_GRAD:
     case BY_OP_SWIGLU:

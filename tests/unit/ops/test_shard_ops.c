@@ -233,6 +233,8 @@ static const shard_case cases[] = {
     {BY_OP_SQUARED_ERROR_GRAD, {3, 2}, {0}, {A(6, 5), A(6, 5), {0}, {ONE, S(1)}}},
     {BY_OP_SMOOTH_L1, {4, 2}, {.beta = 1.0f}, {A(2, 6, 5), A(2, 6, 5)}},
     {BY_OP_SMOOTH_L1_GRAD, {2, 2}, {.beta = 1.0f}, {A(6, 5), A(6, 5), A(6), {ONE, S(1)}}},
+    {BY_OP_LIKELIHOOD, {4, 4}, {0}, {A(6, 4), A(6, 4), A(6, 4), A(6, 4)}},
+    {BY_OP_LIKELIHOOD_GRAD, {4, 4}, {0}, {A(6, 4), A(6, 4), A(6, 4), A(6, 4), {ONE, S(1)}}},
     {BY_OP_FILL, {6, 5}, {.dtype = BY_F32, .value = 2.5f, .shape = S(6, 12)}, {{0}}},
     {BY_OP_RESHAPE, {7, 5}, {.shape = S(12, 12)}, {A(2, 6, 12)}},
     {BY_OP_RESHAPE, {5, 4}, {.shape = S(2, 6, 3, 4)}, {A(2, 6, 12)}},

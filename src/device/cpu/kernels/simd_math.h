@@ -7,6 +7,8 @@
  *   by__tanh     3 ulp
  *   by__sigmoid  3 ulp
  *   by__sigmoid_pair_rough  about 4 + |x| ulp; only for results rounded to bf16
+ *   by__log      2 ulp, of positive numbers that are not subnormal
+ *   by__log1p_of_unit  2 ulp, of numbers in [0, 1]
  * NaN gives NaN.
  *
  * Never put here: anything that knows a tensor or an op.
@@ -84,6 +86,38 @@ BY__INLINE by__vf by__exp_of_negative(by__vf x)
 #else
     return by__exp_within(by__at_least(-104.0f, x));
 #endif
+}
+
+/* 2 atanh(s) for |s| <= 1/3, by its power series up to s^17. */
+BY__INLINE by__vf by__atanh_twice(by__vf s)
+{
+    by__vf q = s * s;
+    by__vf p = by__splat(2.0f / 17.0f);
+    p = p * q + 2.0f / 15.0f;
+    p = p * q + 2.0f / 13.0f;
+    p = p * q + 2.0f / 11.0f;
+    p = p * q + 2.0f / 9.0f;
+    p = p * q + 2.0f / 7.0f;
+    p = p * q + 2.0f / 5.0f;
+    p = p * q + 2.0f / 3.0f;
+    return s * q * p + 2.0f * s;
+}
+
+/* log(1 + x) for x in [0, 1]: 2 atanh(x / (2 + x)). */
+BY__INLINE by__vf by__log1p_of_unit(by__vf x)
+{
+    return by__atanh_twice(x / (x + 2.0f));
+}
+
+/* The natural logarithm: x = m 2^n with m in [sqrt(1/2), sqrt(2)), and log m = 2 atanh((m - 1) /
+ * (m + 1)); ln 2 is split as in by__exp_reduced. */
+BY__INLINE by__vf by__log(by__vf x)
+{
+    by__vi bits = (by__vi)x - 0x3f3504f3; /* sqrt(1/2) becomes 0 */
+    by__vf n = __builtin_convertvector(bits >> 23, by__vf);
+    by__vf m = (by__vf)((bits & 0x7fffff) + 0x3f3504f3);
+    by__vf y = by__atanh_twice((m - 1.0f) / (m + 1.0f));
+    return (y - n * 2.12194440e-4f) + n * 0.693359375f;
 }
 
 /* 2^x: x = n + r with |r| <= 1/2, and 2^r = 1 + r p(r), p of degree 4 (Lawson's algorithm: error

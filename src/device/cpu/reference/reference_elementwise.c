@@ -86,6 +86,8 @@ double by__cpu_reference_function(by_function function, double x)
         return -x;
     case BY_FN_GELU_ERF:
         return 0.5 * x * erfc(-x * sqrt(0.5));
+    case BY_FN_SOFTPLUS:
+        return fmax(x, 0.0) + log1p(exp(-fabs(x)));
     default:
         return sigmoid(x);
     }
@@ -109,6 +111,8 @@ static double derivative(by_function function, double x)
         return -1.0;
     case BY_FN_GELU_ERF: /* the normal distribution's function and x times its density */
         return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-0.5 * x * x) / sqrt(2.0 * M_PI);
+    case BY_FN_SOFTPLUS:
+        return s;
     default:
         return s * (1.0 - s);
     }

@@ -141,7 +141,7 @@ __device__ inline void by__cos_sin(float x, float *cosine, float *sine)
 
 /* ---- functions of UNARY, numbered as by_function ---- */
 
-enum { BY__GELU, BY__SILU, BY__RELU, BY__TANH, BY__SIGMOID, BY__NEGATE, BY__GELU_ERF };
+enum { BY__GELU, BY__SILU, BY__RELU, BY__TANH, BY__SIGMOID, BY__NEGATE, BY__GELU_ERF, BY__SOFTPLUS };
 
 /* The normal distribution function P(x) and sqrt(2 pi) times its density, exp(-x^2 / 2): with t =
  * 1 / (1 + 0.3 |x| / sqrt(2)), P(-|x|) = exp(-x^2 / 2) t q(t), and q is the CPU's polynomial. */
@@ -171,6 +171,24 @@ __device__ inline float by__gelu_argument(float x)
     return x * by__fma(0.0713548163f * x, x, 1.5957691216f);
 }
 
+/* log(1 + e^x): with e = e^-|x| and s = e / (2 + e), log(1 + e) = 2 atanh(s), by its power series.
+ */
+__device__ inline float by__softplus(float x)
+{
+    float e = by__exp(-by__magnitude(x));
+    float s = e / (2.0f + e);
+    float q = s * s;
+    float p = 2.0f / 17.0f;
+    p = by__fma(p, q, 2.0f / 15.0f);
+    p = by__fma(p, q, 2.0f / 13.0f);
+    p = by__fma(p, q, 2.0f / 11.0f);
+    p = by__fma(p, q, 2.0f / 9.0f);
+    p = by__fma(p, q, 2.0f / 7.0f);
+    p = by__fma(p, q, 2.0f / 5.0f);
+    p = by__fma(p, q, 2.0f / 3.0f);
+    return (x > 0.0f ? x : 0.0f * x) + by__fma(s * q, p, 2.0f * s);
+}
+
 __device__ inline float by__function(int function, float x)
 {
     float unused;
@@ -187,6 +205,8 @@ __device__ inline float by__function(int function, float x)
         return -x;
     case BY__GELU_ERF:
         return x * by__normal(x, &unused);
+    case BY__SOFTPLUS:
+        return by__softplus(x);
     default:
         return by__sigmoid(x);
     }
@@ -220,6 +240,8 @@ __device__ inline float by__derivative(int function, float x)
     case BY__GELU_ERF: /* the bound avoids 0 times infinity */
         s = by__normal(x, &c);
         return by__fma(0.398942280f * by__within(x, 15.0f), c, s);
+    case BY__SOFTPLUS:
+        return by__sigmoid_pair(x, &c);
     default:
         s = by__sigmoid_pair(x, &c);
         return s * c;
