@@ -1,4 +1,5 @@
 /* Initial values of parameters, from counter-based random numbers. */
+#include <math.h>
 #include <string.h>
 
 #include "device/device.h"
@@ -20,11 +21,29 @@ static void fill_uniform(float *data, int64_t first, int64_t count, float bound,
     }
 }
 
+/* Values first, first + 1, ... of the rows of a basis of functions of t. */
+static void fill_basis(float *data, int64_t first, int64_t count, const by__graph_value *value)
+{
+    int64_t columns = value->shape.dim[value->shape.rank - 1];
+    for (int64_t i = 0; i < count; i++) {
+        double row = (double)((first + i) / columns);
+        double t = (double)((first + i) % columns);
+        double angle = 2.0 * M_PI * fmod(row * t / (double)value->init.std, 1.0);
+        data[i] = (float)(value->init.kind == BY_INIT_POWERS    ? pow(t / (double)columns, row)
+                          : value->init.kind == BY_INIT_COSINES ? cos(angle)
+                                                                : sin(angle));
+    }
+}
+
 by_status by__nn_parameter_init_part(float *data, const by_graph *graph, by_value parameter,
                                      uint64_t seed, int64_t first, int64_t count, by_error *error)
 {
     const by__graph_value *value = &graph->values[parameter];
     bool is_random = value->init.kind == BY_INIT_NORMAL || value->init.kind == BY_INIT_UNIFORM;
+    if (value->init.kind >= BY_INIT_POWERS) {
+        fill_basis(data, first, count, value);
+        return BY_OK;
+    }
     if (!is_random) {
         float constant = value->init.kind == BY_INIT_ONE ? 1.0f : 0.0f;
         for (int64_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
-/* series: what a model of series gives for each row that it forecasts: a point or quantiles. The
- * layers that all of them share are in nn.h. */
+/* series: what a model of series gives for each row that it forecasts: a point, quantiles, or the
+ * parameters of a distribution. The layers that all of them share are in nn.h. */
 #ifndef BY_NN_SERIES_H
 #define BY_NN_SERIES_H
 
@@ -7,7 +7,8 @@
 
 /* Values of the keys below: the first member of the struct of a kind that has them. */
 typedef struct by__nn_series_forecast {
-    char *loss; /* "mse", "mae" or "smooth_l1" of a point; "quantile" */
+    char *loss; /* "mse", "mae" or "smooth_l1" of a point; "quantile"; "gaussian" or
+                   "negative_binomial" */
     by_string_list quantiles;
 } by__nn_series_forecast;
 
@@ -21,7 +22,9 @@ by_status by__nn_series_forecast_check(const by_config *config,
 /* What the numbers are that a model gives for each row and channel. */
 typedef enum by__nn_series_kind {
     BY__NN_SERIES_POINT = 0,
-    BY__NN_SERIES_QUANTILES
+    BY__NN_SERIES_QUANTILES,
+    BY__NN_SERIES_NORMAL,           /* mean and deviation */
+    BY__NN_SERIES_NEGATIVE_BINOMIAL /* mean m and dispersion d; the variance is m + d m^2 */
 } by__nn_series_kind;
 
 /* The loss that a model is trained by. */
@@ -29,7 +32,7 @@ const char *by__nn_series_loss(const by_model_config *config);
 by__nn_series_kind by__nn_series_kind_of(const by_model_config *config);
 /* How many numbers it gives for each row and channel, P. */
 int64_t by__nn_series_outputs(const by_model_config *config);
-/* The levels of its quantiles: how many, ... */
+/* The levels of its quantiles, or of those that are told of its distribution: how many, ... */
 size_t by__nn_series_levels(const by_model_config *config);
 /* ... and level i. */
 double by__nn_series_level(const by_model_config *config, size_t i);
@@ -40,10 +43,16 @@ const char *by__nn_series_level_name(const by_model_config *config, size_t i);
 int64_t *by__nn_series_known_of(by_model_config *config);
 
 /* Ends a model of series: x [B, C, P outputs], of each channel the rows of the first number, then
- * those of the next one, becomes b->model.output: points [B, outputs, C], or quantiles
- * [B, outputs, P, C].
+ * those of the next one, becomes b->model.output: points [B, outputs, C], or P numbers [B, outputs,
+ * P, C]. Deviations, dispersions and the means of counts are softplus of what the network says.
  * scales: those that x was standardized by; NULL: it was not. */
 void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *scales);
+
+/* Reads a list of texts of config.json, to be freed with by__nn_free_texts; `name` is used in
+ * messages. What is no text is "". */
+by_status by__nn_json_texts(by_string_list *out, const char *name, const json_t *in,
+                            by_error *error);
+void by__nn_free_texts(by_string_list *list);
 
 /* The members "loss" and "quantiles" of config.json. */
 void by__nn_series_write_forecast(json_t *out, const by_model_config *config);

@@ -5,12 +5,14 @@
 
 static const by__config_key keys[] = {
     {"task", "loss", BY__KEY_TEXT, BY__OWN(by__nn_series_forecast, loss), "mse",
-     .choices = "mse|mae|smooth_l1|quantile",
+     .choices = "mse|mae|smooth_l1|quantile|gaussian|negative_binomial",
      .help = "what is forecast: points, by squared, absolute or smooth L1 error (Huber 1964, beta "
-             "1) of the standardized values, or quantiles, by the pinball loss"},
+             "1) of the standardized values; quantiles, by the pinball loss; or a normal "
+             "distribution, or a negative binomial one of counts, by the negative log-likelihood"},
     {"task", "quantiles", BY__KEY_TEXTS, BY__OWN(by__nn_series_forecast, quantiles),
      "[0.1, 0.5, 0.9]", .later = true,
-     .help = "levels of loss quantile, ascending between 0 and 1"},
+     .help = "levels of loss quantile, or of the quantiles of a distribution that are told, "
+             "ascending between 0 and 1"},
 };
 const by__config_key_list by__nn_series_forecast_keys = BY__KEY_LIST(keys);
 
@@ -32,16 +34,28 @@ const char *by__nn_series_loss(const by_model_config *config)
     return forecast == NULL ? "mse" : forecast->loss;
 }
 
+/* The loss of each kind but points in configs and in config.json. */
+static const char *const kind_losses[] = {[BY__NN_SERIES_QUANTILES] = "quantile",
+                                          [BY__NN_SERIES_NORMAL] = "gaussian",
+                                          [BY__NN_SERIES_NEGATIVE_BINOMIAL] = "negative_binomial"};
+
 by__nn_series_kind by__nn_series_kind_of(const by_model_config *config)
 {
-    return strcmp(by__nn_series_loss(config), "quantile") == 0 ? BY__NN_SERIES_QUANTILES
-                                                               : BY__NN_SERIES_POINT;
+    const char *loss = by__nn_series_loss(config);
+    for (size_t i = BY__NN_SERIES_QUANTILES; i < BY_ARRAY_LENGTH(kind_losses); i++) {
+        if (strcmp(loss, kind_losses[i]) == 0) {
+            return (by__nn_series_kind)i;
+        }
+    }
+    return BY__NN_SERIES_POINT;
 }
 
 int64_t by__nn_series_outputs(const by_model_config *config)
 {
-    size_t levels = by__nn_series_levels(config);
-    return levels == 0 ? 1 : (int64_t)levels;
+    by__nn_series_kind kind = by__nn_series_kind_of(config);
+    return kind == BY__NN_SERIES_POINT       ? 1
+           : kind == BY__NN_SERIES_QUANTILES ? (int64_t)forecast_of(config)->quantiles.count
+                                             : 2;
 }
 
 /* ---- levels ---- */
@@ -98,6 +112,22 @@ by_status by__nn_series_forecast_check(const by_config *config,
 
 /* ---- the end of a model ---- */
 
+/* The parameters of distributions, [B, outputs, 2, C], of what the network says of them. scales: of
+ * [B, 1, 1, C]. */
+static by_value end_distribution(by__nn_build *b, by_value x, const by__nn_window_scales *scales)
+{
+    by_graph *g = b->graph;
+    bool counts = by__nn_series_kind_of(b->config) == BY__NN_SERIES_NEGATIVE_BINOMIAL;
+    by_value parts[2] = {by_slice(g, x, 2, 0, 1),
+                         by_unary(g, by_slice(g, x, 2, 1, 1), BY_FN_SOFTPLUS)};
+    if (scales != NULL) {
+        parts[0] = by__nn_series_restore(b, parts[0], scales);
+        parts[1] = counts ? parts[1] : by_mul(g, parts[1], scales->deviation);
+    }
+    parts[0] = counts ? by_unary(g, parts[0], BY_FN_SOFTPLUS) : parts[0];
+    return by_concat(g, parts, 2, 2);
+}
+
 void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *scales)
 {
     const by_model_config *c = b->config;
@@ -105,7 +135,8 @@ void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *
     int64_t batch = b->request->batch;
     int64_t count = by__nn_series_outputs(c);
     by__nn_window_scales all;
-    if (by__nn_series_kind_of(c) == BY__NN_SERIES_POINT) {
+    by__nn_series_kind kind = by__nn_series_kind_of(c);
+    if (kind == BY__NN_SERIES_POINT) {
         x = by_transpose(g, by_reshape(g, x, BY_SHAPE(batch, c->channels, c->outputs)), 1, 2);
         b->model.output = scales == NULL ? x : by__nn_series_restore(b, x, scales);
         return;
@@ -116,25 +147,29 @@ void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *
         all.deviation = by_reshape(g, scales->deviation, shape);
     }
     x = by_transpose(g, by_reshape(g, x, BY_SHAPE(batch, c->channels, count, c->outputs)), 1, 3);
-    b->model.output = scales == NULL ? x : by__nn_series_restore(b, x, &all);
+    const by__nn_window_scales *of_rows = scales == NULL ? NULL : &all;
+    b->model.output = kind != BY__NN_SERIES_QUANTILES ? end_distribution(b, x, of_rows)
+                      : scales == NULL                ? x
+                                                      : by__nn_series_restore(b, x, of_rows);
 }
 
 /* ---- config.json ---- */
 
 void by__nn_series_write_forecast(json_t *out, const by_model_config *config)
 {
-    bool point = by__nn_series_kind_of(config) == BY__NN_SERIES_POINT;
-    (void)json_object_set_new(out, "loss", json_string(point ? "mse" : "quantile"));
+    by__nn_series_kind kind = by__nn_series_kind_of(config);
+    bool point = kind == BY__NN_SERIES_POINT;
+    (void)json_object_set_new(out, "loss", json_string(point ? "mse" : kind_losses[kind]));
     if (!point) {
         json_t *levels = json_array();
-        for (size_t i = 0; i < (size_t)by__nn_series_outputs(config); i++) {
+        for (size_t i = 0; i < by__nn_series_levels(config); i++) {
             (void)json_array_append_new(levels, json_string(by__nn_series_level_name(config, i)));
         }
         (void)json_object_set_new(out, "quantiles", levels);
     }
 }
 
-static void free_list(by_string_list *list)
+void by__nn_free_texts(by_string_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
         free(list->items[i]);
@@ -143,28 +178,35 @@ static void free_list(by_string_list *list)
     *list = (by_string_list){0};
 }
 
+by_status by__nn_json_texts(by_string_list *out, const char *name, const json_t *in,
+                            by_error *error)
+{
+    size_t count = json_array_size(in);
+    *out = (by_string_list){0};
+    BY_TRY(by__alloc((void **)&out->items, count + 1, sizeof *out->items, name, error));
+    for (size_t i = 0; i < count; i++) {
+        const char *text = json_string_value(json_array_get(in, i));
+        out->items[i] = by__strdup(text == NULL ? "" : text);
+        if (out->items[i] == NULL) {
+            by__nn_free_texts(out);
+            return by_error_set(error, BY_EMEMORY, "out of memory: %s", name);
+        }
+        out->count++;
+    }
+    return BY_OK;
+}
+
 static by_status read_levels(by__nn_series_forecast *forecast, const char *name, const json_t *in,
                              by_error *error)
 {
-    const json_t *levels = json_object_get(in, "quantiles");
-    size_t count = json_array_size(levels);
-    by_string_list list = {0};
-    BY_TRY(by__alloc((void **)&list.items, count + 1, sizeof *list.items, "config", error));
-    for (size_t i = 0; i < count; i++) {
-        const char *text = json_string_value(json_array_get(levels, i));
-        list.items[i] = by__strdup(text == NULL ? "" : text);
-        if (list.items[i] == NULL) {
-            free_list(&list);
-            return by_error_set(error, BY_EMEMORY, "out of memory: config");
-        }
-        list.count++;
-    }
+    by_string_list list;
+    BY_TRY(by__nn_json_texts(&list, name, json_object_get(in, "quantiles"), error));
     const char *wrong = wrong_levels(&list);
     if (wrong != NULL) {
-        free_list(&list);
+        by__nn_free_texts(&list);
         return by_error_set(error, BY_EFORMAT, "%s: the texts in \"quantiles\" %s", name, wrong);
     }
-    free_list(&forecast->quantiles);
+    by__nn_free_texts(&forecast->quantiles);
     forecast->quantiles = list;
     return BY_OK;
 }
@@ -180,9 +222,14 @@ by_status by__nn_series_read_forecast(by_model_config *config, const char *name,
                    ? BY_OK
                    : by__nn_set_string(&forecast->loss, "mse", error);
     }
-    if (strcmp(loss, "quantile") != 0) {
+    bool known = false;
+    for (size_t i = BY__NN_SERIES_QUANTILES; i < BY_ARRAY_LENGTH(kind_losses); i++) {
+        known = known || strcmp(loss, kind_losses[i]) == 0;
+    }
+    if (!known) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s: \"loss\" is \"%s\"; only \"mse\" and \"quantile\" are supported",
+                            "%s: \"loss\" is \"%s\"; \"mse\", \"quantile\", \"gaussian\" and "
+                            "\"negative_binomial\" are supported",
                             name, loss);
     }
     BY_TRY(read_levels(forecast, name, in, error));
