@@ -318,9 +318,9 @@ struct by_task {
     /* Rejects resuming from a checkpoint that was trained on other data. NULL: accepts any. */
     by_status (*check)(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error);
     /* Calls `report` with the predictions of a micro-batch, example by example; `loss` is its sum.
-     * NULL: there are no predictions. If there is `open_examples`, held-out data is also predicted
-     * during training, and "index", "class" and "probability", or "value" or the names of the
-     * data's outputs, become part of the reference for drift. */
+     * NULL: there are no predictions. If there are `open_examples` and `encoding`, held-out data is
+     * also predicted during training, and "index", "class" and "probability", or "value" or the
+     * names of the data's outputs, become part of the reference for drift. */
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *report, void *user,
                          by_error *error);
@@ -328,10 +328,11 @@ struct by_task {
      * has this number as index. NULL: that is all there is to tell. */
     void (*name_example)(const by_task_data *data, uint64_t index, by_example_name *out);
     /* For data opened to predict without a path: makes a source of examples in memory, which are
-     * copied to *set; close the source before the set. Any number of threads may call it. Returns
-     * BY_EFORMAT if a column is absent or of another type, or an image is malformed; BY_EARG if the
-     * examples are of the wrong kind, or of a size that is not resized. NULL: the task only takes
-     * files. */
+     * copied to *set, or NULL if the source has them; close the source before the set. A batch of
+     * theirs has the valid examples first, and `predict` numbers them by "index" from 0. Any number
+     * of threads may call it. Returns BY_EFORMAT if a column is absent or of another type, or an
+     * image is malformed; BY_EARG if the examples are of the wrong kind, or of a size that is not
+     * resized. NULL: the task only takes files. */
     by_status (*open_examples)(const by_task_data *data, const by_task_examples *examples,
                                by_array_set **set, by_source **source, by_error *error);
     /* Gets name and type of the i-th column of the tables that `open_examples` accepts; false past

@@ -42,7 +42,7 @@ static by_status read_learned(by__export_onnx_examples *x, const learned_file *f
     }
     if (strcmp(file->reads, "series") == 0) {
         BY_TRY(by__series_scales_parse(&x->series, path, x->text, error));
-        return !x->series->each
+        return !x->series->scaling.each
                    ? BY_OK
                    : by_error_set(
                          error, BY_ECONFIG,
@@ -62,7 +62,8 @@ by_status by__export_onnx_examples_open(by__export_onnx_examples *x, const by__e
     const char *reads = by_model_reads(&e->source->config->model);
     const learned_file *file = NULL;
     *x = (by__export_onnx_examples){
-        .noisy = strcmp(by_model_usual_task(&e->source->config->model), "diffuse") == 0};
+        .noisy = strcmp(by_model_usual_task(&e->source->config->model), "diffuse") == 0,
+        .forecasts = by__nn_series_kind_of(&e->source->config->model)};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(learned_files); i++) {
         file = strcmp(learned_files[i].reads, reads) == 0 ? &learned_files[i] : file;
     }
@@ -208,16 +209,40 @@ by_status by__export_onnx_examples_input(const by__export_onnx_examples *x,
 
 /* ---- outputs ---- */
 
+/* The scales of what a model forecasts of `n` channels: means, then deviations. Of a distribution,
+ * those of its first parameter, then those of the second, which has no mean, and no unit where it
+ * is a dispersion. */
+static by_status forecast_scales(const by__export_onnx_examples *x, size_t n, double **out,
+                                 by_error *error)
+{
+    bool counts = x->forecasts == BY__NN_SERIES_NEGATIVE_BINOMIAL;
+    bool two = counts || x->forecasts == BY__NN_SERIES_NORMAL;
+    size_t all = two ? 2 * n : n;
+    BY_TRY(by__alloc((void **)out, 2 * all, sizeof **out, "scales of targets", error));
+    for (size_t i = 0; i < n; i++) {
+        (*out)[i] = x->series->mean[i];
+        (*out)[all + i] = x->series->deviation[i];
+        if (two) {
+            (*out)[all + n + i] = counts ? 1.0 : x->series->deviation[i];
+        }
+    }
+    return BY_OK;
+}
+
 /* Adds mean + deviation * y in f64, in the units of each target. */
 static by_status scale_targets(const by__export_onnx_examples *x, by__export_onnx_writer *w,
                                int *out, by_error *error)
 {
     by__op_onnx *o = &w->rows;
     size_t n = x->series != NULL ? x->series->channels.count : by_encoding_targets(x->encoding);
-    const by_shape shape = n == 1 ? (by_shape){0} : BY_SHAPE((int64_t)n);
+    bool two = x->series != NULL && x->forecasts >= BY__NN_SERIES_NORMAL;
+    const by_shape shape = two      ? BY_SHAPE(2, (int64_t)n)
+                           : n == 1 ? (by_shape){0}
+                                    : BY_SHAPE((int64_t)n);
+    size_t all = two ? 2 * n : n;
     double *scales;
     if (x->series != NULL) {
-        BY_TRY(input_scales(x, (int64_t)n, &scales, error));
+        BY_TRY(forecast_scales(x, n, &scales, error));
     } else {
         BY_TRY(by__alloc((void **)&scales, 2 * n, sizeof *scales, "scales of targets", error));
     }
@@ -225,7 +250,7 @@ static by_status scale_targets(const by__export_onnx_examples *x, by__export_onn
         by_encoding_target_scale(x->encoding, i, &scales[i], &scales[n + i]);
     }
     int y = cast(o, 0, BY__ONNX_DOUBLE);
-    y = by__op_onnx_node2(o, "Mul", y, by__export_onnx_writer_doubles(w, scales + n, &shape));
+    y = by__op_onnx_node2(o, "Mul", y, by__export_onnx_writer_doubles(w, scales + all, &shape));
     *out = by__op_onnx_node2(o, "Add", y, by__export_onnx_writer_doubles(w, scales, &shape));
     free(scales);
     return BY_OK;

@@ -9,13 +9,15 @@
 #include "data/series/series_set.h"
 #include "export/export.h"
 #include "export/onnx_writer.h"
+#include "nn/series.h"
 
 typedef struct by__export_onnx_examples {
     char *text;                     /* text of the file */
     const char *key;                /* metadata key that the text is stored under */
     by__loader_pixel_scales scales; /* of images */
     by_encoding *encoding;          /* of tables, else NULL */
-    by__series_scales *series;      /* of series, else NULL */
+    by__series_scales *series;      /* of series, else NULL; */
+    by__nn_series_kind forecasts;   /* what is forecast of them */
     bool noisy;                     /* images are those that a diffusion denoises, in its scale */
     char *labels;                   /* names of classes, "id2label" of config.json; NULL: none */
 } by__export_onnx_examples;

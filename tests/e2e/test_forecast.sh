@@ -208,6 +208,35 @@ holds out "174 windows for training, 30 held out"
 run 2 "$banyan" train shops.yaml --set name=other --set model.from=runs/band --set task.loss=mae
 holds err "task.loss is mae, but the weights of model.from=runs/band"
 
+say "distributions: of numbers, and of counts"
+sed 's/,[^,]*$/,1/; s/\(,[0-9]*\)\.[0-9]*,1$/\1,1/; s/,-[0-9]*,1$/,0,1/; 1s/.*/when,shop,sold,price/' shops.csv >counts.csv
+run 0 "$banyan" train shops.yaml --set name=normal --set task.loss=gaussian
+run 0 "$banyan" eval runs/normal --test --json
+python3 -c 'import json
+e = json.load(open("out"))
+assert abs(e["valid_loss"] - e["nll"]) < 1e-4 and 0 < e["crps"] < e["mae"] and 0 <= e["coverage_80"] <= 1, e' || fail "metrics of a distribution"
+run 0 "$banyan" train shops.yaml --set name=counts --set data.table=counts.csv --set 'data.channels=[sold]' --set task.loss=negative_binomial
+holds runs/counts/checkpoints/step-00000040/config.json '"loss": "negative_binomial"'
+run 0 "$banyan" eval runs/counts --test --json
+python3 -c 'import json
+e = json.load(open("out"))
+assert abs(e["valid_loss"] - e["nll"]) < 1e-4 and e["crps"] > 0, e' || fail "metrics of counts"
+run 0 "$banyan" predict runs/counts counts.csv --csv --out counted.csv
+python3 -c 'import csv
+rows = list(csv.DictReader(open("counted.csv")))
+assert all(float(r["sold_0.9"]) == round(float(r["sold_0.9"])) >= float(r["sold_0.1"]) >= 0 for r in rows), rows' || fail "quantiles of counts"
+run 0 "$banyan" export runs/normal --format onnx --out normal-onnx
+run 1 "$banyan" train shops.yaml --set name=no-counts --set task.loss=negative_binomial
+holds err "which is no count"
+
+say "interpretable stacks"
+run 0 "$banyan" train shops.yaml --set name=stacks --set model.kind=nbeats --set model.width=8 --set model.layers=2 \
+    --set model.blocks=2 --set 'model.stacks=[trend, seasonality]' --set model.share=true --set train.steps=4
+holds runs/stacks/checkpoints/step-00000004/config.json '"degree_of_polynomial": 2'
+run 0 "$banyan" predict runs/stacks shops.csv
+run 2 "$banyan" train shops.yaml --set model.kind=nbeats --set 'model.stacks=[weather]'
+holds err "there is no stack 'weather'"
+
 say "absolute errors"
 run 0 "$banyan" train shops.yaml --set name=absolute --set task.loss=mae --set train.steps=2
 

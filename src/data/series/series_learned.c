@@ -67,7 +67,10 @@ by_status by__series_scales_print(const by__series_scales *scales, char **out, b
     if (scales->numbers) {
         (void)json_object_set_new(root, "numbers", json_true());
     }
-    if (scales->each) {
+    if (scales->scaling.counts) {
+        (void)json_object_set_new(root, "counts", json_true());
+    }
+    if (scales->scaling.each) {
         (void)json_object_set_new(root, "each", each_list(scales));
     }
     *out = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
@@ -165,7 +168,8 @@ static by_status read_scales(by__series_scales *s, const char *name, const json_
     const json_t *channels = json_object_get(root, "channels");
     const json_t *each = json_object_get(root, "each");
     s->numbers = json_is_true(json_object_get(root, "numbers"));
-    s->each = each != NULL;
+    s->scaling.counts = json_is_true(json_object_get(root, "counts"));
+    s->scaling.each = each != NULL;
     for (size_t c = 0; c < json_array_size(channels); c++) {
         BY_TRY(read_channel(s, name, json_array_get(channels, c), error));
     }

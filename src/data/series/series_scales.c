@@ -36,7 +36,8 @@ static double sum_of(const learned_rows *rows, size_t channel, const double *mea
 }
 
 /* False: there is no number. */
-static bool scale_of(const learned_rows *rows, size_t channel, double *mean, double *deviation)
+static bool scale_of(const learned_rows *rows, size_t channel, bool counts, double *mean,
+                     double *deviation)
 {
     uint64_t count;
     double sum = sum_of(rows, channel, NULL, &count);
@@ -44,9 +45,33 @@ static bool scale_of(const learned_rows *rows, size_t channel, double *mean, dou
         return false;
     }
     *mean = sum / (double)count;
-    double size = sqrt(sum_of(rows, channel, mean, &count) / (double)count);
+    double size = counts ? *mean : sqrt(sum_of(rows, channel, mean, &count) / (double)count);
+    *mean = counts ? 0.0 : *mean;
     *deviation = size > 0.0 ? size : 1.0;
     return true;
+}
+
+static by_status check_counts(const learned_rows *rows, by_error *error)
+{
+    const by__series_set *set = rows->set;
+    size_t width = set->channels.count;
+    for (size_t s = rows->begin; s < rows->end; s++) {
+        for (uint64_t i = 0; i < rows->counts[s] * width; i++) {
+            uint64_t at = set->series[s].first * width + i;
+            double value = (double)set->values[at];
+            if (set->present[at] != 0 && !(value >= 0.0 && value == floor(value))) {
+                return by_error_set(
+                    error, BY_EFORMAT,
+                    "%s: column '%s' has %g in row %llu of %s%s, which is no count: task.loss "
+                    "negative_binomial needs counts (0, 1, 2, ...); gaussian takes any numbers",
+                    set->name, set->channels.items[i % width], value,
+                    (unsigned long long)(i / width) + 1,
+                    set->names == NULL ? "the series" : "series ",
+                    set->names == NULL ? "" : set->names[s]);
+            }
+        }
+    }
+    return BY_OK;
 }
 
 /* Scales of each series; what one has no numbers of is scaled as all are. */
@@ -59,7 +84,7 @@ static by_status learn_each(by__series_scales *s, const learned_rows *all, by_er
             size_t at = i * width + c;
             s->means[at] = s->mean[c];
             s->deviations[at] = s->deviation[c];
-            (void)scale_of(&rows, c, &s->means[at], &s->deviations[at]);
+            (void)scale_of(&rows, c, s->scaling.counts, &s->means[at], &s->deviations[at]);
         }
         BY_TRY(by__series_names_add(&s->series, all->set->names == NULL ? "" : all->set->names[i],
                                     error));
@@ -99,8 +124,11 @@ static by_status learn_known(by__series_scales *s, const learned_rows *all, by_e
 static by_status learn_all(by__series_scales *s, const learned_rows *all, by_error *error)
 {
     const by__series_set *set = all->set;
+    if (s->scaling.counts) {
+        BY_TRY(check_counts(all, error));
+    }
     for (size_t c = 0; c < set->channels.count; c++) {
-        if (!scale_of(all, c, &s->mean[c], &s->deviation[c])) {
+        if (!scale_of(all, c, s->scaling.counts, &s->mean[c], &s->deviation[c])) {
             return by_error_set(error, BY_EFORMAT,
                                 "%s: column '%s' has no number in the part to train on", set->name,
                                 set->channels.items[c]);
@@ -108,19 +136,19 @@ static by_status learn_all(by__series_scales *s, const learned_rows *all, by_err
         BY_TRY(by__series_names_add(&s->channels, set->channels.items[c], error));
     }
     BY_TRY(learn_known(s, all, error));
-    return s->each ? learn_each(s, all, error) : BY_OK;
+    return s->scaling.each ? learn_each(s, all, error) : BY_OK;
 }
 
 by_status by__series_learn(by__series_scales **out, const by__series_set *set,
-                           const by__series_columns *columns, bool each, const uint64_t *train,
-                           by_error *error)
+                           const by__series_columns *columns, const by__series_scaling *scaling,
+                           const uint64_t *train, by_error *error)
 {
     const learned_rows all = {set, train, 0, set->series_count};
-    const by__series_scales_size size = {set->channels.count, each ? set->series_count : 0,
+    const by__series_scales_size size = {set->channels.count, scaling->each ? set->series_count : 0,
                                          set->known.count};
     by__series_scales *s;
     BY_TRY(by__series_scales_make(&s, &size, set->time, columns->id, error));
-    s->each = each;
+    s->scaling = *scaling;
     s->numbers = !set->stamped;
     by_status status = learn_all(s, &all, error);
     if (status != BY_OK) {
@@ -153,8 +181,8 @@ static void find_scales(by__series_set *set, const by__series_scales *scales,
         if (known < scales->series.count) {
             *mean = scales->means[known * width + c];
             *deviation = scales->deviations[known * width + c];
-        } else if (scales->each) {
-            (void)scale_of(&rows, c, mean, deviation);
+        } else if (scales->scaling.each) {
+            (void)scale_of(&rows, c, scales->scaling.counts, mean, deviation);
         }
     }
 }

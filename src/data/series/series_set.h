@@ -28,12 +28,18 @@ typedef struct by__series_columns {
     by__series_names known;    /* columns of numbers that are known ahead */
 } by__series_columns;
 
+/* By what values are standardized. */
+typedef struct by__series_scaling {
+    bool counts; /* numbers are counts: they are divided by their mean */
+    bool each;   /* each series has scales of its own */
+} by__series_scaling;
+
 /* Scales of the channels. */
 typedef struct by__series_scales {
     char *time;   /* "": none */
     bool numbers; /* times are numbers, not texts */
     char *id;     /* "": none */
-    bool each;    /* each series has scales of its own */
+    by__series_scaling scaling;
     by__series_names channels;
     double *mean;            /* [channels] of all series */
     double *deviation;       /* [channels] */
@@ -123,11 +129,11 @@ void by__series_names_free(by__series_names *names);
 void by__series_set_close(by__series_set **set);
 
 /* Learns the scales of the first rows of each series, `train` of them: mean and population
- * deviation (1 instead of 0) of all together, and of each. Returns BY_EFORMAT if there is no
- * number. */
+ * deviation (1 instead of 0), or of counts 0 and the mean. Returns BY_EFORMAT if there is no
+ * number, or if one that should be a count is negative or no integer, with column and row. */
 by_status by__series_learn(by__series_scales **out, const by__series_set *set,
-                           const by__series_columns *columns, bool each, const uint64_t *train,
-                           by_error *error);
+                           const by__series_columns *columns, const by__series_scaling *scaling,
+                           const uint64_t *train, by_error *error);
 /* Sets the calendar, which the scales then own. */
 void by__series_set_calendar(by__series_scales *scales, by__series_calendar *calendar);
 void by__series_scales_close(by__series_scales **scales);

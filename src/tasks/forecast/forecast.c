@@ -302,8 +302,8 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     }
     config->model.channels = channels;
     BY_TRY(by_config_resolve(config, error));
-    BY_TRY(by__forecast_standardize(d, config, error));
     BY_TRY(find_windows(d, config, error));
+    BY_TRY(by__forecast_standardize(d, config, error));
     return by__forecast_set_known(d, config, error);
 }
 
@@ -315,6 +315,8 @@ static by_status source(by_source **out, by_task_data *data, const by_config *co
                                                .horizon = (uint64_t)config->model.outputs,
                                                .shuffle = training,
                                                .ahead = d->purpose == BY_TASK_PREDICT,
+                                               .scales =
+                                                   d->form.kind == BY__NN_SERIES_NEGATIVE_BINOMIAL,
                                                .windows = training ? d->train : d->valid};
     return by__series_source_open(out, d->set, &options, error);
 }

@@ -49,6 +49,7 @@ typedef struct by__forecast_form {
     size_t outputs;                     /* numbers of the model */
     size_t level_count;                 /* quantiles that are told; 0 of a point */
     double levels[BY__FORECAST_LEVELS]; /* of these */
+    double normal[BY__FORECAST_LEVELS]; /* the standard normal distribution's quantiles of these */
     size_t middle;                      /* the level nearest to 1/2 */
     int64_t low, high; /* the levels of the band that coverage is of; -1: there is none */
 } by__forecast_form;
@@ -61,14 +62,17 @@ typedef struct by__forecast_numbers {
     const by__forecast_form *form;
     const float *first;
     size_t stride;
+    double unit; /* what 1 stands for; read of counts alone */
 } by__forecast_numbers;
 
 /* What is derived of these, in standardized units. */
 typedef struct by__forecast_said {
-    double point; /* the number itself, or the quantile whose level is nearest to 1/2 */
+    double point; /* the number itself, the quantile whose level is nearest to 1/2,
+                                      or the mean of a distribution */
     double quantiles[BY__FORECAST_LEVELS]; /* [level_count] */
-    double crps; /* estimate of the continuous ranked probability score of target y (Gneiting and
-                    Raftery 2007): twice the mean pinball loss of the quantiles; 0 of a point */
+    double crps; /* continuous ranked probability score of target y (Gneiting and Raftery 2007):
+                    that of a distribution, or twice the mean pinball loss of the quantiles */
+    double nll;  /* -log p(y), of counts in their own unit; 0 without a distribution */
 } by__forecast_said;
 
 /* Derives it. y: NaN: no target is known, and there are no scores. */
@@ -125,8 +129,8 @@ void by__forecast_free_baselines(by__forecast_data *data);
 size_t by__forecast_place(const by__forecast_data *data, uint64_t sample, uint64_t *origin);
 
 /* by_task.sums, metrics and measure (forecast_metrics.c). */
-#define BY__FORECAST_SUMS    13
-#define BY__FORECAST_METRICS 10
+#define BY__FORECAST_SUMS    14
+#define BY__FORECAST_METRICS 11
 extern const by_task_sum by__forecast_sums[BY__FORECAST_SUMS];
 extern const by_metric by__forecast_metrics[BY__FORECAST_METRICS];
 void by__forecast_measure(const by_task_data *data, double *const *sums, const by_batch *batch,

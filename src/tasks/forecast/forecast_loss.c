@@ -48,6 +48,34 @@ static by_value quantile_loss(const by_model_config *m, by_graph *graph, by_valu
     return by_scale(graph, sum, by_fill(graph, BY_F32, BY_SHAPE(1), (float)(1.0 / (double)count)));
 }
 
+/* x times the units of the channels, [B, horizon, C], f32. */
+static by_value in_units(by_graph *graph, by_value x, by_value units, by_shape shape)
+{
+    x = by_mul(graph, by_cast(graph, by_reshape(graph, x, shape), BY_F32), units);
+    return by_reshape(graph, x, BY_SHAPE(by_shape_count(&shape)));
+}
+
+/* Distributions with parameters x [B, horizon, 2, C]; counts are in their own unit. */
+static by_value distribution_loss(const by_model_config *m, by_graph *graph, by_value x,
+                                  by_value targets, by_value weight, by_shape shape)
+{
+    int64_t all = by_shape_count(&shape);
+    by_value a = by_slice(graph, x, 2, 0, 1);
+    by_value b = by_reshape(graph, by_slice(graph, x, 2, 1, 1), BY_SHAPE(all));
+    weight = by_reshape(graph, weight, BY_SHAPE(all));
+    if (by__nn_series_kind_of(m) == BY__NN_SERIES_NORMAL) {
+        a = by_reshape(graph, a, BY_SHAPE(all));
+        targets = by_reshape(graph, targets, BY_SHAPE(all));
+        return by_likelihood(graph, a, b, targets, weight, BY_DENSITY_NORMAL);
+    }
+    by_value units =
+        by_graph_input(graph, "deviation", BY_F32, BY_SHAPE(shape.dim[0], shape.dim[2]));
+    units = by_reshape(graph, units, BY_SHAPE(shape.dim[0], 1, shape.dim[2]));
+    return by_likelihood(graph, in_units(graph, a, units, shape), by_cast(graph, b, BY_F32),
+                         in_units(graph, targets, units, shape), weight,
+                         BY_DENSITY_NEGATIVE_BINOMIAL);
+}
+
 by_status by__forecast_loss(const by_config *config, const by_model_request *request,
                             by_graph *graph, by_model *model, by_error *error)
 {
@@ -60,9 +88,12 @@ by_status by__forecast_loss(const by_config *config, const by_model_request *req
     by_value targets = by_graph_input(graph, "targets", BY_F32, shape);
     by_value weight = by_graph_input(graph, "weight", BY_F32, shape);
     by_value x = model->output;
-    model->loss = by__nn_series_kind_of(m) == BY__NN_SERIES_POINT
+    by__nn_series_kind kind = by__nn_series_kind_of(m);
+    model->loss = kind == BY__NN_SERIES_POINT
                       ? point_loss(by__nn_series_loss(m), graph, x, targets, weight, all)
-                      : quantile_loss(m, graph, x, targets, weight, all);
+                  : kind == BY__NN_SERIES_QUANTILES
+                      ? quantile_loss(m, graph, x, targets, weight, all)
+                      : distribution_loss(m, graph, x, targets, weight, shape);
     int64_t width = m->outputs * by__nn_series_outputs(m) * m->channels;
     model->evaluated = request->mode == BY_MODEL_TRAIN
                            ? BY_NONE
@@ -76,5 +107,7 @@ const char *by__forecast_loss_label(const by_config *config)
     return strcmp(loss, "mae") == 0         ? "absolute error (standardized values)"
            : strcmp(loss, "smooth_l1") == 0 ? "smooth L1 error (standardized values)"
            : strcmp(loss, "quantile") == 0  ? "pinball loss (standardized values)"
-                                            : "squared error (standardized values)";
+           : strcmp(loss, "gaussian") == 0  ? "negative log-likelihood (standardized values)"
+           : strcmp(loss, "negative_binomial") == 0 ? "negative log-likelihood"
+                                                    : "squared error (standardized values)";
 }

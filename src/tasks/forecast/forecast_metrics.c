@@ -13,6 +13,7 @@ enum {
     SUM_SCALED_COUNT,
     SUM_PINBALL,
     SUM_CRPS,
+    SUM_NLL,
     SUM_INSIDE,
     SUM_LAST,
     SUM_SEASON,
@@ -28,6 +29,7 @@ const by_task_sum by__forecast_sums[BY__FORECAST_SUMS] = {
     [SUM_SCALED_COUNT] = {.name = "scaled_count"},
     [SUM_PINBALL] = {.name = "pinball"},
     [SUM_CRPS] = {.name = "crps"},
+    [SUM_NLL] = {.name = "nll"},
     [SUM_INSIDE] = {.name = "inside"},
     [SUM_LAST] = {.name = "last_square"},
     [SUM_SEASON] = {.name = "season_square"},
@@ -77,6 +79,7 @@ static void measure_quantiles(double *const *sums, const by__forecast_form *form
     }
     *sums[SUM_PINBALL] += weight * by__forecast_pinball(form, said, y);
     *sums[SUM_CRPS] += weight * said->crps;
+    *sums[SUM_NLL] += weight * said->nll;
     if (form->low >= 0 && form->high >= 0) {
         bool inside = y >= said->quantiles[form->low] && y <= said->quantiles[form->high];
         *sums[SUM_INSIDE] += inside ? weight : 0.0;
@@ -115,7 +118,8 @@ static void measure_window(const by__forecast_data *d, double *const *sums,
         const by__forecast_numbers n = {.form = &d->form,
                                         .first =
                                             w->values + i / channels * count * channels + channel,
-                                        .stride = channels};
+                                        .stride = channels,
+                                        .unit = d->set->deviation[w->of * channels + channel]};
         by__forecast_said said;
         by__forecast_say(&said, &n, y);
         double error = said.point - y;
@@ -211,6 +215,14 @@ static double crps(const by_task_data *data, const double *const *sums, const by
     return form_of(data)->level_count == 0 ? (double)NAN : mean_of(sums, SUM_CRPS);
 }
 
+static double nll(const by_task_data *data, const double *const *sums, const by_evaluation *e)
+{
+    by__nn_series_kind kind = form_of(data)->kind;
+    bool known = kind == BY__NN_SERIES_NORMAL || kind == BY__NN_SERIES_NEGATIVE_BINOMIAL;
+    BY_UNUSED(e);
+    return known ? mean_of(sums, SUM_NLL) : (double)NAN;
+}
+
 static double coverage(const by_task_data *data, const double *const *sums, const by_evaluation *e)
 {
     const by__forecast_form *form = form_of(data);
@@ -241,13 +253,10 @@ static double ets_mse(const by_task_data *data, const double *const *sums, const
     return *sums[SUM_SMOOTHED] / *sums[SUM_SMOOTHED_COUNT];
 }
 
-const by_metric by__forecast_metrics[BY__FORECAST_METRICS] = {{"mse", false, 4, mse},
-                                                              {"mae", false, 4, mae},
-                                                              {"mase", false, 4, mase},
-                                                              {"smape", false, 2, smape},
-                                                              {"pinball", false, 4, pinball},
-                                                              {"crps", false, 4, crps},
-                                                              {"coverage_80", false, 4, coverage},
-                                                              {"last_mse", false, 4, last_mse},
-                                                              {"season_mse", false, 4, season_mse},
-                                                              {"ets_mse", false, 4, ets_mse}};
+const by_metric by__forecast_metrics[BY__FORECAST_METRICS] = {
+    {"mse", false, 4, mse},           {"mae", false, 4, mae},
+    {"mase", false, 4, mase},         {"smape", false, 2, smape},
+    {"pinball", false, 4, pinball},   {"crps", false, 4, crps},
+    {"nll", false, 4, nll},           {"coverage_80", false, 4, coverage},
+    {"last_mse", false, 4, last_mse}, {"season_mse", false, 4, season_mse},
+    {"ets_mse", false, 4, ets_mse}};

@@ -87,8 +87,10 @@ static size_t channel_fields(const by__forecast_data *d, const report_row *row,
     double deviation = d->set->deviation[w->series * channels + c];
     by__forecast_said said;
     char(*names)[128] = row->names + c * (row->levels + 1);
-    const by__forecast_numbers n = {
-        .form = &d->form, .first = w->values + step * width + c, .stride = channels};
+    const by__forecast_numbers n = {.form = &d->form,
+                                    .first = w->values + step * width + c,
+                                    .stride = channels,
+                                    .unit = deviation};
     by__forecast_say(&said, &n, (double)NAN);
     size_t count = 0;
     out[count++] =
@@ -130,14 +132,26 @@ static void report_steps(const by__forecast_data *d, const report_row *row, cons
     }
 }
 
-/* How odd a number is: the error of its forecast in units of that of repeating the last row, or the
- * last period. */
-static double score_of(const by__forecast_data *d, const report_window *w, size_t c, double point)
+/* How odd a number is: the negative log-likelihood, or without a distribution the error of its
+ * forecast in units of that of repeating the last row, or the last period. */
+static double score_of(const by__forecast_data *d, const report_window *w, size_t c)
 {
     size_t channels = d->set->channels.count;
-    double naive = d->naive[w->series * channels + c];
-    double error = fabs((double)w->targets[c] - point);
-    return w->weights[c] > 0.0f ? error / (naive > 0.0 ? naive : 1.0) : (double)NAN;
+    size_t at = w->series * channels + c;
+    double y = (double)w->targets[c];
+    double naive = d->naive[at];
+    const by__forecast_numbers n = {.form = &d->form,
+                                    .first = w->values + c,
+                                    .stride = channels,
+                                    .unit = d->set->deviation[at]};
+    by__forecast_said said;
+    if (!(w->weights[c] > 0.0f)) {
+        return (double)NAN;
+    }
+    by__forecast_say(&said, &n, y);
+    return d->form.kind >= BY__NN_SERIES_NORMAL
+               ? said.nll
+               : fabs(y - said.point) / (naive > 0.0 ? naive : 1.0);
 }
 
 /* Reports how odd the first row of a window's forecast is: the mean over its channels, and each. */
@@ -159,11 +173,7 @@ static void report_score(const by__forecast_data *d, const report_row *row, cons
     }
     by_field *score = &row->fields[count++];
     for (size_t c = 0; c < channels; c++) {
-        const by__forecast_numbers n = {
-            .form = &d->form, .first = w->values + c, .stride = channels};
-        by__forecast_said said;
-        by__forecast_say(&said, &n, (double)NAN);
-        double odd = score_of(d, w, c, said.point);
+        double odd = score_of(d, w, c);
         known += isnan(odd) ? 0.0 : 1.0;
         sum += isnan(odd) ? 0.0 : odd;
         row->fields[count++] = (by_field){.name = row->names[c], .number = odd};

@@ -220,7 +220,8 @@ static void fill_lists(const served_lists *l, const by__forecast_data *d, const 
             double s = (double)deviation[c];
             const by__forecast_numbers n = {.form = &d->form,
                                             .first = values + step * outputs * l->channels + c,
-                                            .stride = l->channels};
+                                            .stride = l->channels,
+                                            .unit = s};
             float *to = l->numbers + c * l->each * l->horizon + step;
             by__forecast_say(&said, &n, (double)NAN);
             to[0] = (float)(m + s * said.point);

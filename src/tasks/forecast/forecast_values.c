@@ -66,7 +66,9 @@ static by_status learn(by__forecast_data *d, const by_config *config, const uint
                        by_error *error)
 {
     const by__series_columns columns = {.id = d->keys->series};
-    bool each = strcmp(d->keys->standardize, "series") == 0;
+    const by__series_scaling scaling = {.counts = by__nn_series_kind_of(&config->model) ==
+                                                  BY__NN_SERIES_NEGATIVE_BINOMIAL,
+                                        .each = strcmp(d->keys->standardize, "series") == 0};
     uint64_t all = 0;
     for (size_t s = 0; s < d->set->series_count; s++) {
         all += train[s];
@@ -81,7 +83,7 @@ static by_status learn(by__forecast_data *d, const by_config *config, const uint
     by__series_calendar calendar = {0};
     by_status status = read_calendar(&calendar, config, error);
     if (status == BY_OK) {
-        status = by__series_learn(&d->scales, d->set, &columns, each, train, error);
+        status = by__series_learn(&d->scales, d->set, &columns, &scaling, train, error);
     }
     if (status == BY_OK) {
         by__series_set_calendar(d->scales, &calendar);

@@ -46,7 +46,9 @@ static void check(by__series_set *set, const by__series_columns *columns)
     for (uint64_t i = 0; i < set->rows * set->channels.count; i++) {
         require(isfinite(set->values[i]));
     }
-    if (by__series_learn(&scales, set, columns, set->series_count % 2 == 0, train, NULL) == BY_OK) {
+    if (by__series_learn(&scales, set, columns,
+                         &(by__series_scaling){.each = set->series_count % 2 == 0}, train,
+                         NULL) == BY_OK) {
         by__series_set_calendar(scales, &calendar);
         if (by__series_scales_print(scales, &text, NULL) == BY_OK) {
             (void)by__series_scales_parse(&read, "scales", text, NULL);

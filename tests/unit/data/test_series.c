@@ -86,20 +86,20 @@ static void test_doubted_times(void **state)
     assert_non_null(strstr(error.message, "'29.11.2026 07:45' is neither a number nor a time"));
 }
 
-static by__series_set *open_scaled(by__series_scales **scales, bool each)
+static by__series_set *open_scaled(by__series_scales **scales, const by__series_scaling *scaling)
 {
     by_error error = {0};
     by__series_set *set;
     const by__series_columns columns = {.time = "", .id = "shop"};
     static const uint64_t train[2] = {2, 2};
     assert_int_equal(open_text(&set, two, "shop", &error), BY_OK);
-    assert_int_equal(by__series_learn(scales, set, &columns, each, train, &error), BY_OK);
+    assert_int_equal(by__series_learn(scales, set, &columns, scaling, train, &error), BY_OK);
     return set;
 }
 
 static by__series_set *open_two(by__series_scales **scales)
 {
-    return open_scaled(scales, false);
+    return open_scaled(scales, &(by__series_scaling){0});
 }
 
 static void test_groups_and_scales(void **state)
@@ -134,11 +134,11 @@ static void test_scales_of_each(void **state)
     by__series_scales *scales;
     by__series_scales *read;
     char *text;
-    by__series_set *set = open_scaled(&scales, true);
+    by__series_set *set = open_scaled(&scales, &(by__series_scaling){.each = true});
     assert_int_equal(by__series_scales_print(scales, &text, &error), BY_OK);
     assert_int_equal(by__series_scales_parse(&read, "series.json", text, &error), BY_OK);
     free(text);
-    assert_true(read->each);
+    assert_true(read->scaling.each && !read->scaling.counts);
     assert_int_equal(by__series_standardize(set, read, &error), BY_OK);
     assert_true(set->mean[0] == 2.0 && set->deviation[0] == 1.0); /* 1, 3 */
     assert_true(set->mean[2] == 6.0 && set->values[6] == -1.0f);  /* 5, 7 */
@@ -163,6 +163,35 @@ static void test_scales_of_each(void **state)
                                 &error),
         BY_EFORMAT);
     assert_non_null(strstr(error.message, "series 0 of \"each\""));
+}
+
+/* Counts are divided by their mean; what is no count is refused. */
+static void test_scales_of_counts(void **state)
+{
+    static const by__series_scaling counts = {.counts = true};
+    static const uint64_t train[1] = {2};
+    const by__series_columns columns = {.time = "", .id = ""};
+    static const char *const wrong[] = {"-1", "1.5"};
+    by_error error = {0};
+    by__series_scales *scales;
+    by__series_set *set;
+    BY_UNUSED(state);
+    assert_int_equal(open_text(&set, "x\n2\n6\n8\n", "", &error), BY_OK);
+    assert_int_equal(by__series_learn(&scales, set, &columns, &counts, train, &error), BY_OK);
+    assert_int_equal(by__series_standardize(set, scales, &error), BY_OK);
+    assert_true(set->values[0] == 0.5f && set->values[2] == 2.0f);
+    by__series_scales_close(&scales);
+    by__series_set_close(&set);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "x\n2\n%s\n", wrong[i]);
+        assert_int_equal(open_text(&set, text, "", &error), BY_OK);
+        assert_int_equal(by__series_learn(&scales, set, &columns, &counts, train, &error),
+                         BY_EFORMAT);
+        assert_non_null(strstr(error.message, "in row 2 of the series, which is no count"));
+        assert_non_null(strstr(error.message, wrong[i]));
+        by__series_set_close(&set);
+    }
 }
 
 static void test_scales_survive_json(void **state)
@@ -504,7 +533,8 @@ static void test_inputs(void **state)
     assert_int_equal(set->series[0].count, 2);
     assert_int_equal(set->series[0].known_count, 3);
     assert_int_equal(set->channels.count, 1);
-    assert_int_equal(by__series_learn(&scales, set, &columns, false, train, &error), BY_OK);
+    assert_int_equal(
+        by__series_learn(&scales, set, &columns, &(by__series_scaling){0}, train, &error), BY_OK);
     by__series_calendar calendar = {.features = by__series_feature_named("hour")};
     by__series_set_calendar(scales, &calendar);
     assert_int_equal(by__series_scales_print(scales, &text, &error), BY_OK);
@@ -558,13 +588,21 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_doubted_times),    cmocka_unit_test(test_groups_and_scales),
-        cmocka_unit_test(test_scales_of_each),   cmocka_unit_test(test_scales_survive_json),
-        cmocka_unit_test(test_windows_of_parts), cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_stamps),           cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_step_texts),       cmocka_unit_test(test_duplicates),
-        cmocka_unit_test(test_left_out),         cmocka_unit_test(test_zones),
-        cmocka_unit_test(test_calendar),         cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_doubted_times),
+        cmocka_unit_test(test_groups_and_scales),
+        cmocka_unit_test(test_scales_of_each),
+        cmocka_unit_test(test_scales_of_counts),
+        cmocka_unit_test(test_scales_survive_json),
+        cmocka_unit_test(test_windows_of_parts),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_stamps),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_step_texts),
+        cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_zones),
+        cmocka_unit_test(test_calendar),
+        cmocka_unit_test(test_inputs),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tasks/forecast/forecast.h"
+#include "tasks/forecast/forecast_distributions.h"
 
 enum { CHANNELS = 2, QUANTILES = 3, HORIZON = 3, ROWS = 12, TRAIN = 6, CONTEXT = 4, SEASON = 2 };
 enum { WINDOWS = ROWS - HORIZON - TRAIN + 1 };
@@ -67,6 +68,7 @@ static void open_problem(problem *p)
                                            .outputs = QUANTILES,
                                            .level_count = QUANTILES,
                                            .levels = {0.1, 0.5, 0.9},
+                                           .normal = {-1.2815515655446004, 0.0, 1.2815515655446004},
                                            .middle = 1,
                                            .low = 0,
                                            .high = 2},
@@ -116,21 +118,77 @@ static void check_metrics(problem *p, const double *want, size_t count)
     for (size_t i = 0; i < count; i++) {
         double got =
             by__forecast_metrics[i].value(&p->data.base, (const double *const *)into, NULL);
-        near(got, want[i]);
+        if (isnan(want[i])) {
+            assert_true(isnan(got));
+        } else {
+            near(got, want[i]);
+        }
     }
 }
 
 static void test_metrics(void **state)
 {
-    /* mse, mae, mase, smape, pinball, crps, coverage, last_mse, season_mse */
-    static const double want[9] = {2.2305868371214257, 1.291543406744798,  0.5238559160332349,
-                                   78.25375732488818,  0.4908260838429366, 0.9816521676858732,
-                                   7.0 / 24.0,         6.079399865422801,  5.500670418239725};
+    /* mse, mae, mase, smape, pinball, crps, nll, coverage, last_mse, season_mse */
+    static const double want[10] = {2.2305868371214257, 1.291543406744798,  0.5238559160332349,
+                                    78.25375732488818,  0.4908260838429366, 0.9816521676858732,
+                                    (double)NAN,        7.0 / 24.0,         6.079399865422801,
+                                    5.500670418239725};
     problem p;
     BY_UNUSED(state);
     open_problem(&p);
-    check_metrics(&p, want, 9);
+    check_metrics(&p, want, 10);
     by__forecast_free_baselines(&p.data);
+}
+
+/* Means and deviations. */
+static void test_metrics_of_normal_distributions(void **state)
+{
+    static const double want[8] = {3.4910200675120238, 1.6538953927035134, 0.6725775452389623,
+                                   83.94101263974694,  0.6458611649326464, 1.3690527225029934,
+                                   77.6221142736494,   0.2916666666666667};
+    problem p;
+    BY_UNUSED(state);
+    open_problem(&p);
+    p.data.form.kind = BY__NN_SERIES_NORMAL;
+    p.data.form.outputs = 2;
+    check_metrics(&p, want, 8);
+    by__forecast_free_baselines(&p.data);
+}
+
+/* Numbers that scipy.stats and sums over all counts gave. */
+static void test_distributions(void **state)
+{
+    BY_UNUSED(state);
+    static const double levels[3] = {0.1, 0.5, 0.9};
+    static const struct {
+        by__forecast_counts c;
+        double y, log, quantiles[3], crps;
+    } cases[] = {
+        {{3.5, 0.4}, 2.0, -1.7907583250405454, {0.0, 3.0, 7.0}, 0.7341142426855477},
+        {{0.2, 3.0}, 0.0, -0.15666787641524518, {0.0, 0.0, 1.0}, 0.022628215211117176},
+        {{120.0, 1e-05}, 90.0, -7.274337512678244, {106.0, 120.0, 134.0}, 23.831808924098617},
+        {{40.0, 0.25}, 400.0, -31.518062404279313, {16.0, 37.0, 68.0}, 348.53051609083303},
+        {{900.0, 0.5}, 100.0, -7.829789835995394, {239.0, 755.0, 1751.0}, 463.63979126685945},
+        {{30000.0, 0.3},
+         20000.0,
+         -10.485858212033722,
+         {11789.0, 27059.0, 52035.0},
+         4983.901195710826}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        /* Above 2048 counts a cell stands for several. */
+        double share = cases[i].quantiles[2] > 2048.0 ? 1e-3 : 1e-9;
+        double got[3];
+        double crps = by__forecast_counts_scan(&cases[i].c, levels, 3, got, cases[i].y);
+        near(by__forecast_counts_log(&cases[i].c, cases[i].y), cases[i].log);
+        assert_true(fabs(crps - cases[i].crps) <= share * cases[i].crps);
+        for (size_t k = 0; k < 3; k++) {
+            assert_true(fabs(got[k] - cases[i].quantiles[k]) <= share * cases[i].quantiles[k]);
+        }
+    }
+    near(by__forecast_normal_quantile(0.025), -1.9599639845400538);
+    near(by__forecast_normal_quantile(0.5), 0.0);
+    near(by__forecast_normal_quantile(0.9999999), 5.199337582290662);
+    near(by__forecast_normal_crps(-1.5), 0.9944240039774529);
 }
 
 /* ---- exponential smoothing ---- */
@@ -203,6 +261,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_metrics_of_normal_distributions),
+        cmocka_unit_test(test_distributions),
         cmocka_unit_test(test_smoothing),
         cmocka_unit_test(test_smoothing_is_fitted),
     };
