@@ -107,6 +107,7 @@ typedef struct by_task_request {
     /* To predict, instead of `path`: numbers of the nodes of a graph; NULL: all that there are. */
     const uint64_t *chosen; /* [chosen_count] */
     size_t chosen_count;
+    bool graphs; /* to predict what by_task.open_graph opens: no file is read */
     /* Directory of weights from which the task reads what it learned from training data and saved
      * there (a tokenizer, scales of numbers). NULL: learn it now. */
     const char *learned;
@@ -232,6 +233,15 @@ typedef struct by_task_examples {
     int64_t size[3]; /* C, H and W of the model, for `files` */
 } by_task_examples;
 
+/* A graph in memory: edges lead from the first node to the second one. */
+typedef struct by_task_graph {
+    const float *features; /* [nodes, width] */
+    size_t nodes;
+    size_t width;
+    const int32_t (*edges)[2]; /* [edge_count] */
+    size_t edge_count;
+} by_task_graph;
+
 /* A task. Functions may be NULL where stated. */
 struct by_task {
     const char *name;         /* value of config.task.kind */
@@ -335,6 +345,12 @@ struct by_task {
      * resized. NULL: the task only takes files. */
     by_status (*open_examples)(const by_task_data *data, const by_task_examples *examples,
                                by_array_set **set, by_source **source, by_error *error);
+    /* The same of one graph, for a model that reads graphs as samples (model.own_graphs), all of
+     * whose nodes are predicted, or it as a whole. BY_EARG: the model has no room for it, an
+     * edge has a node that there is not, or nodes have other features. NULL: the task has no
+     * graphs. */
+    by_status (*open_graph)(const by_task_data *data, const by_task_graph *graph,
+                            by_source **source, by_error *error);
     /* Gets name and type of the i-th column of the tables that `open_examples` accepts; false past
      * the last. */
     bool (*column)(const by_task_data *data, size_t i, by_column_type *out);

@@ -100,6 +100,23 @@ static const by__config_key nodes[] = {
      .derived = "what the data has", .later = true, .help = "relations that edges have"},
     {"model", "relation_edges", BY__KEY_INT, BY__OWN(by__nn_node_sizes, relation_edges), "-1", 0,
      INT32_MAX, .derived = "what the data has", .later = true, .help = "edges with relations"},
+    {"model", "own_graphs", BY__KEY_INT, BY__OWN(by__nn_node_sizes, own_graphs), "0", 0, 1,
+     .help = "1: each sample has a graph of its own, as task.kind graphs has it", .later = true},
+    {"model", "graphs", BY__KEY_INT, BY__OWN(by__nn_node_sizes, graphs), "0", 0, BY__MI24,
+     .help = "room for the graphs of a sample, each of which is read out; task.kind graphs sets it",
+     .later = true},
+    {"model", "readout", BY__KEY_TEXT, BY__OWN(by__nn_node_sizes, readout), "mean",
+     .choices = "mean|sum|max", .help = "what is made of the nodes of each of these graphs",
+     .later = true},
+    {"model", "candidates", BY__KEY_INT, BY__OWN(by__nn_node_sizes, candidates), "0", 0, BY__MI20,
+     .help = "scores of a sample of links in training; task.kind links sets it", .later = true},
+    {"model", "held_out_candidates", BY__KEY_INT, BY__OWN(by__nn_node_sizes, held_out_candidates),
+     "0", 0, BY__MI20, .help = "the same in an evaluation", .later = true},
+    {"model", "decoder", BY__KEY_TEXT, BY__OWN(by__nn_node_sizes, decoder), "dot",
+     .choices = "dot|mlp",
+     .help = "how links are scored: the product of the vectors of two nodes, summed or put into a "
+             "perceptron",
+     .later = true},
 };
 const by__config_key_list by__nn_node_keys = BY__KEY_LIST(nodes);
 

@@ -490,6 +490,16 @@ typedef struct by__nn_node_sizes {
     int64_t residual;
     int64_t relations; /* of edges; 0: they have none */
     int64_t relation_edges;
+    int64_t
+        own_graphs; /* not 0: each sample has a graph of its own, of at most `nodes` and `edges` */
+    int64_t graphs; /* of a sample, several of which are one after another, and each of which is
+                       read out; 0: nodes are */
+    char *readout;  /* sum, mean or max */
+    /* Nodes of a sample that a link from its first node may lead to; 0: nodes are read out. In
+     * training, and in an evaluation. */
+    int64_t candidates;
+    int64_t held_out_candidates;
+    char *decoder; /* of links: dot or mlp */
 } by__nn_node_sizes;
 /* Those of a config, which whoever opens the data sets; NULL: it is of another model.
  * (families.c) */
@@ -518,6 +528,12 @@ by_value by__nn_node_own(by__nn_build *b, const by__nn_node_sizes *sizes, by_val
  * targets: [batch, columns], or [batch, sample_targets, columns]. */
 by_value by__nn_node_rows(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x,
                           int64_t columns);
+/* What the model puts out, of x [B, nodes, columns] that the last layer does: by__nn_node_rows;
+ * scores [B, candidates] of links; or of each graph, [B, graphs, outputs]. (graph_readout.c) */
+by_value by__nn_node_read_out(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x);
+/* Candidates that a sample of links has room for: those of training and of evaluations have the
+ * same arrays. */
+int64_t by__nn_node_room(const by__nn_node_sizes *sizes);
 /* Columns in front of layer `layer`, or behind the last one. */
 int64_t by__nn_node_width(const by_model_config *c, int64_t layer);
 /* Initial weights with the variance of Glorot and Bengio (2010). */

@@ -27,9 +27,15 @@ static int64_t hop_of(const by__nn_build *b, const by__nn_node_sizes *sizes, int
     return is_sampled(sizes) && hop < (int64_t)sizes->hop_nodes.count ? hop : -1;
 }
 
+/* A batch has nodes and edges. */
+static bool in_batch(const by__nn_node_sizes *sizes)
+{
+    return is_sampled(sizes) || sizes->own_graphs > 0;
+}
+
 int64_t by__nn_node_batch(const by__nn_build *b, const by__nn_node_sizes *sizes)
 {
-    return is_sampled(sizes) ? b->request->batch : 1;
+    return in_batch(sizes) ? b->request->batch : 1;
 }
 
 int64_t by__nn_node_count(const by__nn_build *b, const by__nn_node_sizes *sizes, int layer)
@@ -50,9 +56,9 @@ static by_value constant_input(by__nn_build *b, const char *name, by_dtype dtype
 static by_value node_input(by__nn_build *b, const by__nn_node_sizes *sizes, const char *name,
                            int64_t columns)
 {
-    if (is_sampled(sizes)) {
+    if (in_batch(sizes)) {
         return by__nn_input(b, name, BY_F32,
-                            BY_SHAPE(b->request->batch, sizes->sample_nodes, columns));
+                            BY_SHAPE(b->request->batch, by__nn_node_count(b, sizes, -1), columns));
     }
     return constant_input(b, name, BY_F32, BY_SHAPE(1, sizes->nodes, columns));
 }
@@ -96,7 +102,7 @@ static int64_t edges_of(const by__nn_build *b, const by__nn_node_sizes *sizes, i
 }
 
 /* An input of rows of edges: "edges.0.offsets" of a sample, "edges.offsets" of the whole graph. */
-static by_value row_input(by__nn_build *b, bool sampled, const char *rows, const char *part,
+static by_value row_input(by__nn_build *b, bool batched, const char *rows, const char *part,
                           int64_t extent)
 {
     char name[64];
@@ -105,7 +111,7 @@ static by_value row_input(by__nn_build *b, bool sampled, const char *rows, const
     if (found != BY_NONE) {
         return found;
     }
-    return sampled ? by_graph_input(b->graph, name, BY_I32, BY_SHAPE(b->request->batch, extent))
+    return batched ? by_graph_input(b->graph, name, BY_I32, BY_SHAPE(b->request->batch, extent))
                    : by_graph_constant_input(b->graph, name, BY_I32, BY_SHAPE(1, extent));
 }
 
@@ -120,11 +126,12 @@ by_edges by__nn_edges(by__nn_build *b, const by__nn_node_sizes *sizes, int layer
     if (sampled) {
         (void)snprintf(name, sizeof name, "edges.%d", hop < 0 ? 0 : (int)hop);
     }
-    return (by_edges){.offsets = row_input(b, sampled, name, "offsets", rows + 1),
-                      .sources = row_input(b, sampled, name, "sources", edges),
-                      .back_offsets = row_input(b, sampled, name, "back_offsets", columns + 1),
-                      .back_sources = row_input(b, sampled, name, "back_sources", edges),
-                      .back_edges = row_input(b, sampled, name, "back_edges", edges)};
+    bool batched = in_batch(sizes);
+    return (by_edges){.offsets = row_input(b, batched, name, "offsets", rows + 1),
+                      .sources = row_input(b, batched, name, "sources", edges),
+                      .back_offsets = row_input(b, batched, name, "back_offsets", columns + 1),
+                      .back_sources = row_input(b, batched, name, "back_sources", edges),
+                      .back_edges = row_input(b, batched, name, "back_edges", edges)};
 }
 
 /* Targets are the first nodes of a sample, and named by a batch that reads the whole graph. */
@@ -151,7 +158,9 @@ by_init by__nn_init_glorot(int64_t in, int64_t out)
 
 int64_t by__nn_node_width(const by_model_config *c, int64_t layer)
 {
-    return layer == 0 ? c->channels : layer == c->layers ? c->outputs : c->width;
+    const by__nn_node_sizes *sizes = by__nn_node_sizes_of(c);
+    bool reads_out = sizes != NULL && sizes->own_graphs > 0 && sizes->graphs > 0;
+    return layer == 0 ? c->channels : layer == c->layers && !reads_out ? c->outputs : c->width;
 }
 
 /* Features that are 0 add nothing to a product and stay 0 in dropout: both are for the others. */
@@ -187,7 +196,7 @@ by_value by__nn_node_edge_factors(by__nn_build *b, const by__nn_node_sizes *size
 {
     by_shape shape = BY_SHAPE(by__nn_node_batch(b, sizes), edges_of(b, sizes, layer), 1);
     by_value w = BY_NONE;
-    if (weighted && sizes->edge_weights == 1 && !is_sampled(sizes)) {
+    if (weighted && sizes->edge_weights == 1 && !in_batch(sizes)) {
         w = constant_input(b, "edges.weights", BY_F32, shape);
     }
     if (b->request->mode != BY_MODEL_TRAIN || sizes->edge_dropout == 0.0) {
@@ -238,12 +247,13 @@ void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes,
                         const by__nn_node_stack *stack)
 {
     const by_model_config *c = b->config;
-    bool sparse = sizes->feature_entries > 0 && sizes->sample_nodes == 0 && !stack->dense &&
-                  !adds_input(b, sizes, 0);
+    bool sparse =
+        sizes->feature_entries > 0 && !in_batch(sizes) && !stack->dense && !adds_input(b, sizes, 0);
     by_value x = sparse ? BY_NONE : by__nn_node_features(b, sizes);
     char norm[32];
     for (int i = 0; i < c->layers; i++) {
-        if (i == c->layers - 1 && b->request->mode != BY_MODEL_TRAIN) {
+        if (i == c->layers - 1 && b->request->mode != BY_MODEL_TRAIN && sizes->own_graphs == 0 &&
+            sizes->held_out_candidates == 0) {
             by_value read = x == BY_NONE ? by__nn_node_features(b, sizes) : x;
             by_model_register(&b->model, b->graph, "features",
                               by__nn_node_rows(b, sizes, read, by__nn_node_width(c, i)));
@@ -259,7 +269,7 @@ void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes,
         x = adds_input(b, sizes, i) ? by_add(b->graph, y, by__nn_node_own(b, sizes, x, i)) : y;
     }
     by_graph_set_block(b->graph, -1);
-    b->model.output = by__nn_node_rows(b, sizes, x, b->config->outputs);
+    b->model.output = by__nn_node_read_out(b, sizes, x);
 }
 
 by_status by__nn_node_resolve(by_config *config, by__nn_node_sizes *sizes, by_error *error)
@@ -296,6 +306,16 @@ void by__nn_node_write_config(json_t *out, const by_model_config *c, const by__n
     (void)json_object_set_new(out, "dropout", json_real(c->dropout));
     (void)json_object_set_new(out, "num_nodes", json_integer(sizes->nodes));
     (void)json_object_set_new(out, "num_edges", json_integer(sizes->edges));
+    if (sizes->own_graphs > 0) {
+        (void)json_object_set_new(out, "num_graphs", json_integer(sizes->graphs));
+        (void)json_object_set_new(out, "readout", json_string(sizes->readout));
+    }
+    if (sizes->candidates > 0) {
+        (void)json_object_set_new(out, "candidates", json_integer(sizes->candidates));
+        (void)json_object_set_new(out, "held_out_candidates",
+                                  json_integer(sizes->held_out_candidates));
+        (void)json_object_set_new(out, "decoder", json_string(sizes->decoder));
+    }
     if (is_sampled(sizes)) {
         (void)json_object_set_new(out, "sample_nodes", json_integer(sizes->sample_nodes));
         (void)json_object_set_new(out, "sample_edges", json_integer(sizes->sample_edges));
@@ -318,6 +338,25 @@ static by_status read_dropout(double *out, const char *name, const json_t *in, c
                               name, key);
 }
 
+static by_status read_word(char **out, const json_t *in, const char *key, const char *fallback,
+                           by_error *error)
+{
+    const char *word = json_string_value(json_object_get(in, key));
+    return by__nn_set_string(out, word == NULL ? fallback : word, error);
+}
+
+static by_status read_readout(by__nn_node_sizes *sizes, const char *name, const json_t *in,
+                              by_error *error)
+{
+    sizes->own_graphs = json_object_get(in, "num_graphs") != NULL;
+    BY_TRY(by__nn_json_integer(&sizes->graphs, name, in, "num_graphs", 0, error));
+    BY_TRY(by__nn_json_integer(&sizes->candidates, name, in, "candidates", 0, error));
+    BY_TRY(by__nn_json_integer(&sizes->held_out_candidates, name, in, "held_out_candidates", 0,
+                               error));
+    BY_TRY(read_word(&sizes->readout, in, "readout", "mean", error));
+    return read_word(&sizes->decoder, in, "decoder", "dot", error);
+}
+
 by_status by__nn_node_read_config(by_model_config *c, by__nn_node_sizes *sizes, const char *name,
                                   const json_t *in, by_function activation, by_error *error)
 {
@@ -329,6 +368,7 @@ by_status by__nn_node_read_config(by_model_config *c, by__nn_node_sizes *sizes, 
     BY_TRY(read_dropout(&c->dropout, name, in, "dropout", 0.0, error));
     BY_TRY(by__nn_json_integer(&sizes->nodes, name, in, "num_nodes", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&sizes->edges, name, in, "num_edges", BY__REQUIRED, error));
+    BY_TRY(read_readout(sizes, name, in, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_nodes, name, in, "sample_nodes", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_edges, name, in, "sample_edges", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_targets, name, in, "sample_targets", 1, error));
