@@ -21,7 +21,8 @@
     ROW(segment)                                                                                   \
     ROW(diffuse)                                                                                   \
     ROW(forecast)                                                                                  \
-    ROW(nodes)
+    ROW(nodes)                                                                                     \
+    ROW(links)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;
 #define ADDRESS(name) &by__task_##name,
