@@ -9,8 +9,7 @@
 #include "data/nodes/node_entries.h"
 #include "data/nodes/node_relations.h"
 #include "data/nodes/node_source.h"
-#include "nn/nn.h"
-#include "tasks/tasks.h"
+#include "tasks/graph/graph_data.h"
 
 typedef struct nodes_keys {
     char *graph;
@@ -82,8 +81,9 @@ static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
 typedef struct nodes_data {
     by_task_data base;
-    const nodes_keys *keys; /* of the config that was opened, which must outlive it */
-    by__nodes_set *set;
+    const nodes_keys *keys;  /* of the config that was opened, which must outlive it */
+    const by_config *config; /* that one */
+    by__nodes_set *set;      /* NULL: graphs of requests are read */
     by__nodes_split split;
     by__nodes_sampling sampling;
     by__nodes_entries entries; /* count 0: all features are read */
@@ -321,16 +321,32 @@ static by_status fit_sampling(nodes_data *d, by_error *error)
     return list->count == 0 ? BY_OK : by__nodes_sampling_fit(&d->sampling, d->set, error);
 }
 
+static by__nodes_options options_of(const nodes_keys *k)
+{
+    return (by__nodes_options){.graph = k->graph,
+                               .features = k->features,
+                               .labels = k->labels,
+                               .symmetric = k->symmetric != 0,
+                               .self_loops = k->self_loops != 0,
+                               .normalize = k->normalize != 0};
+}
+
+static by_status open_graph(const by_task_data *data, const by_task_graph *graph,
+                            by_source **source, by_error *error)
+{
+    const nodes_data *d = (const nodes_data *)data;
+    const by__nodes_options options = options_of(d->keys);
+    return by__task_graph_open(source, graph, &options, d->config, error);
+}
+
 static by_status open_all(nodes_data *d, const by_task_request *r, by_error *error)
 {
     const nodes_keys *k = d->keys;
-    const by__nodes_options options = {.graph = k->graph,
-                                       .features = k->features,
-                                       .labels = k->labels,
-                                       .symmetric = k->symmetric != 0,
-                                       .self_loops = k->self_loops != 0,
-                                       .normalize = k->normalize != 0};
+    const by__nodes_options options = options_of(k);
     uint64_t count;
+    if (r->graphs) {
+        return BY_OK;
+    }
     if (k->graph[0] == '\0') {
         return by_error_set(error, BY_ECONFIG, "no data: set data.graph=FILE");
     }
@@ -357,6 +373,7 @@ static by_status open_data(by_task_data **out, const by_task_request *request, b
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
     d->base.task = &by__task_nodes.task;
     d->keys = own_keys(request->config);
+    d->config = request->config;
     d->purpose = request->purpose;
     d->test = request->test;
     by_status status = open_all(d, request, error);
@@ -537,6 +554,11 @@ static by_status loss(const by_config *config, const by_model_request *request, 
         return by_error_set(error, BY_ECONFIG, "task.kind nodes needs a model of nodes");
     }
     const by__nn_node_sizes *sizes = by__nn_node_sizes_of(&config->model);
+    if (sizes != NULL && sizes->own_graphs > 0) { /* only predictions have such */
+        model->loss = by_fill(graph, BY_F32, BY_SHAPE(1), 0.0f);
+        model->evaluated = model->output;
+        return BY_OK;
+    }
     int64_t each = targets_of(sizes);
     by_shape rows = BY_SHAPE(request->batch * each);
     by_value labels;
@@ -607,30 +629,56 @@ static void name_example(const by_task_data *data, uint64_t index, by_example_na
     *out = (by_example_name){.index = index < count ? ids[index] : index};
 }
 
+static void predict_one(const nodes_data *d, int32_t node, const float *logits, size_t classes,
+                        by_predicted *report, void *user)
+{
+    const by_string_list *names = &d->keys->label_names;
+    size_t best = best_of(logits, classes);
+    double all = 0.0;
+    char label[32];
+    for (size_t c = 0; c < classes; c++) {
+        all += exp((double)logits[c] - (double)logits[best]);
+    }
+    (void)snprintf(label, sizeof label, "%zu", best);
+    const by_field fields[] = {
+        {.name = "node", .number = (double)node, .is_whole = true},
+        {.name = "class", .number = (double)best, .is_whole = true},
+        {.name = "label", .text = best < names->count ? names->items[best] : label},
+        {.name = "probability", .number = 1.0 / all}};
+    report(user, fields, BY_ARRAY_LENGTH(fields));
+}
+
+/* All nodes of graphs of requests. */
+static void predict_graphs(const nodes_data *d, const by_batch *batch, const float *values,
+                           size_t width, by_predicted *report, void *user)
+{
+    const by_array *offsets = by_batch_array(batch, "graphs.offsets");
+    size_t classes = (size_t)d->config->model.outputs;
+    for (size_t i = 0; offsets != NULL && i < batch->batch; i++) {
+        const int32_t *row = (const int32_t *)offsets->data + i * (size_t)offsets->shape.dim[1];
+        for (int32_t node = 0; node < row[1]; node++) {
+            predict_one(d, node, values + i * width + (size_t)node * classes, classes, report,
+                        user);
+        }
+    }
+}
+
 static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,
                          size_t width, by_predicted *report, void *user, by_error *error)
 {
+    const nodes_data *d = (const nodes_data *)data;
     const by_array *ids = by_batch_array(batch, "ids");
     const by_array *weight = by_batch_array(batch, "weight");
-    const by_string_list *names = &((nodes_data *)data)->keys->label_names;
-    char label[32];
     BY_UNUSED(sum);
     BY_UNUSED(error);
+    if (d->set == NULL) {
+        predict_graphs(d, batch, values, width, report, user);
+        return BY_OK;
+    }
     for (size_t i = 0; ids != NULL && weight != NULL && i < batch->batch; i++) {
-        const float *logits = values + i * width;
-        size_t best = best_of(logits, width);
-        double all = 0.0;
-        for (size_t c = 0; c < width; c++) {
-            all += exp((double)logits[c] - (double)logits[best]);
-        }
-        (void)snprintf(label, sizeof label, "%zu", best);
-        const by_field fields[] = {
-            {.name = "node", .number = (double)((const int32_t *)ids->data)[i], .is_whole = true},
-            {.name = "class", .number = (double)best, .is_whole = true},
-            {.name = "label", .text = best < names->count ? names->items[best] : label},
-            {.name = "probability", .number = 1.0 / all}};
         if (((const float *)weight->data)[i] > 0.0f) {
-            report(user, fields, BY_ARRAY_LENGTH(fields));
+            predict_one(d, ((const int32_t *)ids->data)[i], values + i * width, width, report,
+                        user);
         }
     }
     return BY_OK;
@@ -663,5 +711,6 @@ const by__task_row by__task_nodes = {
              .loss = loss,
              .measure = measure,
              .predict = predict,
+             .open_graph = open_graph,
              .name_example = name_example},
 };

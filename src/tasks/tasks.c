@@ -22,7 +22,8 @@
     ROW(diffuse)                                                                                   \
     ROW(forecast)                                                                                  \
     ROW(nodes)                                                                                     \
-    ROW(links)
+    ROW(links)                                                                                     \
+    ROW(graphs)
 
 #define DECLARE(name) extern const by__task_row by__task_##name;
 #define ADDRESS(name) &by__task_##name,
