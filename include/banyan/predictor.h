@@ -23,11 +23,11 @@ typedef struct by_predictor_options {
     int threads; /* compute threads; 0: config.train.threads */
 } by_predictor_options;
 
-/* Opens a model of tables or images, allocates its memory and runs one empty batch. `config` is the
- * resolved config of the weights; `learned` is the directory with what was learned from the
- * training data, such as scales. `options` may be NULL. All of these may be closed afterwards.
- * Returns BY_EARG if the model's task cannot predict examples in memory or an option is out of
- * range, and errors as by_task.open. */
+/* Opens a model of tables, images or graphs, allocates its memory and runs one empty batch.
+ * `config` is the resolved config of the weights; `learned` is the directory with what was learned
+ * from the training data, such as scales. `options` may be NULL. All of these may be closed
+ * afterwards. Returns BY_EARG if the model's task cannot predict examples in memory or an option is
+ * out of range, and errors as by_task.open. */
 BY_API by_status by_predictor_open(by_predictor **out, const by_config *config,
                                    const by_weights *weights, const char *learned,
                                    const by_predictor_options *options, by_error *error);
@@ -54,6 +54,10 @@ typedef struct by_predictor_input by_predictor_input;
  * data.resize), and errors as by_task.open_examples. */
 BY_API by_status by_predictor_input_open(by_predictor_input **out, const by_predictor *predictor,
                                          const by_task_examples *examples, by_error *error);
+/* The same of a graph, for a model that reads graphs as samples; of each, all nodes are reported,
+ * or it as a whole, as by_predict does it. Returns errors as by_task.open_graph. */
+BY_API by_status by_predictor_graph_open(by_predictor_input **out, const by_predictor *predictor,
+                                         const by_task_graph *graph, by_error *error);
 BY_API void by_predictor_input_close(by_predictor_input **input);
 /* Returns the number of examples. */
 BY_API size_t by_predictor_input_count(const by_predictor_input *input);

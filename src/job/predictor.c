@@ -12,7 +12,7 @@
 #include "job/table_cells.h"
 
 #define MAX_BATCH  4096
-#define MAX_ARRAYS 8
+#define MAX_ARRAYS 24
 
 struct by_predictor {
     by_config *config;
@@ -52,6 +52,23 @@ by_status by_predictor_input_open(by_predictor_input **out, const by_predictor *
     by_predictor_image(p, taken.size);
     BY_TRY(by__alloc((void **)&in, 1, sizeof *in, "examples", error));
     by_status status = p->data->task->open_examples(p->data, &taken, &in->set, &in->source, error);
+    if (status != BY_OK) {
+        free(in);
+        return status;
+    }
+    *out = in;
+    return BY_OK;
+}
+
+by_status by_predictor_graph_open(by_predictor_input **out, const by_predictor *p,
+                                  const by_task_graph *graph, by_error *error)
+{
+    by_predictor_input *in;
+    if (p->data->task->open_graph == NULL) {
+        return by_error_set(error, BY_EARG, "task.kind %s reads no graphs", p->config->task.kind);
+    }
+    BY_TRY(by__alloc((void **)&in, 1, sizeof *in, "a graph", error));
+    by_status status = p->data->task->open_graph(p->data, graph, &in->source, error);
     if (status != BY_OK) {
         free(in);
         return status;
@@ -111,9 +128,24 @@ by_status by_predictor_table(by_table **out, const by_predictor *p, const char *
 
 /* ---- opening ---- */
 
-/* Makes one placeholder example: a row with all values missing, or a black image. */
+/* One node without edges. */
+static by_status make_graph(by_predictor_input **out, const by_predictor *p, by_error *error)
+{
+    float *features;
+    size_t width = (size_t)p->config->model.channels;
+    BY_TRY(by__alloc((void **)&features, width + 1, sizeof *features, "an example", error));
+    const by_task_graph graph = {.features = features, .nodes = 1, .width = width};
+    by_status status = by_predictor_graph_open(out, p, &graph, error);
+    free(features);
+    return status;
+}
+
+/* Makes one placeholder example: a row with all values missing, a black image, or a node. */
 static by_status make_placeholder(by_predictor_input **out, const by_predictor *p, by_error *error)
 {
+    if (p->data->task->open_graph != NULL) {
+        return make_graph(out, p, error);
+    }
     by_table *table = NULL;
     void *memory = NULL;
     int64_t size[3];
@@ -203,13 +235,15 @@ static by_status open_task(by_predictor *p, const char *learned, by_error *error
 {
     const by_task *task;
     BY_TRY(by_task_find(&task, p->config, error));
-    if (task->open_examples == NULL) {
+    if (task->open_examples == NULL && task->open_graph == NULL) {
         return by_error_set(error, BY_EARG,
-                            "task.kind %s predicts nothing of rows or images in memory",
+                            "task.kind %s predicts nothing of rows, images or graphs in memory",
                             p->config->task.kind);
     }
-    const by_task_request what = {
-        .purpose = BY_TASK_PREDICT, .config = p->config, .learned = learned};
+    const by_task_request what = {.purpose = BY_TASK_PREDICT,
+                                  .config = p->config,
+                                  .learned = learned,
+                                  .graphs = task->open_graph != NULL};
     return by_task_open(&p->data, NULL, &what, error);
 }
 
@@ -283,7 +317,8 @@ void by_predictor_image(const by_predictor *predictor, int64_t size[3])
 
 bool by_predictor_column(const by_predictor *predictor, size_t i, by_column_type *out)
 {
-    return predictor->data->task->column(predictor->data, i, out);
+    const by_task *task = predictor->data->task;
+    return task->column != NULL && task->column(predictor->data, i, out);
 }
 
 /* ---- running ---- */

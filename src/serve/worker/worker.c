@@ -493,7 +493,7 @@ static by_status prepare_job(void *user, by__worker_job *job, by_error *error)
                            : kind != NULL && strcmp(kind, wanted) != 0) {
         return by_error_set(error, BY_EARG,
                             predicting != NULL
-                                ? "the model predicts rows or images: ask /v1/predict"
+                                ? "the model predicts rows, images or graphs: ask /v1/predict"
                                 : "the model reads text: ask for completions or embeddings");
     }
     by__telemetry_trace_copy(job->trace, by__protocol_get_text(request, "trace"));

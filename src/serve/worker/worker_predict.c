@@ -1,4 +1,4 @@
-/* Predictions of rows and images: requests for /v1/predict in a worker. */
+/* Predictions of rows, images and graphs: requests for /v1/predict in a worker. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "serve/protocol/messages.h"
 #include "serve/protocol/predicted.h"
 #include "serve/worker/worker.h"
+#include "serve/worker/worker_graph.h"
 
 #define MAX_ROWS   4096
 #define MAX_IMAGES 256
@@ -21,6 +22,7 @@ struct by__worker_predicting {
     by_predictor *predictor;
     size_t columns; /* 0: the model reads images */
     int64_t image[3];
+    by__worker_graphs *graphs; /* NULL: the model reads none, and the others are used */
 };
 
 /* ---- a request, on the preparer's thread ---- */
@@ -29,6 +31,8 @@ typedef struct worker_predict_fields {
     const char *kind;
     const json_t *rows;
     const json_t *images;
+    const json_t *nodes;
+    const json_t *graph;
 } worker_predict_fields;
 
 static const by__serve_field fields[] = {
@@ -36,6 +40,8 @@ static const by__serve_field fields[] = {
     BY__IGNORED("trace"), /* the worker has read it */
     BY__ANY("rows", worker_predict_fields, rows),
     BY__ANY("images", worker_predict_fields, images),
+    BY__ANY("nodes", worker_predict_fields, nodes),
+    BY__ANY("graph", worker_predict_fields, graph),
 };
 
 /* The examples of a job: rows, or pictures, which are decoded one by one. */
@@ -231,6 +237,9 @@ by_status by__worker_predicting_prepare(const by__worker_predicting *p, by__work
 {
     worker_predict_fields a = {0};
     BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, &job->param, error));
+    if (p->graphs != NULL) {
+        return by__worker_graphs_prepare(p->graphs, job, a.nodes, a.graph, error);
+    }
     bool images = p->columns == 0;
     job->param = images ? "images" : "rows";
     if ((images ? a.images : a.rows) == NULL || (images ? a.rows : a.images) != NULL) {
@@ -273,6 +282,9 @@ by_status by__worker_predicting_compute(void *user, const by__worker_batch_place
     by__worker_predicting *p = user;
     by_predictor_place *at;
     result_target t = {.places = places};
+    if (p->graphs != NULL) {
+        return by__worker_graphs_compute(p->graphs, places, count, error);
+    }
     BY_TRY(by__alloc((void **)&at, count, sizeof *at, "a batch", error));
     for (size_t i = 0; i < count; i++) {
         const examples *e = places[i].job->input;
@@ -295,7 +307,17 @@ by_status by__worker_predicting_open(by__worker_predicting **out, const by_pretr
     by_column_type column;
     const by_predictor_options options = {.batch = o->batch > 0 ? o->batch : BATCH,
                                           .threads = o->threads};
+    bool graphs = strcmp(by_model_reads(&by_pretrained_config(pretrained)->model), "nodes") == 0;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "predictions", error));
+    if (graphs) {
+        *out = p;
+        by_status opened = by__worker_graphs_open(&p->graphs, pretrained, options.threads, error);
+        if (opened != BY_OK) {
+            free(p);
+            *out = NULL;
+        }
+        return opened;
+    }
     by_status status = by_predictor_open(&p->predictor, by_pretrained_config(pretrained),
                                          by_pretrained_weights(pretrained),
                                          by_pretrained_directory(pretrained), &options, error);
@@ -315,6 +337,7 @@ void by__worker_predicting_close(by__worker_predicting **predicting)
 {
     if (*predicting != NULL) {
         by_predictor_close(&(*predicting)->predictor);
+        by__worker_graphs_close(&(*predicting)->graphs);
         free(*predicting);
         *predicting = NULL;
     }
@@ -322,12 +345,15 @@ void by__worker_predicting_close(by__worker_predicting **predicting)
 
 size_t by__worker_predicting_batch(const by__worker_predicting *predicting)
 {
-    return (size_t)by_predictor_batch(predicting->predictor);
+    return predicting->graphs != NULL ? BATCH : (size_t)by_predictor_batch(predicting->predictor);
 }
 
 json_t *by__worker_predicting_info(const by__worker_predicting *p)
 {
     by_column_type column;
+    if (p->graphs != NULL) {
+        return by__worker_graphs_info(p->graphs);
+    }
     json_t *columns = json_array();
     for (size_t i = 0; by_predictor_column(p->predictor, i, &column); i++) {
         bool number = column.kind == BY_COLUMN_NUMBER;

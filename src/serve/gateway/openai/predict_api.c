@@ -1,5 +1,6 @@
-/* POST /v1/predict: rows of tables and images, as JSON, as multipart/form-data, or one image as the
- * body; and entities, whose features are fetched from a store before a worker gets the rows. */
+/* POST /v1/predict: rows of tables, images and graphs, as JSON; rows and images also as
+ * multipart/form-data, or one image as the body; and entities, whose features are fetched from a
+ * store before a worker gets the rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@ typedef struct predict_fields {
     const json_t *rows;
     const json_t *images;
     const json_t *entities;
+    const json_t *nodes;
+    const json_t *graph;
     int64_t priority;
 } predict_fields;
 
@@ -22,6 +25,8 @@ static const by__serve_field fields[] = {
     BY__ANY("rows", predict_fields, rows),
     BY__ANY("images", predict_fields, images),
     BY__ANY("entities", predict_fields, entities),
+    BY__ANY("nodes", predict_fields, nodes),
+    BY__ANY("graph", predict_fields, graph),
     BY__INTEGER("priority", predict_fields, priority, -100, 100),
 };
 
@@ -114,12 +119,40 @@ static by_status read_json(json_t **out, const by__http_request *request, by_err
 
 /* ---- the request ---- */
 
+/* Nodes of the graph that the model has, or of the one in the request; that one as a whole without
+ * nodes. */
+static by_status read_graph(by__gateway_request *request, const predict_fields *a, size_t length,
+                            const char **param, by_error *error)
+{
+    *param = a->nodes != NULL ? "nodes" : "graph";
+    if (a->rows != NULL || a->images != NULL || a->entities != NULL) {
+        return by_error_set(error, BY_EARG,
+                            "'%s' is of a model of graphs, which has neither 'rows', 'images' nor "
+                            "'entities'",
+                            *param);
+    }
+    if (a->nodes != NULL && json_array_size(a->nodes) == 0) {
+        return by_error_set(error, BY_EARG, "'nodes' must be a list of at least one number");
+    }
+    if (a->graph != NULL && !json_is_object(a->graph)) {
+        *param = "graph";
+        return by_error_set(error, BY_EARG, "'graph' must be an object");
+    }
+    *param = NULL;
+    json_t *wanted =
+        json_pack("{ss sO* sO*}", "kind", "predict", "nodes", a->nodes, "graph", a->graph);
+    return by__gateway_request_one_part(request, a->model, wanted, length, a->priority, error);
+}
+
 static by_status read_fields(by__gateway_request *request, const predict_fields *a, size_t length,
                              const char **param, by_error *error)
 {
     *param = "model";
     if (a->model == NULL) {
         return by_error_set(error, BY_EARG, "'model' is missing");
+    }
+    if (a->nodes != NULL || a->graph != NULL) {
+        return read_graph(request, a, length, param, error);
     }
     *param = "rows";
     const json_t *list = a->entities != NULL ? a->entities : a->rows != NULL ? a->rows : a->images;
@@ -132,7 +165,8 @@ static by_status read_fields(by__gateway_request *request, const predict_fields 
     if ((a->rows == NULL && a->entities == NULL) == (a->images == NULL) ||
         json_array_size(list) == 0) {
         return by_error_set(error, BY_EARG,
-                            "one of 'rows', 'entities' and 'images' must be a list of examples");
+                            "one of 'rows', 'entities' and 'images' must be a list of examples; "
+                            "or, of a model of graphs, give 'nodes' or 'graph'");
     }
     *param = NULL;
     json_t *wanted =
