@@ -125,7 +125,8 @@ assert [p["graph"] for p in said] == list(range(120))
 assert sum(p["class"] == p["graph"] % 2 for p in said) > 100 and {p["label"] for p in said} == {"plain", "chords"}
 END
 mkdir sized && cp -r rings/raw sized/ && cp sizes.csv sized/raw/graph-label.csv
-run 0 "$banyan" train rings.yaml --set name=sizes --set data.graph=sized --set data.target=number --set data.label_names='[]'
+run 0 "$banyan" train rings.yaml --set name=sizes --set data.graph=sized --set data.target=number --set data.label_names='[]' \
+    --set train.steps=120 --set optimizer.lr=0.05
 run 0 "$banyan" eval runs/sizes --test --json
 above mae 0 0.7
 run 0 "$banyan" predict runs/sizes --out sizes.jsonl
