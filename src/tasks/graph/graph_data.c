@@ -113,6 +113,7 @@ by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set, bool
     }
     sizes->sample_nodes = sizes->sample_edges = 0;
     sizes->sample_targets = 1;
+    sizes->feature_entries = sizes->edge_weights = sizes->relations = sizes->relation_edges = 0;
     BY_TRY(by__nn_node_set_hops(sizes, NULL, NULL, 0, error));
     BY_TRY(take_size(&m->channels, "channels", set->features, set, true, error));
     BY_TRY(take_size(&sizes->nodes, "nodes", set->nodes, set, fixed, error));

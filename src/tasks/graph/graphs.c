@@ -299,6 +299,7 @@ static void set_sizes(by__nn_node_sizes *sizes, const by__nodes_pack_size *size)
     sizes->own_graphs = 1;
     sizes->sample_nodes = sizes->sample_edges = 0;
     sizes->sample_targets = 1;
+    sizes->feature_entries = sizes->edge_weights = sizes->relations = sizes->relation_edges = 0;
     sizes->nodes = size->nodes;
     sizes->edges = size->edges;
     sizes->graphs = size->graphs;
