@@ -534,6 +534,7 @@ typedef enum by_function {
     BY_FN_NEGATE,   /* -x */
     BY_FN_GELU_ERF, /* 0.5 x (1 + erf(x / sqrt(2))): the exact form, as in ViT and BERT */
     BY_FN_SOFTPLUS, /* log(1 + exp(x)) */
+    BY_FN_ELU,      /* x, or exp(x) - 1 below 0 (Clevert et al. 2015) */
     BY_FN_COUNT
 } by_function;
 

@@ -14,7 +14,7 @@ typedef struct activation_row {
 static const activation_row rows[] = {
     {.kind = {.name = "auto",
               .help = "As the family was published: gelu_tanh in GPT-2, silu in Llama and Mixtral, "
-                      "gelu in the others."},
+                      "elu in GAT, relu in the other models of graphs, gelu in the rest."},
      .function = BY_FN_COUNT},
     {.kind = {.name = "gelu", .help = "GELU (Hendrycks and Gimpel 2016)."},
      .names = {"gelu"},
@@ -32,6 +32,9 @@ static const activation_row rows[] = {
      .names = {"relu2"},
      .function = BY_FN_RELU,
      .squared = true},
+    {.kind = {.name = "elu", .help = "x, or exp(x) - 1 below 0 (Clevert et al. 2015)."},
+     .names = {"elu"},
+     .function = BY_FN_ELU},
     {.kind = {.name = "tanh", .help = "The hyperbolic tangent."},
      .names = {"tanh"},
      .function = BY_FN_TANH},

@@ -216,11 +216,9 @@ static int onnx_gelu_erf(by__op_onnx *onnx)
 static by_status onnx_unary(const by__op_signature *s, const by__graph_type *out, by__op_onnx *onnx,
                             by_error *error)
 {
-    static const char *const names[BY_FN_COUNT] = {[BY_FN_RELU] = "Relu",
-                                                   [BY_FN_TANH] = "Tanh",
-                                                   [BY_FN_SIGMOID] = "Sigmoid",
-                                                   [BY_FN_NEGATE] = "Neg",
-                                                   [BY_FN_SOFTPLUS] = "Softplus"};
+    static const char *const names[BY_FN_COUNT] = {
+        [BY_FN_RELU] = "Relu",  [BY_FN_TANH] = "Tanh",         [BY_FN_SIGMOID] = "Sigmoid",
+        [BY_FN_NEGATE] = "Neg", [BY_FN_SOFTPLUS] = "Softplus", [BY_FN_ELU] = "Elu"};
     by_function function = s->attrs->function;
     BY_UNUSED(out);
     BY_UNUSED(error);

@@ -158,7 +158,9 @@ static double ulps(float got, double want)
 
 static double exact(by_function function, double x)
 {
-    return function == BY_FN_TANH ? tanh(x) : 1.0 / (1.0 + exp(-x));
+    return function == BY_FN_TANH  ? tanh(x)
+           : function == BY_FN_ELU ? x > 0.0 ? x : expm1(x)
+                                   : 1.0 / (1.0 + exp(-x));
 }
 
 /* Every 1021st f32 in order of its bits, so all exponents, both signs, NaNs, infinities and
@@ -169,7 +171,7 @@ static void test_functions(void **state)
     static const struct {
         by_function function;
         double bound;
-    } functions[] = {{BY_FN_SIGMOID, 3.0}, {BY_FN_TANH, 3.0}};
+    } functions[] = {{BY_FN_SIGMOID, 3.0}, {BY_FN_TANH, 3.0}, {BY_FN_ELU, 3.0}};
     const int64_t count = (int64_t)((1ull << 32) / 1021);
     float *x = malloc((size_t)count * sizeof(float));
     float *y = malloc((size_t)count * sizeof(float));

@@ -1211,7 +1211,7 @@ def node_forward(c, w, ids):
     a = torch.zeros(c["nodes"], c["nodes"], dtype=dtype)
     for (source, target), weight in zip(edges_of(c), weights_of(c)):
         a[target, source] = weight
-    activation = getattr(F, c.get("activation", "relu"))
+    activation = getattr(F, c.get("activation", "elu" if c["kind"] == "gat" else "relu"))
     degree = a.sum(1, keepdim=True)
     for i in range(c["layers"]):
         layer = f"convs.{i}."

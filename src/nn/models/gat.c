@@ -84,13 +84,13 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
 
 static void body(by__nn_build *b)
 {
-    static const by__nn_node_stack stack = {add_layer, BY_FN_RELU, false};
+    static const by__nn_node_stack stack = {add_layer, BY_FN_ELU, false};
     by__nn_node_layers(b, &own_keys(b->config)->sizes, &stack);
 }
 
 static void write_config(json_t *out, const by_model_config *c)
 {
-    by__nn_node_write_config(out, c, &own_keys(c)->sizes, BY_FN_RELU);
+    by__nn_node_write_config(out, c, &own_keys(c)->sizes, BY_FN_ELU);
     (void)json_object_set_new(out, "heads", json_integer(c->heads));
     (void)json_object_set_new(out, "output_heads", json_integer(own_keys(c)->output_heads));
     (void)json_object_set_new(out, "negative_slope", json_real(own_keys(c)->slope));
@@ -100,7 +100,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
                              by_error *error)
 {
     gat_keys *own = own_keys(c);
-    BY_TRY(by__nn_node_read_config(c, &own->sizes, name, in, BY_FN_RELU, error));
+    BY_TRY(by__nn_node_read_config(c, &own->sizes, name, in, BY_FN_ELU, error));
     BY_TRY(by__nn_json_integer(&c->heads, name, in, "heads", 1, error));
     BY_TRY(by__nn_json_integer(&own->output_heads, name, in, "output_heads", 1, error));
     return by__nn_json_number(&own->slope, name, in, "negative_slope", 0.2, error);

@@ -5,6 +5,7 @@
  *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results within one step
  *   by__exp2_of_negative  3 ulp; below 2^-126 subnormal or 0
  *   by__tanh     3 ulp
+ *   by__exp_less_one  2 ulp
  *   by__sigmoid  3 ulp
  *   by__sigmoid_pair_rough  about 4 + |x| ulp; only for results rounded to bf16
  *   by__log      2 ulp, of positive numbers that are not subnormal
@@ -163,6 +164,15 @@ BY__INLINE by__vf by__tanh(by__vf x)
     by__vf e = two_n * r + (two_n - 1.0f);
     by__vf t = -e / (e + 2.0f);
     return (by__vf)((by__vi)t | ((by__vi)x & INT32_MIN));
+}
+
+/* exp(x) - 1 for x from -18 to 0, without cancellation. */
+BY__INLINE by__vf by__exp_less_one(by__vf x)
+{
+    by__vf n;
+    by__vf r = by__exp_reduced(x, &n);
+    by__vf two_n = by__power_of_two(__builtin_convertvector(n, by__vi));
+    return two_n * r + (two_n - 1.0f);
 }
 
 /* sigmoid(x) and 1 - sigmoid(x) from one exponential that cannot overflow; both keep full relative

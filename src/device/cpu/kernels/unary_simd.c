@@ -66,6 +66,9 @@ BY__INLINE by__vf apply(by_function function, by_dtype type, by__vf x)
     }
     case BY_FN_SOFTPLUS: /* log(1 + e^-|x|) has no cancellation */
         return by__at_least(0.0f, x) + by__log1p_of_unit(by__exp_of_negative(-by__abs(x)));
+    case BY_FN_ELU: /* -1 in f32 below -17.4 */
+        return by__select(x > 0.0f, x,
+                          by__exp_less_one(by__at_least(-18.0f, by__at_most(0.0f, x))));
     default:
         return by__sigmoid(x);
     }
@@ -97,6 +100,8 @@ BY__INLINE by__vf derivative(by_function function, by_dtype type, by__vf x)
         return s + 0.398942280f * by__at_least(-15.0f, by__at_most(15.0f, x)) * t;
     case BY_FN_SOFTPLUS:
         return sigmoid_pair(type, x, &t);
+    case BY_FN_ELU:
+        return by__select(x > 0.0f, by__splat(1.0f), by__exp(by__at_most(0.0f, x)));
     default:
         s = sigmoid_pair(type, x, &t);
         return s * t;
@@ -146,6 +151,7 @@ RANGES(sigmoid, BY_FN_SIGMOID)
 RANGES(negate, BY_FN_NEGATE)
 RANGES(gelu_erf, BY_FN_GELU_ERF)
 RANGES(softplus, BY_FN_SOFTPLUS)
+RANGES(elu, BY_FN_ELU)
 #undef RANGES
 
 static bool supports_act(const by__device_call *call)
@@ -158,6 +164,7 @@ static by__cpu_range_fn *const *const unary_ranges[BY_FN_COUNT] = {
     [BY_FN_RELU] = relu_ranges,         [BY_FN_TANH] = tanh_ranges,
     [BY_FN_SIGMOID] = sigmoid_ranges,   [BY_FN_NEGATE] = negate_ranges,
     [BY_FN_GELU_ERF] = gelu_erf_ranges, [BY_FN_SOFTPLUS] = softplus_ranges,
+    [BY_FN_ELU] = elu_ranges,
 };
 
 by__cpu_range_fn *BY__AT_LEVEL(by__kernel_unary_range)(by_function function)
@@ -180,6 +187,7 @@ static by_status run_unary_grad(const by__device_call *call, const by__device_co
         [BY_FN_RELU] = relu_grad_ranges,         [BY_FN_TANH] = tanh_grad_ranges,
         [BY_FN_SIGMOID] = sigmoid_grad_ranges,   [BY_FN_NEGATE] = negate_grad_ranges,
         [BY_FN_GELU_ERF] = gelu_erf_grad_ranges, [BY_FN_SOFTPLUS] = softplus_grad_ranges,
+        [BY_FN_ELU] = elu_grad_ranges,
     };
     int64_t count = by__tensor_count(&call->in[0]);
     by__cpu_parallel(context, call, count, GRAIN, count,

@@ -88,6 +88,8 @@ double by__cpu_reference_function(by_function function, double x)
         return 0.5 * x * erfc(-x * sqrt(0.5));
     case BY_FN_SOFTPLUS:
         return fmax(x, 0.0) + log1p(exp(-fabs(x)));
+    case BY_FN_ELU:
+        return x > 0.0 ? x : expm1(x);
     default:
         return sigmoid(x);
     }
@@ -113,6 +115,8 @@ static double derivative(by_function function, double x)
         return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-0.5 * x * x) / sqrt(2.0 * M_PI);
     case BY_FN_SOFTPLUS:
         return s;
+    case BY_FN_ELU:
+        return x > 0.0 ? 1.0 : exp(x);
     default:
         return s * (1.0 - s);
     }

@@ -65,6 +65,15 @@ __device__ inline float by__tanh(float x)
     return by__float((by__bits(t) & 0x7fffffffu) | (by__bits(x) & 0x80000000u));
 }
 
+/* exp(x) - 1 for x of at most 0, without cancellation. */
+__device__ inline float by__exp_less_one(float x)
+{
+    float n;
+    float r = by__exp_reduced(x < -18.0f ? -18.0f : x, &n);
+    float scale = by__power_of_two(x == x ? (int)n : 0);
+    return by__fma(scale, r, scale - 1.0f);
+}
+
 /* sigmoid(x), and 1 - sigmoid(x), both with all their digits. */
 __device__ inline float by__sigmoid_pair(float x, float *complement)
 {
@@ -141,7 +150,17 @@ __device__ inline void by__cos_sin(float x, float *cosine, float *sine)
 
 /* ---- functions of UNARY, numbered as by_function ---- */
 
-enum { BY__GELU, BY__SILU, BY__RELU, BY__TANH, BY__SIGMOID, BY__NEGATE, BY__GELU_ERF, BY__SOFTPLUS };
+enum {
+    BY__GELU,
+    BY__SILU,
+    BY__RELU,
+    BY__TANH,
+    BY__SIGMOID,
+    BY__NEGATE,
+    BY__GELU_ERF,
+    BY__SOFTPLUS,
+    BY__ELU
+};
 
 /* The normal distribution function P(x) and sqrt(2 pi) times its density, exp(-x^2 / 2): with t =
  * 1 / (1 + 0.3 |x| / sqrt(2)), P(-|x|) = exp(-x^2 / 2) t q(t), and q is the CPU's polynomial. */
@@ -207,6 +226,8 @@ __device__ inline float by__function(int function, float x)
         return x * by__normal(x, &unused);
     case BY__SOFTPLUS:
         return by__softplus(x);
+    case BY__ELU:
+        return x > 0.0f ? x : by__exp_less_one(x);
     default:
         return by__sigmoid(x);
     }
@@ -242,6 +263,8 @@ __device__ inline float by__derivative(int function, float x)
         return by__fma(0.398942280f * by__within(x, 15.0f), c, s);
     case BY__SOFTPLUS:
         return by__sigmoid_pair(x, &c);
+    case BY__ELU:
+        return x > 0.0f ? 1.0f : by__exp(x);
     default:
         s = by__sigmoid_pair(x, &c);
         return s * c;
