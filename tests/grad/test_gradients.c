@@ -164,6 +164,8 @@ static double value_of(const gradients *p, int i, size_t k)
         return (double)(k % 5);
     case COUNTER:
         return (double)(11 + k);
+    case DIVISOR:
+        return u < 0.0 ? -1.0 - magnitude : 1.0 + magnitude;
     case SPACED:
         return 0.25 * (double)(k * 7 % 11) - 1.0;
     case SLOT:

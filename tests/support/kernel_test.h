@@ -22,6 +22,7 @@ typedef enum operand_kind {
     PLAIN = 0,   /* integers: in [0, 5) */
     TRAINED,     /* a parameter */
     CONSTANT,    /* not differentiated */
+    DIVISOR,     /* magnitudes above 1: changes little over the steps of the differences */
     SPACED,      /* neighbours are further apart than the steps of the differences */
     SOME_ABSENT, /* in [0, 5), every third one is -1 */
     ALL_THREE,

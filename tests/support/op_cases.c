@@ -28,6 +28,7 @@
 #define PARAMETER(...)                  OPERAND(TRAINED, BY_F32, __VA_ARGS__)
 #define FACTOR(...)                     OPERAND(CONSTANT, BY_F32, __VA_ARGS__)
 #define FIXED(...)                      OPERAND(CONSTANT, ACT, __VA_ARGS__)
+#define DIVISORS(...)                   OPERAND(DIVISOR, ACT, __VA_ARGS__)
 #define SPREAD(...)                     OPERAND(SPACED, BY_F32, __VA_ARGS__)
 #define TARGETS(...)                    OPERAND(SOME_ABSENT, BY_I32, __VA_ARGS__)
 #define THREES(...)                     OPERAND(ALL_THREE, BY_I32, __VA_ARGS__)
@@ -1025,11 +1026,12 @@ const op_case op_cases[] = {
     CASE(SMOOTH_L1_GRAD, (.beta = 1.0f), A(3, 5, 7), F(3, 5, 7), NONE, F(1)),
     CASE(SMOOTH_L1_GRAD, (.beta = 0.0f), A(3, 57), F(3, 57), F(3), F(1)),
     CASE(SMOOTH_L1_GRAD, (.beta = 0.5f), A(257, 131), F(257, 131), F(257), F(1)),
-    GRADIENT(LIKELIHOOD, (0), A(3, 5), A(3, 5), FACTOR(3, 5)),
-    GRADIENT(LIKELIHOOD, (0), A(3, 5), A(3, 5), FACTOR(3, 5), FACTOR(3, 5)),
-    GRADIENT(LIKELIHOOD, (.density = BY_DENSITY_NEGATIVE_BINOMIAL), A(3, 5), A(3, 5), FACTOR(3, 5)),
-    GRADIENT(LIKELIHOOD, (.density = BY_DENSITY_NEGATIVE_BINOMIAL), A(3, 5), A(3, 5), FACTOR(3, 5),
+    GRADIENT(LIKELIHOOD, (0), A(3, 5), DIVISORS(3, 5), FACTOR(3, 5)),
+    GRADIENT(LIKELIHOOD, (0), A(3, 5), DIVISORS(3, 5), FACTOR(3, 5), FACTOR(3, 5)),
+    GRADIENT(LIKELIHOOD, (.density = BY_DENSITY_NEGATIVE_BINOMIAL), DIVISORS(3, 5), DIVISORS(3, 5),
              FACTOR(3, 5)),
+    GRADIENT(LIKELIHOOD, (.density = BY_DENSITY_NEGATIVE_BINOMIAL), DIVISORS(3, 5), DIVISORS(3, 5),
+             FACTOR(3, 5), FACTOR(3, 5)),
     CASE(LIKELIHOOD, (0), A(1), A(1), F(1)),
     CASE(LIKELIHOOD, (0), A(3, 5, 7), A(3, 5, 7), F(3, 5, 7), F(3, 5, 7)),
     CASE(LIKELIHOOD, (0), A(7001, 3), A(7001, 3), F(7001, 3), NONE),

@@ -55,25 +55,25 @@ double by__forecast_counts_log(const by__forecast_counts *c, double y)
 
 /* Goes through the counts in cells: one by one at first, where the share of each follows from the
  * one before, then in cells whose middle stands for all. */
-typedef struct scan {
+typedef struct crps_scan {
     const by__forecast_counts *c;
     double first; /* what is below has no share that matters */
     double k;     /* the cell begins here */
     double width;
     double share; /* P of each of its counts */
     double below; /* P of all counts before the cell */
-} scan;
+} crps_scan;
 
-static void begin_scan(scan *s, const by__forecast_counts *c)
+static void begin_scan(crps_scan *s, const by__forecast_counts *c)
 {
     double deviation = sqrt(c->mean + c->dispersion * c->mean * c->mean);
     double first = floor(c->mean - 12.0 * deviation);
-    *s = (scan){.c = c, .first = first > 0.0 ? first : 0.0, .width = 1.0};
+    *s = (crps_scan){.c = c, .first = first > 0.0 ? first : 0.0, .width = 1.0};
     s->k = s->first;
     s->share = exp(by__forecast_counts_log(c, s->k));
 }
 
-static void next_cell(scan *s)
+static void next_cell(crps_scan *s)
 {
     double r = 1.0 / s->c->dispersion;
     double product = s->c->mean * s->c->dispersion;
@@ -91,7 +91,7 @@ static void next_cell(scan *s)
 double by__forecast_counts_scan(const by__forecast_counts *c, const double *levels, size_t count,
                                 double *quantiles, double y)
 {
-    scan s;
+    crps_scan s;
     size_t found = 0;
     double most = c->mean + 100.0 * sqrt(c->mean + c->dispersion * c->mean * c->mean) + 100.0;
     begin_scan(&s, c);

@@ -7,7 +7,7 @@
 #include "banyan/ops.h"
 #include "data/loader/order.h"
 #include "data/loader/row_list.h"
-#include "tasks/graph/graphs.h"
+#include "tasks/graph/graph_tasks.h"
 
 /* clang-format off: one row a key */
 static const by__config_key keys[] = {

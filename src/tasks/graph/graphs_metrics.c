@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tasks/graph/graphs.h"
+#include "tasks/graph/graph_tasks.h"
 #include "tasks/graph/scored.h"
 
 /* Scores that the area under the curve is made from: those of the first graphs. */

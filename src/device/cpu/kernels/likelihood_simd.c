@@ -6,8 +6,8 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd_math.h"
 
-/* Elements of a block; the workspace is one double per block. */
-#define BLOCK 4096
+/* Elements of a block, which f32 sums alone; the workspace is one double per block. */
+#define BLOCK 1024
 #define LEAST 1e-5f
 /* log(2 pi) / 2 */
 #define HALF_LOG_2_PI 0.918938533204672742f

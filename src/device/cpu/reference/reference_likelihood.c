@@ -23,24 +23,24 @@ static double digamma(double x)
 }
 
 /* Operands of element i. */
-typedef struct element {
+typedef struct likelihood_element {
     double a, b, t, weight;
     double sign_a, sign_b;
-} element;
+} likelihood_element;
 
-static element element_of(const by__device_call *call, int64_t i)
+static likelihood_element element_of(const by__device_call *call, int64_t i)
 {
     bool normal = call->attrs.density == BY_DENSITY_NORMAL;
     double a = by__get(&call->in[0], i);
     double b = by__get(&call->in[1], i);
     double t = by__get(&call->in[2], i);
     bool weighted = call->input_count > 3 && by__present(&call->in[3]);
-    return (element){.a = normal ? a : size_of(a),
-                     .b = size_of(b),
-                     .t = normal ? t : fmax(t, 0.0),
-                     .weight = weighted ? by__get(&call->in[3], i) : 1.0,
-                     .sign_a = a < 0.0 ? -1.0 : 1.0,
-                     .sign_b = b < 0.0 ? -1.0 : 1.0};
+    return (likelihood_element){.a = normal ? a : size_of(a),
+                                .b = size_of(b),
+                                .t = normal ? t : fmax(t, 0.0),
+                                .weight = weighted ? by__get(&call->in[3], i) : 1.0,
+                                .sign_a = a < 0.0 ? -1.0 : 1.0,
+                                .sign_b = b < 0.0 ? -1.0 : 1.0};
 }
 
 static by_status run(const by__device_call *call, const by__device_context *context)
@@ -48,7 +48,7 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     double loss = 0.0;
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
-        element e = element_of(call, i);
+        likelihood_element e = element_of(call, i);
         double d = (e.t - e.a) / e.b;
         double r = 1.0 / e.b;
         double product = e.a * e.b;
@@ -69,7 +69,7 @@ static by_status run_grad(const by__device_call *call, const by__device_context 
     double dloss = by__get(&call->in[4], 0);
     BY_UNUSED(context);
     for (int64_t i = 0, count = by__tensor_count(&call->in[0]); i < count; i++) {
-        element e = element_of(call, i);
+        likelihood_element e = element_of(call, i);
         double factor = e.weight * dloss;
         double d = (e.t - e.a) / e.b;
         double r = 1.0 / e.b;
