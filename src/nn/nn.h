@@ -535,7 +535,7 @@ by_value by__nn_node_read_out(by__nn_build *b, const by__nn_node_sizes *sizes, b
  * same arrays. */
 int64_t by__nn_node_room(const by__nn_node_sizes *sizes);
 /* Columns in front of layer `layer`, or behind the last one. */
-int64_t by__nn_node_width(const by_model_config *c, int64_t layer);
+int64_t by__nn_node_width(const by_model_config *c, const by__nn_node_sizes *sizes, int64_t layer);
 /* Initial weights with the variance of Glorot and Bengio (2010). */
 by_init by__nn_init_glorot(int64_t in, int64_t out);
 /* The product of each row of x [B, nodes, in] with w [out, in]. x BY_NONE: of the features, as a

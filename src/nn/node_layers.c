@@ -156,10 +156,9 @@ by_init by__nn_init_glorot(int64_t in, int64_t out)
     return (by_init){BY_INIT_NORMAL, sqrtf(2.0f / (float)(in + out))};
 }
 
-int64_t by__nn_node_width(const by_model_config *c, int64_t layer)
+int64_t by__nn_node_width(const by_model_config *c, const by__nn_node_sizes *sizes, int64_t layer)
 {
-    const by__nn_node_sizes *sizes = by__nn_node_sizes_of(c);
-    bool reads_out = sizes != NULL && sizes->own_graphs > 0 && sizes->graphs > 0;
+    bool reads_out = sizes->own_graphs > 0 && sizes->graphs > 0;
     return layer == 0 ? c->channels : layer == c->layers && !reads_out ? c->outputs : c->width;
 }
 
@@ -240,7 +239,7 @@ by_value by__nn_node_norm(by__nn_build *b, by_value x, int64_t width, const char
 static bool adds_input(const by__nn_build *b, const by__nn_node_sizes *sizes, int i)
 {
     return sizes->residual == 1 &&
-           by__nn_node_width(b->config, i) == by__nn_node_width(b->config, i + 1);
+           by__nn_node_width(b->config, sizes, i) == by__nn_node_width(b->config, sizes, i + 1);
 }
 
 void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes,
@@ -256,14 +255,14 @@ void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes,
             sizes->held_out_candidates == 0) {
             by_value read = x == BY_NONE ? by__nn_node_features(b, sizes) : x;
             by_model_register(&b->model, b->graph, "features",
-                              by__nn_node_rows(b, sizes, read, by__nn_node_width(c, i)));
+                              by__nn_node_rows(b, sizes, read, by__nn_node_width(c, sizes, i)));
         }
         by_graph_set_block(b->graph, i);
         double p = i == 0 ? sizes->input_dropout : c->dropout;
         by_value y = stack->layer(b, x == BY_NONE ? x : drop(b, x, p), i);
         if (i < c->layers - 1) {
             (void)snprintf(norm, sizeof norm, "norms.%d", i);
-            y = by__nn_node_norm(b, y, by__nn_node_width(c, i + 1), norm);
+            y = by__nn_node_norm(b, y, by__nn_node_width(c, sizes, i + 1), norm);
             y = by__nn_activate(b, y, stack->activation);
         }
         x = adds_input(b, sizes, i) ? by_add(b->graph, y, by__nn_node_own(b, sizes, x, i)) : y;

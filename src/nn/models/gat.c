@@ -56,10 +56,10 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
     by_graph *g = b->graph;
     bool last = i == c->layers - 1;
     int64_t heads = last ? own_keys(c)->output_heads : c->heads;
-    int64_t in = by__nn_node_width(c, i);
-    int64_t out = by__nn_node_width(c, i + 1);
-    int64_t width = last ? out : out / heads;
     const by__nn_node_sizes *sizes = &own_keys(c)->sizes;
+    int64_t in = by__nn_node_width(c, sizes, i);
+    int64_t out = by__nn_node_width(c, sizes, i + 1);
+    int64_t width = last ? out : out / heads;
     by_edges edges = by__nn_edges(b, sizes, i);
     by_value w = by__nn_weight(b, "out in", BY_SHAPE(heads * width, in),
                                by__nn_init_glorot(in, heads * width), "convs.%d.lin.weight", i);

@@ -29,9 +29,9 @@ static gcn_keys *own_keys(const by_model_config *c)
 static by_value add_layer(by__nn_build *b, by_value x, int i)
 {
     by_graph *g = b->graph;
-    int64_t in = by__nn_node_width(b->config, i);
-    int64_t out = by__nn_node_width(b->config, i + 1);
     const by__nn_node_sizes *sizes = &own_keys(b->config)->sizes;
+    int64_t in = by__nn_node_width(b->config, sizes, i);
+    int64_t out = by__nn_node_width(b->config, sizes, i + 1);
     const char *degrees = own_keys(b->config)->degrees;
     by_value w = by__nn_weight(b, "out in", BY_SHAPE(out, in), by__nn_init_glorot(in, out),
                                "convs.%d.lin.weight", i);

@@ -52,8 +52,8 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
 {
     by_graph *g = b->graph;
     const by__nn_node_sizes *sizes = &own_keys(b->config)->sizes;
-    int64_t in = by__nn_node_width(b->config, i);
-    int64_t out = by__nn_node_width(b->config, i + 1);
+    int64_t in = by__nn_node_width(b->config, sizes, i);
+    int64_t out = by__nn_node_width(b->config, sizes, i + 1);
     by_value biases[2];
     char prefix[64];
     by_value w = weight(b, i, 0, in, out, &biases[0]);

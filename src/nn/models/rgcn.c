@@ -52,8 +52,8 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
     by_graph *g = b->graph;
     const by__nn_node_sizes *sizes = &own_keys(b->config)->sizes;
     int64_t relations = sizes->relations;
-    int64_t in = by__nn_node_width(b->config, i);
-    int64_t out = by__nn_node_width(b->config, i + 1);
+    int64_t in = by__nn_node_width(b->config, sizes, i);
+    int64_t out = by__nn_node_width(b->config, sizes, i + 1);
     by_value root = by__nn_weight(b, "in out", BY_SHAPE(in, out), by__nn_init_glorot(in, out),
                                   "convs.%d.root", i);
     by_value bias = by__nn_weight(b, "out", BY_SHAPE(out), (by_init){0}, "convs.%d.bias", i);

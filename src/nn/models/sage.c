@@ -41,8 +41,8 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
 {
     by_graph *g = b->graph;
     const by__nn_node_sizes *sizes = &own_keys(b->config)->sizes;
-    int64_t in = by__nn_node_width(b->config, i);
-    int64_t out = by__nn_node_width(b->config, i + 1);
+    int64_t in = by__nn_node_width(b->config, sizes, i);
+    int64_t out = by__nn_node_width(b->config, sizes, i + 1);
     bool all = by__nn_node_count(b, sizes, i) == by__nn_node_count(b, sizes, i - 1);
     by_shape shape = BY_SHAPE(out, in);
     by_init init = {BY_INIT_NORMAL, 1.0f / sqrtf(3.0f * (float)in)};
