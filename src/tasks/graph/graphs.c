@@ -30,11 +30,11 @@ static const by__config_key keys[] = {
     {"data", "pack_nodes", BY__KEY_INT, BY__OWN(by__task_graphs_keys, pack_nodes), "0", 0, BY__MI24,
      .help = "nodes of a pack of graphs, of which train.batch has so many; 0: those of the largest "
              "graph, but at least 256"},
-    {"data", "target_mean", BY__KEY_REAL, BY__OWN(by__task_graphs_keys, target_mean), "0", -1e300,
-     1e300,
+    {"data", "target_mean", BY__KEY_REAL, BY__OWN(by__task_graphs_keys, target_mean), "0", -1e30,
+     1e30,
      .help = "what is subtracted from numbers; set with target_deviation from those trained on"},
     {"data", "target_deviation", BY__KEY_REAL, BY__OWN(by__task_graphs_keys, target_deviation),
-     "-1", 0, 1e300, BY__ABOVE_MIN, .derived = "that of the graphs trained on",
+     "-1", 0, 1e30, BY__ABOVE_MIN, .derived = "that of the graphs trained on",
      .help = "what numbers are divided by"},
 };
 /* clang-format on */

@@ -46,7 +46,7 @@ static void test_keys(void **state)
     check_error(parse(&config, "norm: {kind: batch}\nmodel: {kind: resnet}", &error), BY_ECONFIG,
                 &error,
                 "a.yaml:1: norm.kind belongs to model gpt2, llama, mixtral, bert, vit, mlp, "
-                "patchtst, tide; the model here is resnet");
+                "patchtst, tide, gcn, sage, gat, gin, rgcn; the model here is resnet");
     check_error(parse(&config, "model: {kind: mlp}\nnorm: {momentum: 0.5}", &error), BY_ECONFIG,
                 &error, "a.yaml:2: norm.momentum belongs to batch; the kind here is auto");
 }
