@@ -371,7 +371,14 @@ by_status by__config_assign(by__config *config, by__config_entry *first,
          e = by__config_entry_find(config, e, section, name)) {
         suits = suits || by__config_value_check(&e->key, node, where, &ignored) == BY_OK;
     }
-    if (!suits) {
+    if (!suits) { /* what the kind in use takes explains most */
+        for (by__config_entry *e = first; e != NULL;
+             e = by__config_entry_find(config, e, section, name)) {
+            if (by__config_entry_active(config, e)) {
+                first = e;
+                break;
+            }
+        }
         return by__config_value_check(&first->key, node, where, error);
     }
     for (by__config_entry *e = first; e != NULL && store;

@@ -85,6 +85,7 @@ typedef struct nodes_data {
     const by_config *config; /* that one */
     by__nodes_set *set;      /* NULL: graphs of requests are read */
     by__nodes_split split;
+    bool packed_split; /* it is that of a packed graph */
     by__nodes_sampling sampling;
     by__nodes_entries entries; /* count 0: all features are read */
     by__nodes_relations relations;
@@ -193,6 +194,7 @@ static by_status find_nodes(nodes_data *d, const by_task_request *r, by_error *e
     }
     if (k->train[0] == '\0' && d->set->split.train_count > 0) {
         d->split = d->set->split;
+        d->packed_split = true;
         d->set->split = (by__nodes_split){0};
         return check_lists(d, error);
     }
@@ -357,7 +359,9 @@ static by_status open_all(nodes_data *d, const by_task_request *r, by_error *err
     (void)held_out(d, &count);
     d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.train_count : 0;
     d->base.valid_examples = count;
-    d->base.held_out = k->train[0] == '\0' ? "nodes drawn by data.split_seed" : "data.valid_list";
+    d->base.held_out = k->train[0] != '\0' ? "data.valid_list"
+                       : d->packed_split   ? "the split of data.graph"
+                                           : "nodes drawn by data.split_seed";
     if (d->purpose == BY_TASK_EVALUATE && count == 0) {
         return by_error_set(error, BY_ECONFIG, "%s: there are no nodes to %s", d->set->name,
                             d->test ? "test on: set data.test_nodes or data.test_list"

@@ -114,6 +114,7 @@ optimizer: {lr: 3e-3, warmup: 5}
 checkpoint: {every: 15}
 precision: {compute: f32}
 END
+run 0 "$banyan" info classes.yaml --json
 run 0 "$banyan" train classes.yaml --quiet
 run 0 "$banyan" train classes.yaml --quiet --set name=two --set train.threads=2
 last=checkpoints/step-00000030

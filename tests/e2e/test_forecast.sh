@@ -1,7 +1,8 @@
 #!/bin/sh
 # Forecasts: training on the series of a table, the part that is kept for a test, ranks, a resume, and what is refused.
 . "$(dirname "$0")/../support/shell.sh"
-. "$(dirname "$0")/../support/serve.sh"
+# shellcheck source=tests/support/serve.sh
+. "$root/tests/support/serve.sh"
 
 python3 - <<'END' || fail "no data"
 import datetime, math
@@ -209,7 +210,7 @@ run 2 "$banyan" train shops.yaml --set name=other --set model.from=runs/band --s
 holds err "task.loss is mae, but the weights of model.from=runs/band"
 
 say "distributions: of numbers, and of counts"
-sed 's/,[^,]*$/,1/; s/\(,[0-9]*\)\.[0-9]*,1$/\1,1/; s/,-[0-9]*,1$/,0,1/; 1s/.*/when,shop,sold,price/' shops.csv >counts.csv
+awk -F , 'NR == 1 { print "when,shop,sold,price"; next } { printf "%s,%s,%d,1\n", $1, $2, $3 < 0 ? 0 : $3 }' shops.csv >counts.csv
 run 0 "$banyan" train shops.yaml --set name=normal --set task.loss=gaussian
 run 0 "$banyan" eval runs/normal --test --json
 python3 -c 'import json
@@ -313,7 +314,7 @@ holds err "two fields of a forecast would be named 'sold'"
 run 2 "$banyan" train shops.yaml --set data.valid_fraction=0.01
 holds err "data.valid_fraction 0.01 holds out less than the 6 rows of a forecast"
 run 2 "$banyan" train shops.yaml --set data.test_fraction=0.99
-holds err "leave none of 400 rows to train on"
+holds err "no series has 48 + 6 rows to train on (the last ones are held out by data.valid_fraction and data.test_fraction, which"
 head -n 90 shops.csv >short.csv
 run 1 "$banyan" predict runs/shops short.csv
 holds err "series north has 45 rows, and the model reads 48; all have less"
@@ -321,5 +322,7 @@ run 1 "$banyan" train shops.yaml --set data.series=
 holds err "row 2: the time in column 'when' is not after that of the row before it"
 run 2 "$banyan" train shops.yaml --set model.context=190
 holds err "no series has 190 + 6 rows to train on"
+run 2 "$banyan" train shops.yaml --set 'data.channels=[sold]' --set 'data.known=[sold]'
+holds err "column 'sold' is in data.channels and in data.known"
 run 2 "$banyan" train shops.yaml --set model.kind=mlp
 run 2 "$banyan" eval runs/none --test

@@ -255,6 +255,15 @@ run 2 "$banyan" train groups.yaml --set name=bad --set model.kind=mlp
 holds err "task.kind nodes needs a model of the nodes of a graph"
 run 2 "$banyan" train groups.yaml --set name=bad --set data.per_class=500
 holds err "data.per_class is 500"
+sed '1s/.*/0,1.5/' edges.csv >first_bad.csv
+run 1 "$banyan" train groups.yaml --set name=bad --set data.graph=first_bad.csv
+holds err "first_bad.csv: line 1 is not two numbers of nodes"
+echo 500 >far.txt
+run 1 "$banyan" pack --graph edges.csv --features x.npy --train-list far.txt --out far
+holds err "far.txt"
+: >empty.txt
+run 1 "$banyan" pack --graph edges.csv --features x.npy --train-list empty.txt --out far
+holds err "empty.txt"
 sed 's/^239,.*/239,240/' edges.csv >edges_bad.csv
 run 1 "$banyan" train groups.yaml --set name=bad --set data.graph=edges_bad.csv
 holds err "has node 240; there are 240"

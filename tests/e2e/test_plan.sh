@@ -53,6 +53,9 @@ holds err "is not COLUMN=VALUE"
 head -n 5 runs.csv >few.csv
 run 2 "$banyan" plan fit few.csv
 holds err "4 runs; a law of five numbers needs at least 6"
+sed '3s/.*/one,1e300,1e20,2.5,2.5/' runs.csv >huge.csv
+run 1 "$banyan" plan fit huge.csv
+holds err "huge.csv, row 2: 6 x 1e+300 parameters x 1e+20 tokens is no finite number"
 run 2 "$banyan" plan fit
 holds err "name a table of runs, or run directories"
 run 2 "$banyan" plan fti

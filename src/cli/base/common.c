@@ -107,6 +107,10 @@ int cli_tell_failed(const cli_command *command, size_t failed, size_t all)
 
 const char *cli_duration(char buffer[32], double seconds)
 {
+    if (!(seconds < 1e15)) { /* no number, or beyond those that a long holds to the second */
+        (void)snprintf(buffer, 32, "%.4gh", seconds / 3600.0);
+        return buffer;
+    }
     long s = seconds < 0.0 ? 0 : (long)(seconds + 0.5);
     if (s >= 3600) {
         (void)snprintf(buffer, 32, "%ldh%02ldm", s / 3600, s / 60 % 60);

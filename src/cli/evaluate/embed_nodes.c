@@ -116,6 +116,11 @@ by_status cli_embed_nodes(void *user, const by_pretrained *model, const char *ru
             by_error_set(error, BY_ECONFIG, "a model of kind %s reads %s: name texts with --batch",
                          config->model.kind, by_model_reads(&config->model));
     }
+    if (status == BY_OK && strcmp(config->task.kind, "graphs") == 0) {
+        status = by_error_set(error, BY_ECONFIG,
+                              "task.kind graphs predicts whole graphs and has no vectors of nodes: "
+                              "use `banyan predict`");
+    }
     if (status == BY_OK) {
         status = cli_choose_nodes(config, &what, &r->nodes, error);
     }

@@ -52,11 +52,17 @@ static by_status read_run(by_law_run *out, const char *run, by_error *error)
     }
     const by_fact *step = by_run_facts_find(&facts, "run.step");
     const by_fact *loss = by_run_facts_find(&facts, "last.eval.valid_loss");
+    const by_fact *state = by_run_facts_find(&facts, "run.status");
     if (step == NULL || loss == NULL || !step->is_number || !loss->is_number) {
         status = by_error_set(error, BY_EARG,
                               "%s: no held-out loss was recorded; train with train.eval_every, or "
                               "leave the run out",
                               run);
+    } else if (state == NULL || strcmp(state->value, "done") != 0) {
+        status = by_error_set(error, BY_EARG,
+                              "%s: its status is %s, so its last held-out loss is not that of its "
+                              "last step: resume it (banyan train --resume %s), or leave it out",
+                              run, state == NULL ? "unknown" : state->value, run);
     } else {
         status = measure_model(out, run, &per_step, error);
     }

@@ -98,6 +98,7 @@ by_status by__loader_row_list_parse(uint64_t **rows, uint64_t *count, const char
     }
     if (status != BY_OK) {
         free(*rows);
+        *rows = NULL;
     }
     return status;
 }

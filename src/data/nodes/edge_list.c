@@ -48,12 +48,22 @@ by__nodes_edge_line by__nodes_edge_list_line(const char *text, size_t begin, siz
                : BY__EDGE_WRONG;
 }
 
+/* A first line may name its columns; numbers that are none of nodes are an error there, too. */
+static bool is_header(const char *text, size_t begin, size_t end)
+{
+    while (begin < end && is_separator(text[begin])) {
+        begin++;
+    }
+    char lower = begin < end ? (char)(text[begin] | 0x20) : '\0';
+    return (lower >= 'a' && lower <= 'z') || (begin < end && strchr("\"_", text[begin]) != NULL);
+}
+
 static by_status add_line(edge_pairs *to, const char *name, const char *text, size_t begin,
                           size_t end, uint64_t line, by_error *error)
 {
     int32_t pair[2];
     by__nodes_edge_line found = by__nodes_edge_list_line(text, begin, end, pair);
-    if (found == BY__EDGE_WRONG && line > 1) {
+    if (found == BY__EDGE_WRONG && (line > 1 || !is_header(text, begin, end))) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: line %llu is not two numbers of nodes, from 0 to %d", name,
                             (unsigned long long)line, INT32_MAX - 1);
@@ -73,7 +83,8 @@ by_status by__nodes_edge_list_parse(int32_t (**pairs)[2], uint64_t *count, const
     edge_pairs found = {0};
     by_status status = BY_OK;
     uint64_t line = 0;
-    for (size_t at = 0; at < size && status == BY_OK;) {
+    size_t mark = size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    for (size_t at = mark; at < size && status == BY_OK;) {
         const char *newline = memchr(text + at, '\n', size - at);
         size_t end = newline == NULL ? size : (size_t)(newline - text);
         status = add_line(&found, name, text, at, end, ++line, error);

@@ -164,6 +164,20 @@ static void normalize(float *x, int64_t nodes, int64_t features)
 }
 
 /* Takes an f32 array of a row for each node. */
+by_status by__nodes_check_features(const float *x, uint64_t first, uint64_t rows, uint64_t columns,
+                                   const char *file, by_error *error)
+{
+    for (uint64_t i = 0; i < rows * columns; i++) {
+        if (!isfinite(x[i])) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: feature %llu of node %llu is %g; it is finite", file,
+                                (unsigned long long)(i % columns),
+                                (unsigned long long)(first + i / columns), (double)x[i]);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status take_features(by__nodes_set *set, node_array *x, bool normalized, const char *file,
                                by_error *error)
 {
@@ -174,6 +188,8 @@ static by_status take_features(by__nodes_set *set, node_array *x, bool normalize
                             "%s: features must have a row for each of the %lld nodes; they are %s",
                             file, (long long)set->nodes, by_shape_print(&x->shape, shape));
     }
+    BY_TRY(by__nodes_check_features(x->data, 0, (uint64_t)x->shape.dim[0],
+                                    (uint64_t)x->shape.dim[1], file, error));
     set->nodes = x->shape.dim[0];
     set->features = x->shape.dim[1];
     if (normalized) {

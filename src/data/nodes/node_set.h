@@ -95,6 +95,10 @@ float by__nodes_inverse_degree(int64_t degree);
 /* Makes set->whole. BY_EFORMAT: there are more than 2^31 - 1 edges. (node_whole.c) */
 by_status by__nodes_set_whole(by__nodes_set *set, by_error *error);
 
+/* BY_EFORMAT if one of the features, [rows, columns], of nodes from `first` on is no finite
+ * number. */
+by_status by__nodes_check_features(const float *x, uint64_t first, uint64_t rows, uint64_t columns,
+                                   const char *file, by_error *error);
 /* Maps a packed graph into an empty set. (packed_graph.c) */
 by_status by__nodes_packed_open(by__nodes_set *set, const by__nodes_options *options,
                                 by_error *error);

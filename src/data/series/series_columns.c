@@ -130,6 +130,12 @@ by_status by__series_find_columns(by__series_found *f, const by_table *table,
                            BY_COLUMN_NUMBER, error));
     }
     for (size_t i = 0; i < named; i++) {
+        if (lists(&columns->known, columns->channels.items[i])) {
+            return by_error_set(error, BY_ECONFIG,
+                                "column '%s' is in data.channels and in data.known: what is "
+                                "forecast is not known ahead",
+                                columns->channels.items[i]);
+        }
         BY_TRY(find_column(&f->channels[f->count++], table, columns->channels.items[i],
                            BY_COLUMN_NUMBER, error));
     }

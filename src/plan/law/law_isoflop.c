@@ -84,8 +84,9 @@ static size_t add_shared(line_sums *line, isoflop_run *runs, size_t count)
     size_t used = 0;
     qsort(runs, count, sizeof *runs, compare_isoflop_flops);
     for (size_t i = 0, end; i < count; i = end) {
-        double flops = 0.0;
-        for (end = i; end < count && runs[end].flops - runs[i].flops <= log(same_budget); end++) {
+        double flops = runs[i].flops;
+        for (end = i + 1; end < count && runs[end].flops - runs[i].flops <= log(same_budget);
+             end++) {
             flops += runs[end].flops;
         }
         if (end - i >= least_sizes) {

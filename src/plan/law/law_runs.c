@@ -71,6 +71,11 @@ static by_status read_row(by_law_run *out, const by_column *const columns[run_co
                                 (unsigned long long)row + 1, columns[k]->name, values[k]);
         }
     }
+    if (!isfinite(6.0 * values[0] * values[1])) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s, row %llu: 6 x %g parameters x %g tokens is no finite number", name,
+                            (unsigned long long)row + 1, values[0], values[1]);
+    }
     *out = (by_law_run){
         .parameters = values[0], .tokens = values[1], .loss = values[2], .flops = values[3]};
     return BY_OK;

@@ -323,7 +323,7 @@ void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, const cha
                        const char *param, const by_error *error)
 {
     by_status status = error->status;
-    bool theirs = status == BY_EARG || status == BY_EFORMAT;
+    bool theirs = status == BY_EARG || status == BY_EFORMAT || status == BY_ECONFIG;
     json_t *event = by__protocol_event_error(id, theirs ? 400 : 503,
                                              theirs ? code != NULL ? code : "invalid_request"
                                              : status == BY_ESTATE ? "worker_busy"

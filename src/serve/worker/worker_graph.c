@@ -103,6 +103,10 @@ static by_status open_requests(by__worker_graphs *g, const by_pretrained *pretra
                                by_error *error)
 {
     by_config *config;
+    /* A graph of a request is read whole, however training sampled its own. */
+    static const char *const whole[] = {"model.sample_nodes=0", "model.sample_edges=0",
+                                        "model.sample_targets=1", "model.hop_nodes=[]",
+                                        "model.hop_edges=[]"};
     char settings[3][64];
     const by_predictor_options options = {.batch = 1, .threads = threads};
     BY_TRY(by_config_copy(&config, by_pretrained_config(pretrained), error));
@@ -110,6 +114,9 @@ static by_status open_requests(by__worker_graphs *g, const by_pretrained *pretra
     (void)snprintf(settings[1], sizeof settings[1], "model.edges=%d", REQUEST_EDGES);
     (void)snprintf(settings[2], sizeof settings[2], "model.own_graphs=%d", 1);
     by_status status = BY_OK;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(whole) && status == BY_OK; i++) {
+        status = by_config_set(config, whole[i], error);
+    }
     for (size_t i = 0; i < 3 && status == BY_OK; i++) {
         status = by_config_set(config, settings[i], error);
     }

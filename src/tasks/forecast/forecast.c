@@ -66,7 +66,7 @@ static by_status check_windows(const by__forecast_data *d, const by_config *conf
     if (trains && d->base.train_examples == 0) {
         return refuse_windows(d, config,
                               "to train on (the last ones are held out by data.valid_fraction and "
-                              "data.test_fraction)",
+                              "data.test_fraction, which may be lowered)",
                               error);
     }
     if (d->base.valid_examples > 0 || (trains && !(config->data.valid_fraction > 0.0))) {

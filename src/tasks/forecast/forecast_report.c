@@ -58,11 +58,14 @@ static double known_time(const by__series_set *set, uint64_t row)
 /* A field of a time in seconds since 1970, or as clocks show it. */
 static by_field time_field(const by__forecast_data *d, double time, bool by_clock, char text[40])
 {
+    bool local = d->set->stamped && d->set->style.zone[0] == '\0';
+    if (by_clock && !local) { /* steps of a day or more are counted on the clock of data.zone */
+        time = by__series_zone_time(d->set->zone, time, -INFINITY);
+    }
     double number = time / d->set->unit;
     by_field field = {.name = d->set->time, .number = number, .is_whole = number == floor(number)};
     if (d->set->stamped) {
-        bool shown = !by_clock && d->set->style.zone[0] == '\0';
-        time += shown ? by__series_zone_offset(d->set->zone, time) : 0.0;
+        time += local && !by_clock ? by__series_zone_offset(d->set->zone, time) : 0.0;
         by__series_stamp_print(text, time, &d->set->style);
         field.text = text;
     }

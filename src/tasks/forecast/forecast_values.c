@@ -69,17 +69,6 @@ static by_status learn(by__forecast_data *d, const by_config *config, const uint
     const by__series_scaling scaling = {.counts = by__nn_series_kind_of(&config->model) ==
                                                   BY__NN_SERIES_NEGATIVE_BINOMIAL,
                                         .each = strcmp(d->keys->standardize, "series") == 0};
-    uint64_t all = 0;
-    for (size_t s = 0; s < d->set->series_count; s++) {
-        all += train[s];
-    }
-    if (all == 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: data.valid_fraction %g and data.test_fraction %g leave none of "
-                            "%llu rows to train on: lower them",
-                            d->set->name, config->data.valid_fraction, d->keys->test_fraction,
-                            (unsigned long long)d->set->rows);
-    }
     by__series_calendar calendar = {0};
     by_status status = read_calendar(&calendar, config, error);
     if (status == BY_OK) {

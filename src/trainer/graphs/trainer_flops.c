@@ -84,7 +84,8 @@ static by_status measure(by_trainer *t, const by_graph *graph, const bool *neede
     BY_TRY(count_products(&p, graph, needed, all, error));
     BY_TRY(count_attention(&a, graph, needed, error));
     double trained = p.all > 0.0 ? p.backward / p.all : 1.0;
-    if (strcmp(by_model_reads(&t->config->model), "tokens") != 0) {
+    /* An example is a whole text, or what else a model reads, unless the task counts tokens. */
+    if (strcmp(by_model_reads(&t->config->model), "tokens") != 0 || t->task->per_sample == NULL) {
         double batch = (1.0 + 2.0 * trained) * p.forward + a.batch;
         int64_t each = by__trainer_per_sample(t->task, t->config);
         size->flops_per_example = batch / (double)(t->config->train.micro_batch * each);

@@ -55,6 +55,9 @@ static by_status convert_features(graph_packing *p, by__nodes_feature_writer *w,
         part.data += at * columns * by__format_element_size(all->element);
         status = by__format_array_convert(x, BY_F32, &part, p->inputs.features, error);
         if (status == BY_OK) {
+            status = by__nodes_check_features(x, at, rows, columns, p->inputs.features, error);
+        }
+        if (status == BY_OK) {
             status = by__nodes_features_add(w, x, rows, error);
         }
     }

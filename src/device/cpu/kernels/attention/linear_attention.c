@@ -184,6 +184,7 @@ static void run_task(linear_job *j)
 
 static by_status run_linear(const by__device_call *call, const by__device_context *context)
 {
+    BY_UNUSED(context);
     const linear_plan *p = call->state;
     const attention_shape *s = &p->s;
     const int32_t *lengths = attention_lengths(call, 0);
@@ -266,6 +267,7 @@ static void run_keys(linear_job *j)
 
 static by_status run_linear_grad(const by__device_call *call, const by__device_context *context)
 {
+    BY_UNUSED(context);
     const linear_plan *p = call->state;
     const attention_shape *s = &p->s;
     const int32_t *lengths = attention_lengths(call, 1);
