@@ -26,7 +26,8 @@ static void fill_basis(float *data, int64_t first, int64_t count, const by__grap
 {
     int64_t columns = value->shape.dim[value->shape.rank - 1];
     for (int64_t i = 0; i < count; i++) {
-        double row = (double)((first + i) / columns);
+        int64_t line = (first + i) / columns;
+        double row = (double)line;
         double t = (double)((first + i) % columns);
         double angle = 2.0 * M_PI * fmod(row * t / (double)value->init.std, 1.0);
         data[i] = (float)(value->init.kind == BY_INIT_POWERS    ? pow(t / (double)columns, row)

@@ -245,9 +245,9 @@ static double work_of(const problem *p)
     case BY_OP_ATTENTION_GRAD:
         return work * (double)first->dim[1];
     case BY_OP_LINEAR_ATTENTION: /* products with a head's matrix and a chunk's keys */
-        return work * (double)(out->dim[2] / p->attrs.heads + BY__CUDA_CHUNK) / 4.0;
+        return work * ((double)out->dim[2] / (double)p->attrs.heads + BY__CUDA_CHUNK) / 4.0;
     case BY_OP_LINEAR_ATTENTION_GRAD:
-        return work * (double)(first->dim[2] / p->attrs.heads + BY__CUDA_CHUNK);
+        return work * ((double)first->dim[2] / (double)p->attrs.heads + BY__CUDA_CHUNK);
     case BY_OP_LSTM:
     case BY_OP_LSTM_GRAD:
     case BY_OP_GRU:

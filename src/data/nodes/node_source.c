@@ -137,15 +137,15 @@ static void add_array(node_source *s, const char *name, by_dtype dtype, by_shape
     s->arrays[i] = (by_array){s->names[i], dtype, shape, NULL};
 }
 
-static void add_rows(node_source *s, const char *name, int64_t rows, int64_t columns, int64_t edges)
+static void add_rows(node_source *s, int hop, int64_t rows, int64_t columns, int64_t edges)
 {
     static const char *const parts[PER_ROWS] = {"offsets", "sources", "back_offsets",
                                                 "back_sources", "back_edges"};
     const int64_t sizes[PER_ROWS] = {rows + 1, edges, columns + 1, edges, edges};
     for (size_t i = 0; i < PER_ROWS; i++) {
-        char full[32];
-        (void)snprintf(full, sizeof full, "%s.%s", name, parts[i]);
-        add_array(s, full, BY_I32, BY_SHAPE(sizes[i]));
+        char name[32];
+        (void)snprintf(name, sizeof name, "edges.%d.%s", hop, parts[i]);
+        add_array(s, name, BY_I32, BY_SHAPE(sizes[i]));
     }
 }
 
@@ -164,9 +164,7 @@ static void add_arrays(node_source *s)
     add_array(s, "nodes.inverse_root_into", BY_F32, BY_SHAPE(p->nodes, 1));
     add_array(s, "nodes.inverse_degree", BY_F32, BY_SHAPE(p->nodes, 1));
     for (int hop = 0; hop < p->hops; hop++) {
-        char name[16];
-        (void)snprintf(name, sizeof name, "edges.%d", hop);
-        add_rows(s, name, p->hop_nodes[hop], hop + 1 < p->hops ? p->hop_nodes[hop + 1] : p->nodes,
+        add_rows(s, hop, p->hop_nodes[hop], hop + 1 < p->hops ? p->hop_nodes[hop + 1] : p->nodes,
                  p->hop_edges[hop]);
     }
 }

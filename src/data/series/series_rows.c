@@ -286,9 +286,10 @@ static by_status resample_series(gathering *g, uint64_t begin, uint64_t end, by_
     double steps = step_number(&s, g->placed[end - 1].time) - first + 1.0;
     BY_TRY(check_steps(g, steps, end - begin, error));
     uint64_t at = begin;
-    for (double n = 0.0; n < steps; n += 1.0) {
-        row_group group = {.first = at, .time = step_time(&s, first + n)};
-        for (; at < end && step_number(&s, g->placed[at].time) <= first + n; at++) {
+    for (uint64_t k = 0; (double)k < steps; k++) {
+        double n = first + (double)k;
+        row_group group = {.first = at, .time = step_time(&s, n)};
+        for (; at < end && step_number(&s, g->placed[at].time) <= n; at++) {
             if (!exact || g->placed[at].time == group.time) {
                 group.first = group.count == 0 ? at : group.first;
                 group.count++;

@@ -140,7 +140,7 @@ static void body(by__nn_build *b)
     by_graph *g = b->graph;
     int64_t batch = b->request->batch;
     by__nn_window_scales scales;
-    tcn_grid grids[BLOCKS];
+    tcn_grid grids[BLOCKS] = {0};
     plan_grids(c, grids);
     int64_t width = c->channels + window->known;
     by_value x = by__nn_series_with_known(b, by__nn_series_read(b, window, &scales), window);

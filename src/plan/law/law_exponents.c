@@ -153,7 +153,8 @@ void by__law_search(const by__law_problem *p, by__law_point *best)
     by__law_point points[grid * grid];
     double ratio = pow(grid_high / grid_low, 1.0 / (grid - 1));
     for (size_t i = 0; i < grid * grid; i++) {
-        points[i].exponent[0] = grid_low * pow(ratio, (double)(i / grid));
+        size_t row = i / grid;
+        points[i].exponent[0] = grid_low * pow(ratio, (double)row);
         points[i].exponent[1] = grid_low * pow(ratio, (double)(i % grid));
         by__law_coefficients(p, &points[i], false, coarse);
     }

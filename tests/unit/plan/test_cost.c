@@ -55,10 +55,12 @@ static void test_goodput(void **state)
                                         {5.0, 3.0, 20.0, 40.0},
                                         {300.0, 200.0, 600.0, 1e5}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
-        for (double part = 0.3; part < 4.0; part *= 2.0) {
+        double part = 0.3;
+        while (part < 4.0) {
             double every = part * by_interval_young(&cases[i]);
             assert_close(by_goodput(&cases[i], every), drawn_goodput(&cases[i], every, 200000),
                          5e-3);
+            part *= 2.0;
         }
     }
     const by_failures none = {10.0, 0.0, 100.0, INFINITY};
@@ -69,18 +71,22 @@ static void test_goodput(void **state)
 static void test_intervals(void **state)
 {
     (void)state;
-    for (double save = 0.1; save < 2000.0; save *= 3.0) {
+    double save = 0.1;
+    while (save < 2000.0) {
         const by_failures f = {save, 0.0, 60.0, 3600.0};
         double best = by_interval_best(&f);
         double goodput = by_goodput(&f, best);
-        for (double part = 0.5; part < 2.0; part += 0.01) {
+        double part = 0.5;
+        while (part < 2.0) {
             assert_true(by_goodput(&f, part * best) <= goodput * (1.0 + 1e-12));
+            part += 0.01;
         }
         assert_close(by_interval_young(&f), sqrt(2.0 * save * 3600.0), 1e-12);
         /* Daly's expansion is good while a save is short beside the mean. */
         if (save < 360.0) {
             assert_close(by_interval_daly(&f), best, 2e-3);
         }
+        save *= 3.0;
     }
     const by_failures often = {100.0, 0.0, 0.0, 40.0};
     assert_true(by_interval_daly(&often) == 40.0);
@@ -159,9 +165,11 @@ static void test_replay_at_random(void **state)
     /* A gain saves too. */
     assert_close(goodput, by_goodput(&f, by_interval_best(&f)), 8e-3);
     assert_close(by_goodput(&f, best), by_goodput(&f, by_interval_best(&f)), 5e-3);
-    for (double every = 50.0; every < 2000.0; every *= 1.3) {
+    double every = 50.0;
+    while (every < 2000.0) {
         o.every = every;
         assert_true(by_spot_run(points, 2 * failures + 1, &o).goodput <= goodput + 1e-4);
+        every *= 1.3;
     }
     free(points);
 }

@@ -236,13 +236,15 @@ static void test_influence(void **state)
 static by_law_optimum searched(const by_law *law, const by_law_flops *cost, double flops)
 {
     by_law_optimum best = {.loss = INFINITY};
-    for (double x = log(1e5); x < log(1e14); x += 1e-4) {
+    double x = log(1e5);
+    while (x < log(1e14)) {
         double n = exp(x);
         double d = flops / (cost->factor * pow(n, cost->power));
         double loss = by_law_loss(law, n, d);
         if (loss < best.loss) {
             best = (by_law_optimum){n, d, loss};
         }
+        x += 1e-4;
     }
     return best;
 }

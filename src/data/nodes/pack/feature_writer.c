@@ -107,7 +107,7 @@ static void to_codes(const by__nodes_feature_writer *w, const float *x, uint64_t
 static by_status write_codes(by__nodes_feature_writer *w, by_error *error)
 {
     size_t row = (size_t)w->columns * sizeof(float);
-    uint64_t each = row < BLOCK ? BLOCK / row : 1;
+    uint64_t each = row > 0 && row < BLOCK ? BLOCK / row : 1;
     float *x;
     BY_TRY(by__alloc((void **)&x, (size_t)each * w->columns, sizeof *x, "features", error));
     by_status status = reserve(w, (size_t)(each * w->columns), error);

@@ -117,9 +117,9 @@ static const char *read_label(int32_t *out, const table_cell *c)
 static const char *read_part(uint8_t *out, const table_cell *c)
 {
     static const char *const names[] = {"", "train", "valid", "test"};
-    for (uint8_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         if (cell_is(c, names[i])) {
-            *out = i;
+            *out = (uint8_t)i;
             return NULL;
         }
     }

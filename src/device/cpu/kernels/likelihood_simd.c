@@ -78,8 +78,9 @@ static double stirling(double x)
 static double log_gamma(double x)
 {
     double product = 1.0;
-    for (; x < 8.0; x += 1.0) {
+    while (x < 8.0) {
         product *= x;
+        x += 1.0;
     }
     return stirling(x) - log(product);
 }
@@ -87,8 +88,9 @@ static double log_gamma(double x)
 static double digamma(double x)
 {
     double sum = 0.0;
-    for (; x < 8.0; x += 1.0) {
+    while (x < 8.0) {
         sum -= 1.0 / x;
+        x += 1.0;
     }
     double q = 1.0 / (x * x);
     double series =

@@ -14,8 +14,9 @@ static double size_of(double x)
 static double digamma(double x)
 {
     double sum = 0.0;
-    for (; x < 12.0; x += 1.0) {
+    while (x < 12.0) {
         sum -= 1.0 / x;
+        x += 1.0;
     }
     double q = 1.0 / (x * x);
     return sum + log(x) - 0.5 / x -
