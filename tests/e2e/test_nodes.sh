@@ -258,6 +258,8 @@ holds err "data.per_class is 500"
 sed '1s/.*/0,1.5/' edges.csv >first_bad.csv
 run 1 "$banyan" train groups.yaml --set name=bad --set data.graph=first_bad.csv
 holds err "first_bad.csv: line 1 is not two numbers of nodes"
+run 1 "$banyan" pack --graph first_bad.csv --features x.npy --out first_bad
+holds err "first_bad.csv: line 1 is not two numbers of nodes"
 echo 500 >far.txt
 run 1 "$banyan" pack --graph edges.csv --features x.npy --train-list far.txt --out far
 holds err "far.txt"

@@ -33,9 +33,16 @@ static bool read_number(const char *text, size_t end, size_t *at, int32_t *out)
     return whole && value < INT32_MAX;
 }
 
+/* What the name of a column begins with, and no number. */
+static bool is_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '"';
+}
+
 by__nodes_edge_line by__nodes_edge_list_line(const char *text, size_t begin, size_t end,
                                              int32_t pair[2])
 {
+    begin += end - begin >= 3 && memcmp(text + begin, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     end -= end > begin && text[end - 1] == '\r';
     while (begin < end && is_separator(text[begin])) {
         begin++;
@@ -43,19 +50,12 @@ by__nodes_edge_line by__nodes_edge_list_line(const char *text, size_t begin, siz
     if (begin == end || text[begin] == '#') {
         return BY__EDGE_NONE;
     }
+    if (is_name(text[begin])) {
+        return BY__EDGE_NAMES;
+    }
     return read_number(text, end, &begin, &pair[0]) && read_number(text, end, &begin, &pair[1])
                ? BY__EDGE_PAIR
                : BY__EDGE_WRONG;
-}
-
-/* A first line may name its columns; numbers that are none of nodes are an error there, too. */
-static bool is_header(const char *text, size_t begin, size_t end)
-{
-    while (begin < end && is_separator(text[begin])) {
-        begin++;
-    }
-    char lower = begin < end ? (char)(text[begin] | 0x20) : '\0';
-    return (lower >= 'a' && lower <= 'z') || (begin < end && strchr("\"_", text[begin]) != NULL);
 }
 
 static by_status add_line(edge_pairs *to, const char *name, const char *text, size_t begin,
@@ -63,7 +63,7 @@ static by_status add_line(edge_pairs *to, const char *name, const char *text, si
 {
     int32_t pair[2];
     by__nodes_edge_line found = by__nodes_edge_list_line(text, begin, end, pair);
-    if (found == BY__EDGE_WRONG && (line > 1 || !is_header(text, begin, end))) {
+    if (found == BY__EDGE_WRONG || (found == BY__EDGE_NAMES && line > 1)) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: line %llu is not two numbers of nodes, from 0 to %d", name,
                             (unsigned long long)line, INT32_MAX - 1);
@@ -83,8 +83,7 @@ by_status by__nodes_edge_list_parse(int32_t (**pairs)[2], uint64_t *count, const
     edge_pairs found = {0};
     by_status status = BY_OK;
     uint64_t line = 0;
-    size_t mark = size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-    for (size_t at = mark; at < size && status == BY_OK;) {
+    for (size_t at = 0; at < size && status == BY_OK;) {
         const char *newline = memchr(text + at, '\n', size - at);
         size_t end = newline == NULL ? size : (size_t)(newline - text);
         status = add_line(&found, name, text, at, end, ++line, error);

@@ -111,7 +111,8 @@ by_status by__nodes_set_edges(by__nodes_set *set, const int32_t (*pairs)[2], uin
 typedef enum by__nodes_edge_line {
     BY__EDGE_NONE = 0, /* empty, or begins with '#' */
     BY__EDGE_PAIR,
-    BY__EDGE_WRONG /* no two numbers, or above INT32_MAX - 1 */
+    BY__EDGE_NAMES, /* begins with a letter: names of columns, where it is the first line */
+    BY__EDGE_WRONG  /* no two numbers, or above INT32_MAX - 1 */
 } by__nodes_edge_line;
 /* Reads the two numbers of a line of bytes [begin, end) of a text; further columns are left out.
  * (edge_list.c) */

@@ -16,7 +16,7 @@
 
 /* ---- edges of a piece of text ---- */
 
-enum { FAULT_FORM, FAULT_NODE, FAULT_LOOP };
+enum { FAULT_FORM, FAULT_NAMES, FAULT_NODE, FAULT_LOOP };
 
 typedef struct edge_fault {
     uint64_t line; /* of the piece, from 0 */
@@ -91,8 +91,8 @@ static by_status read_lines(void *context, size_t slot, const char *text, size_t
         by__nodes_edge_line found = by__nodes_edge_list_line(text, at, end, pair);
         if (found == BY__EDGE_PAIR) {
             BY_TRY(add_pair(p, r, p->lines, pair, error));
-        } else if (found == BY__EDGE_WRONG) {
-            add_fault(p, p->lines, FAULT_FORM, pair);
+        } else if (found != BY__EDGE_NONE) {
+            add_fault(p, p->lines, found == BY__EDGE_NAMES ? FAULT_NAMES : FAULT_FORM, pair);
         }
         at = end + 1;
     }
@@ -105,7 +105,7 @@ static by_status describe_fault(const edge_reading *r, const edge_fault *f, uint
                                 by_error *error)
 {
     unsigned long long at = (unsigned long long)line;
-    if (f->kind == FAULT_FORM) {
+    if (f->kind == FAULT_FORM || f->kind == FAULT_NAMES) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: %s %llu is not two numbers of nodes, from 0 to %d", r->path,
                             r->unit, at, INT32_MAX - 1);
@@ -129,9 +129,8 @@ static by_status take_faults(const edge_reading *r, edge_piece *p, uint64_t line
     by__nodes_spool *s = r->spool;
     uint64_t count = p->fault_count;
     uint64_t first = 0;
-    if (count > 0 && line + p->faults[0].line == 1 && p->faults[0].kind == FAULT_FORM &&
-        strcmp(r->unit, "line") == 0) {
-        first = 1; /* names of the columns */
+    if (count > 0 && line + p->faults[0].line == 1 && p->faults[0].kind == FAULT_NAMES) {
+        first = 1;
         count--;
     }
     for (uint64_t i = first; i < first + count && i < NOTES; i++) {
