@@ -240,24 +240,24 @@ BY_API double by_spot_mean(const by_spot_point *points, size_t count,
 
 #define BY_PRICE_NAME 64
 
-/* What one device costs and draws, of a table; 0: the table does not say. Money is in the unit of
- * the table. */
+/* What one device costs and draws, of a table. NAN: the table does not say, and what follows from
+ * it is NAN, too. Money is in the unit of the table. */
 typedef struct by_price {
     char device[BY_PRICE_NAME];
     double per_hour;         /* rented, column price_per_hour */
     double spot_per_hour;    /* rented as one that may be taken away */
     double purchase;         /* with its share of the host, column purchase_price */
-    double upkeep_per_month; /* of one that is owned: room, repair; without power */
+    double upkeep_per_month; /* of one that is owned: room, repair; without power; else 0 */
     double watts;            /* while it computes, column watts, or rated: tdp_watts */
-    double idle_watts;
-    double tflops; /* peak, 1e12 operations a second */
+    double idle_watts;       /* 0 if the table does not say */
+    double tflops;           /* peak, 1e12 operations a second */
 } by_price;
 
 /* Where it runs. */
 typedef struct by_region {
-    double grams_per_kwh; /* of CO2 equivalent, column grams_co2_per_kwh */
+    double grams_per_kwh; /* of CO2 equivalent, column grams_co2_per_kwh; NAN where missing */
     double pue;           /* energy of the site / energy of its computers; 1 where it is missing */
-    double price_per_kwh; /* for owned devices */
+    double price_per_kwh; /* for owned devices; NAN where missing */
 } by_region;
 
 /* Finds the row of a table whose column `device` is this name, in any case of letters. Returns
@@ -275,7 +275,8 @@ typedef struct by_bill {
 } by_bill;
 
 /* What so many devices take for so many seconds, of which they compute a share `busy`: kWh =
- * devices (idle + (watts - idle) busy) seconds / 3.6e6 PUE. `region` may be NULL. */
+ * devices (idle + (watts - idle) busy) seconds / 3.6e6 PUE. Without a `region` PUE is 1 and kg_co2
+ * NAN. */
 BY_API by_bill by_bill_of(const by_price *price, const by_region *region, double devices,
                           double seconds, double busy, bool spot);
 
@@ -286,7 +287,7 @@ typedef struct by_ownership {
 } by_ownership;
 
 /* Owned against rented devices that are in use for a share of the time, and else idle (owned) or
- * given back (rented). A month has 730.5 hours. */
+ * given back (rented). A month has 730.5 hours. Without a `region` power is left out. */
 BY_API by_ownership by_own_or_rent(const by_price *price, const by_region *region, double devices,
                                    double use, double months);
 

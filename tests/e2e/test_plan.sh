@@ -50,6 +50,14 @@ run 2 "$banyan" plan fit runs.csv --where data=three
 holds err "no row whose data is three"
 run 2 "$banyan" plan fit runs.csv --where data
 holds err "is not COLUMN=VALUE"
+awk 'BEGIN { print "parameters,tokens,loss"
+    for (n = 2e7; n < 3e9; n *= 3) for (k = 5; k < 400; k *= 3) printf "%.0f,%.0f,2.5\n", n, n * k }' >level.csv
+run 2 "$banyan" plan fit level.csv
+holds err "the loss of these runs does not fall with their parameters (A is 0)"
+awk 'BEGIN { print "parameters,tokens,loss"
+    for (n = 2e7; n < 3e9; n *= 3) for (k = 5; k < 400; k *= 3) printf "%.0f,%.0f,%.6f\n", n, n * k, 1.8 + 480 / n ^ 0.35 }' >alone.csv
+run 0 "$banyan" plan fit alone.csv
+holds out "these runs do not tell it"
 head -n 5 runs.csv >few.csv
 run 2 "$banyan" plan fit few.csv
 holds err "4 runs; a law of five numbers needs at least 6"
@@ -102,6 +110,8 @@ each=$("$banyan" info runs/w64-16 --json | field flops_per_token)
 most=$(field most_flops <out)
 near "$most" "$(awk -v each="$each" 'BEGIN { print each * 16 * 8 * 64 }')" "$(awk -v m="$most" 'BEGIN { print 1e-4 * m }')"
 rm -r runs/w16-4/events.jsonl
+run 2 "$banyan" plan fit runs/w* --where data=one
+holds err "is a run directory"
 run 2 "$banyan" plan fit runs/w*
 holds err "no held-out loss was recorded"
 
@@ -128,6 +138,9 @@ near "$(field work_seconds <out)" 36000 1e-6
 near "$(field kwh <out)" 8 1e-6
 run 0 "$banyan" plan cost prices.csv --device small --tokens 7.2e6 --tokens-per-s 1000 --json
 near "$(field money <out)" 1 1e-9
+[ "$(field kwh <out)" = null ] || fail "watts that are not known: $(cat out)"
+run 0 "$banyan" plan cost prices.csv --device small --time 1h
+holds out "0.50 money, no watts in the table; goodput"
 sed -n '1p;/^one/p' runs.csv >one.csv
 run 0 "$banyan" plan cost prices.csv --device big --devices 8 --loss 2.2 --law one.csv --json
 near "$(field flops <out)" "$(sed 's/.*"reach":{"loss":2.2,"flops":\([^,]*\),.*/\1/' first)" 1e16

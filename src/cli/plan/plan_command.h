@@ -21,6 +21,8 @@ typedef struct cli_law_runs {
 by_status cli_law_runs_open(cli_law_runs *out, char **paths, int count,
                             const by_law_columns *columns, by_error *error);
 void cli_law_runs_close(cli_law_runs *runs);
+/* BY_EARG if the loss does not fall with N, or not with D: then no size is the best of a budget. */
+by_status cli_check_law(const by_law *law, by_error *error);
 /* Formats what run i is called. */
 const char *cli_law_run_name(char buffer[160], const cli_law_runs *runs, size_t i);
 

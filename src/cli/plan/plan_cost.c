@@ -81,6 +81,7 @@ static by_status find_flops(double *flops, const cost_request *q, by_error *erro
     if (status == BY_OK) {
         status = by_law_fit_runs(&fit, runs, count, NULL, error);
     }
+    status = status == BY_OK ? cli_check_law(&fit.law, error) : status;
     if (status == BY_OK) {
         by_law_flops cost = by_law_flops_of(runs, count);
         *flops = by_law_flops_to(NULL, &fit.law, &cost, q->loss);
@@ -109,7 +110,7 @@ static by_status find_work(cost_report *r, by_error *error)
         r->work = q->seconds;
     } else if (q->tokens > 0.0) {
         r->work = q->tokens / q->rate;
-    } else if (r->price.tflops == 0.0) {
+    } else if (!(r->price.tflops > 0.0)) {
         return by_error_set(error, BY_EARG,
                             "the prices have no tflops of '%s', by which FLOPs become seconds: add "
                             "the column, or give --time",
@@ -201,13 +202,31 @@ static by_status compute(cost_report *r, by_error *error)
 
 /* ---- printing ---- */
 
+/* Prices to buy and to rent are known. */
+static bool is_compared(const cost_report *r)
+{
+    return isfinite(r->ownership.owned) && isfinite(r->ownership.rented);
+}
+
+/* `column` is where the table would have it. */
+static void print_known(double value, bool is_money, const char *unit, const char *column)
+{
+    if (isfinite(value)) {
+        printf(is_money ? ", %.2f %s" : ", %.4g %s", value, unit);
+    } else {
+        printf(", no %s in the table", column);
+    }
+}
+
 static void print_line(const cost_report *r, const cost_line *line)
 {
     char text[2][32];
-    printf("%-12s  %s, %.2f money, %.4g kWh", line->name, cli_duration(text[0], line->seconds),
-           line->bill.money, line->bill.kwh);
-    if (r->request->region != NULL) {
-        printf(", %.4g kg CO2", line->bill.kg_co2);
+    printf("%-12s  %s", line->name, cli_duration(text[0], line->seconds));
+    print_known(line->bill.money, true, "money",
+                line == &r->lines[1] ? "spot_per_hour" : "price_per_hour");
+    print_known(line->bill.kwh, false, "kWh", "watts");
+    if (r->request->region != NULL && isfinite(line->bill.kwh)) {
+        print_known(line->bill.kg_co2, false, "kg CO2", "grams_co2_per_kwh");
     }
     printf("; goodput %.1f %%", 100.0 * line->goodput);
     if (isfinite(line->every)) {
@@ -243,7 +262,7 @@ static void print_text(const cost_report *r)
                100.0 * s->idle / s->held,
                isfinite(r->spot_young) ? cli_duration(text[0], r->spot_young) : "none");
     }
-    if (r->price.purchase > 0.0) {
+    if (is_compared(r)) {
         printf("own           %.2f for %g months at %.0f %% use, rented %.2f; ", r->ownership.owned,
                q->months, 100.0 * q->use, r->ownership.rented);
         if (isfinite(r->ownership.even)) {
@@ -295,7 +314,7 @@ static void print_json(const cost_report *r)
     } else {
         printf("null");
     }
-    if (r->price.purchase > 0.0) {
+    if (is_compared(r)) {
         printf(",\"own\":{\"owned\":%s,\"rented\":%s,\"even_months\":%s}}\n",
                cli_json_number(text[0], r->ownership.owned, 9),
                cli_json_number(text[1], r->ownership.rented, 9),

@@ -90,6 +90,7 @@ static by_status fit(cli_law_report *r, const fit_request *request, by_error *er
     double begin = now();
     by_status status = by_law_fit_runs(&r->fit, runs, count, &r->options, error);
     r->seconds = now() - begin;
+    status = status == BY_OK ? cli_check_law(&r->fit.law, error) : status;
     if (status != BY_OK) {
         return status;
     }

@@ -308,12 +308,22 @@ static void print_choices(const cli_law_report *r)
     }
 }
 
+/* More draws than lie below an interval do without a term of the law. */
+static bool lacks_term(const cli_law_report *r)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->draw_count; i++) {
+        count += r->draws[i].a == 0.0 || r->draws[i].b == 0.0;
+    }
+    return (double)count > 0.5 * (1.0 - r->level) * (double)r->draw_count;
+}
+
 static void print_warnings(const cli_law_report *r)
 {
-    if (r->fit.at_edge) {
-        printf(
-            "note          a number is at the end of its range: these runs do not tell it; train "
-            "more sizes and lengths\n");
+    if (r->fit.at_edge || lacks_term(r)) {
+        printf("note          a number is, or may be, at the end of its range: these runs do not "
+               "tell it; "
+               "train more sizes and lengths\n");
     }
     if (r->flops > FAR * r->most) {
         printf("note          the budget is %.3g times that of the largest run: an interval says "

@@ -102,6 +102,12 @@ by_status cli_law_runs_open(cli_law_runs *out, char **paths, int count,
         by_table_close(&table);
         return status;
     }
+    if (columns->where != NULL || columns->parameters != NULL || columns->tokens != NULL ||
+        columns->loss != NULL || columns->flops != NULL) {
+        return by_error_set(error, BY_EARG,
+                            "--where and --...-column choose of a table, and %s is a run directory",
+                            paths[0]);
+    }
     out->items = calloc((size_t)count, sizeof *out->items);
     if (out->items == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: %d runs", count);
@@ -119,6 +125,17 @@ void cli_law_runs_close(cli_law_runs *runs)
     free(runs->items);
     runs->items = NULL;
     runs->count = 0;
+}
+
+by_status cli_check_law(const by_law *law, by_error *error)
+{
+    if (law->a > 0.0 && law->b > 0.0) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EARG,
+                        "the loss of these runs does not fall with their %s (%s is 0), so no size "
+                        "is the best of a budget: give runs that differ more in it",
+                        law->a > 0.0 ? "tokens" : "parameters", law->a > 0.0 ? "B" : "A");
 }
 
 const char *cli_law_run_name(char buffer[160], const cli_law_runs *runs, size_t i)

@@ -61,7 +61,7 @@ static by_status find_row(uint64_t *row, const by_table *table, const char *colu
     return status;
 }
 
-/* Sets the numbers of a row; those that are missing stay. */
+/* Sets the numbers of a row; those that are missing stay as they are. */
 static by_status read_numbers(void *out, const by_table *table, uint64_t row,
                               const price_column *columns, size_t count, by_error *error)
 {
@@ -90,7 +90,8 @@ static by_status read_numbers(void *out, const by_table *table, uint64_t row,
 by_status by_price_find(by_price *out, const by_table *table, const char *device, by_error *error)
 {
     uint64_t row;
-    memset(out, 0, sizeof *out);
+    *out = (by_price){
+        .per_hour = NAN, .spot_per_hour = NAN, .purchase = NAN, .watts = NAN, .tflops = NAN};
     BY_TRY(find_row(&row, table, "device", device, error));
     BY_TRY(read_numbers(out, table, row, price_columns, BY_ARRAY_LENGTH(price_columns), error));
     (void)snprintf(out->device, sizeof out->device, "%s", device);
@@ -104,7 +105,7 @@ by_status by_price_find(by_price *out, const by_table *table, const char *device
 by_status by_region_find(by_region *out, const by_table *table, const char *region, by_error *error)
 {
     uint64_t row;
-    *out = (by_region){.pue = 1.0};
+    *out = (by_region){.grams_per_kwh = NAN, .pue = 1.0, .price_per_kwh = NAN};
     BY_TRY(find_row(&row, table, "region", region, error));
     BY_TRY(read_numbers(out, table, row, region_columns, BY_ARRAY_LENGTH(region_columns), error));
     if (out->pue < 1.0) {
@@ -128,7 +129,7 @@ by_bill by_bill_of(const by_price *price, const by_region *region, double device
     by_bill bill = {.money = devices * hours * (spot ? price->spot_per_hour : price->per_hour),
                     .kwh = devices * hours *
                            kilowatts(price, region == NULL ? 1.0 : region->pue, busy)};
-    bill.kg_co2 = region == NULL ? 0.0 : 1e-3 * region->grams_per_kwh * bill.kwh;
+    bill.kg_co2 = region == NULL ? (double)NAN : 1e-3 * region->grams_per_kwh * bill.kwh;
     return bill;
 }
 
@@ -140,7 +141,8 @@ by_ownership by_own_or_rent(const by_price *price, const by_region *region, doub
                        : month_hours * kilowatts(price, region->pue, use) * region->price_per_kwh;
     double own = price->upkeep_per_month + power;
     double rent = month_hours * use * price->per_hour;
+    double saved = rent - own; /* a month, by owning */
     return (by_ownership){.owned = devices * (price->purchase + months * own),
                           .rented = devices * months * rent,
-                          .even = rent > own ? price->purchase / (rent - own) : INFINITY};
+                          .even = saved <= 0.0 ? INFINITY : price->purchase / saved};
 }
