@@ -12,14 +12,10 @@
 #include "tasks/graph/graph_data.h"
 
 typedef struct nodes_keys {
-    char *graph;
-    char *features;
+    by__task_graph_keys graph;
     char *labels;
     by_string_list label_names;
     char *relations;
-    int64_t symmetric;
-    int64_t self_loops;
-    int64_t normalize;
     char *train;
     char *valid;
     char *test;
@@ -33,13 +29,6 @@ typedef struct nodes_keys {
 
 /* clang-format off: one row a key */
 static const by__config_key keys[] = {
-    {"data", "graph", BY__KEY_TEXT, BY__OWN(nodes_keys, graph), "\"\"",
-     .help =
-         "directory of `banyan pack --graph`, which may have the nodes to train on and held out; "
-         "or npz file with scipy's matrices adj_* of edges and attr_* of features (or attr_matrix) "
-         "and labels; or a text of edges, two numbers of nodes a line"},
-    {"data", "features", BY__KEY_TEXT, BY__OWN(nodes_keys, features), "\"\"",
-     .help = "npy file of features, a row for each node; empty: those of the npz file"},
     {"data", "labels", BY__KEY_TEXT, BY__OWN(nodes_keys, labels), "\"\"",
      .help = "npy file of the class of each node, -1 for none; empty: those of the npz file"},
     {"data", "label_names", BY__KEY_TEXTS, BY__OWN(nodes_keys, label_names), "[]",
@@ -48,12 +37,6 @@ static const by__config_key keys[] = {
      .help =
          "file of the relation of each edge in a text of edges, from 0, in the same order: npy, "
          "or a number a line; edges that lead back have relations of their own"},
-    {"data", "symmetric", BY__KEY_SWITCH, BY__OWN(nodes_keys, symmetric), "true",
-     .help = "edges lead in both directions"},
-    {"data", "self_loops", BY__KEY_SWITCH, BY__OWN(nodes_keys, self_loops), "false",
-     .help = "each node has an edge to itself, as gcn and gat are published; false: none has"},
-    {"data", "normalize", BY__KEY_SWITCH, BY__OWN(nodes_keys, normalize), "false",
-     .help = "divide the features of a node by the sum of their magnitudes"},
     {"data", "train_list", BY__KEY_TEXT, BY__OWN(nodes_keys, train), "\"\"",
      .help = "file of the nodes to train on: npy, or a number a line; empty: they are drawn"},
     {"data", "valid_list", BY__KEY_TEXT, BY__OWN(nodes_keys, valid), "\"\"",
@@ -77,7 +60,7 @@ static const by__config_key keys[] = {
 /* clang-format on */
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
-#define CONSTANTS 20
+#define CONSTANTS (BY__TASK_GRAPH_CONSTANTS + 12)
 
 typedef struct nodes_data {
     by_task_data base;
@@ -233,23 +216,12 @@ static void close_data(by_task_data *data)
 static void list_constants(nodes_data *d)
 {
     const by__nodes_set *s = d->set;
-    const by__nodes_whole *w = &s->whole;
     by_shape offsets = BY_SHAPE(1, s->nodes + 1);
-    by_shape edges = BY_SHAPE(1, s->edges);
-    by_shape column = BY_SHAPE(1, s->nodes, 1);
     const by__nodes_entries *f = &d->entries;
     by_shape entries = BY_SHAPE(1, f->count);
     const by__nodes_relations *r = &d->relations;
     by_shape typed = BY_SHAPE(1, r->edges);
-    const by_array constants[CONSTANTS] = {
-        {"nodes.x", BY_F32, BY_SHAPE(1, s->nodes, s->features), w->x},
-        {"nodes.inverse_root", BY_F32, column, w->inverse_root},
-        {"nodes.inverse_degree", BY_F32, column, w->inverse_degree},
-        {"edges.offsets", BY_I32, offsets, w->offsets},
-        {"edges.sources", BY_I32, edges, s->sources},
-        {"edges.back_offsets", BY_I32, offsets, w->back_offsets},
-        {"edges.back_sources", BY_I32, edges, w->back_sources},
-        {"edges.back_edges", BY_I32, edges, w->back_edges},
+    const by_array own[] = {
         {"features.values", BY_F32, BY_SHAPE(1, f->count, 1), f->values},
         {"features.offsets", BY_I32, offsets, f->offsets},
         {"features.columns", BY_I32, entries, f->columns},
@@ -263,7 +235,9 @@ static void list_constants(nodes_data *d)
          r->back_offsets},
         {"relations.back_sources", BY_I32, typed, r->back_sources},
         {"relations.back_edges", BY_I32, typed, r->back_edges}};
-    memcpy(d->constants, constants, sizeof constants);
+    _Static_assert(BY__TASK_GRAPH_CONSTANTS + sizeof own / sizeof own[0] == CONSTANTS, "room");
+    by__task_graph_constants(d->constants, s);
+    memcpy(d->constants + BY__TASK_GRAPH_CONSTANTS, own, sizeof own);
 }
 
 static bool is_sampled(const nodes_data *d)
@@ -281,8 +255,8 @@ static by_status take_whole(nodes_data *d, by_error *error)
     BY_TRY(by__nodes_set_whole(d->set, error));
     BY_TRY(by__nodes_entries_make(&d->entries, d->set, error));
     if (k->relations[0] != '\0') {
-        BY_TRY(by__nodes_relations_open(&d->relations, k->graph, k->relations, d->set->nodes,
-                                        k->symmetric != 0, error));
+        BY_TRY(by__nodes_relations_open(&d->relations, k->graph.graph, k->relations, d->set->nodes,
+                                        k->graph.symmetric != 0, error));
     }
     list_constants(d);
     d->constant_count = CONSTANTS;
@@ -323,35 +297,24 @@ static by_status fit_sampling(nodes_data *d, by_error *error)
     return list->count == 0 ? BY_OK : by__nodes_sampling_fit(&d->sampling, d->set, error);
 }
 
-static by__nodes_options options_of(const nodes_keys *k)
-{
-    return (by__nodes_options){.graph = k->graph,
-                               .features = k->features,
-                               .labels = k->labels,
-                               .symmetric = k->symmetric != 0,
-                               .self_loops = k->self_loops != 0,
-                               .normalize = k->normalize != 0};
-}
-
 static by_status open_graph(const by_task_data *data, const by_task_graph *graph,
                             by_source **source, by_error *error)
 {
     const nodes_data *d = (const nodes_data *)data;
-    const by__nodes_options options = options_of(d->keys);
+    by__nodes_options options;
+    BY_TRY(by__task_graph_options(&options, &d->keys->graph, d->keys->labels, error));
     return by__task_graph_open(source, graph, &options, d->config, error);
 }
 
 static by_status open_all(nodes_data *d, const by_task_request *r, by_error *error)
 {
     const nodes_keys *k = d->keys;
-    const by__nodes_options options = options_of(k);
+    by__nodes_options options;
     uint64_t count;
     if (r->graphs) {
         return BY_OK;
     }
-    if (k->graph[0] == '\0') {
-        return by_error_set(error, BY_ECONFIG, "no data: set data.graph=FILE");
-    }
+    BY_TRY(by__task_graph_options(&options, &k->graph, k->labels, error));
     BY_TRY(by__nodes_set_open(&d->set, &options, error));
     BY_TRY(fit_sampling(d, error));
     BY_TRY(take_whole(d, error));
@@ -398,8 +361,8 @@ static unsigned knows(const by_config *config)
     bool sized =
         m->outputs > 0 && m->channels > 0 && sizes != NULL && sizes->nodes > 0 && sizes->edges > 0;
     return (sized ? (unsigned)BY_TASK_SIZES : 0) |
-           (k->graph[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
-           (k->graph[0] != '\0' && holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
+           (k->graph.graph[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
+           (k->graph.graph[0] != '\0' && holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
 }
 
 /* The sizes of Cora (Sen et al. 2008), with edges to each node itself. */
@@ -691,7 +654,7 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
 const by__task_row by__task_nodes = {
     .kind = {.name = "nodes",
              .help = "Classification of the nodes of a graph.",
-             .keys = {&key_list},
+             .keys = {&by__task_graph_key_list, &key_list},
              .size = sizeof(nodes_keys)},
     .task = {.name = "nodes",
              .examples = "nodes",

@@ -1,13 +1,15 @@
-#include "tasks/graph/graph_data.h"
-
+/* Keys, constants and sizes that the tasks of graphs share. */
 #include <string.h>
+
+#include "tasks/graph/graph_data.h"
 
 /* clang-format off: one row a key */
 static const by__config_key keys[] = {
     {"data", "graph", BY__KEY_TEXT, BY__OWN(by__task_graph_keys, graph), "\"\"",
      .help =
          "npz file with scipy's matrices adj_* of edges and attr_* of features (or attr_matrix) "
-         "and labels; or a text of edges, two numbers of nodes a line"},
+         "and labels; or a text of edges, two numbers of nodes a line; of task nodes also a "
+         "directory of `banyan pack --graph`, which may have the nodes to train on and held out"},
     {"data", "features", BY__KEY_TEXT, BY__OWN(by__task_graph_keys, features), "\"\"",
      .help = "npy file of features, a row for each node; empty: those of the npz file"},
     {"data", "symmetric", BY__KEY_SWITCH, BY__OWN(by__task_graph_keys, symmetric), "true",

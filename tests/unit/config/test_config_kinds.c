@@ -257,7 +257,7 @@ static void test_kinds_refuse(void **state)
     own_refused("model:\n  kind: image\n  form: list\n",
                 "own.yaml:3: model.form: \"list\" is not one of png, jpeg");
     own_refused("model:\n  kind: graph\n  form: x\n",
-                "own.yaml:3: model.form: \"x\" is not one of png, jpeg");
+                "own.yaml:3: model.form: \"x\" is not one of list, matrix");
     assert_int_equal(
         own_parse(&config, "model: {kind: graph, patch: 66, form: matrix}", false, &error), BY_OK);
     /* A value that suits only the other kind, then one that suits this. */
