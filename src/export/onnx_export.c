@@ -58,7 +58,7 @@ static by_status choose_model(state *s, by_error *error)
     const char *yields = s->export->options->yields;
     BY_TRY(by_config_copy(&s->own, s->export->source->config, error));
     if (reads_graph(s)) {
-        by__export_onnx_graphs_whole(&s->own->model);
+        by__nn_node_read_whole(by__nn_node_sizes_of(&s->own->model));
     }
     if (yields != NULL) {
         free(s->own->model.output);

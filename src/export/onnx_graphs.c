@@ -10,15 +10,6 @@ bool by__export_onnx_graphs_reads(const by_model_config *config)
     return strcmp(by_model_reads(config), "nodes") == 0;
 }
 
-void by__export_onnx_graphs_whole(by_model_config *config)
-{
-    by__nn_node_sizes *sizes = by__nn_node_sizes_of(config);
-    sizes->sample_nodes = 0;
-    sizes->sample_edges = 0;
-    sizes->sample_targets = 1;
-    sizes->feature_entries = 0;
-}
-
 /* The inputs of the ONNX graph, by number. */
 enum { FEATURES, OFFSETS, SOURCES, NODES, INPUTS };
 

@@ -9,8 +9,6 @@
 
 /* Returns whether a model of this config reads a graph. */
 bool by__export_onnx_graphs_reads(const by_model_config *config);
-/* Has the model read a whole graph instead of samples of it. */
-void by__export_onnx_graphs_whole(by_model_config *config);
 /* Adds the inputs "features" f32 [nodes, channels], "offsets" i64 [nodes + 1], "sources" i64
  * [edges] and "nodes" i64 [targets], and sets names[v] of each of the graph's inputs; the names are
  * allocated. */

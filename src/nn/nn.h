@@ -507,6 +507,9 @@ by__nn_node_sizes *by__nn_node_sizes_of(const by_model_config *config);
 /* Sets hop_nodes and hop_edges. (size_lists.c) */
 by_status by__nn_node_set_hops(by__nn_node_sizes *sizes, const int64_t *nodes, const int64_t *edges,
                                int hops, by_error *error);
+/* The model reads whole graphs, and all features of their nodes, however training sampled its own.
+ * (size_lists.c) */
+void by__nn_node_read_whole(by__nn_node_sizes *sizes);
 
 /* The inputs of the graph: features [B, nodes, channels]; a scale of each node that layer `layer`
  * reads, [B, nodes, 1], of that name; and the edges of that layer, from the nodes that it reads to

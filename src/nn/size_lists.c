@@ -115,3 +115,11 @@ by_status by__nn_node_set_hops(by__nn_node_sizes *sizes, const int64_t *nodes, c
     BY_TRY(set_sizes(&sizes->hop_nodes, nodes, (size_t)hops, error));
     return set_sizes(&sizes->hop_edges, edges, (size_t)hops, error);
 }
+
+void by__nn_node_read_whole(by__nn_node_sizes *sizes)
+{
+    sizes->sample_nodes = 0;
+    sizes->sample_edges = 0;
+    sizes->sample_targets = 1;
+    sizes->feature_entries = 0;
+}

@@ -55,13 +55,14 @@ precision: {compute: f32}
 optimizer: {lr: 0.02, schedule: constant, warmup: 0}
 END
 run 0 "$banyan" train own.yaml --quiet
+run 0 "$banyan" train own.yaml --quiet --set name=sampled --set data.fan_outs='[3, 3]' --set train.batch=4
 run 0 "$banyan" train small.yaml --quiet
 run 0 "$banyan" predict runs/own --out own.lines
 run 0 "$banyan" predict runs/own --graph new.csv --features new.npy --out new.lines
 run 0 "$banyan" predict runs/small --nodes 11 --out small.lines
 
 say "a server answers with what predict says"
-serve_models runs/own runs/small
+serve_models runs/own runs/small runs/sampled
 await_ready
 cat >ask.py <<'END'
 import json, sys, urllib.error, urllib.request
@@ -86,6 +87,7 @@ alike(ask(model="own", nodes=[3]), [own[3]])
 alike(ask(model="own", nodes=[39, 0, 39]), [own[39], own[0], own[39]])
 assert [p["index"] for p in ask(model="own", nodes=[39, 0, 39])] == [0, 1, 2]
 alike(ask(model="own", graph=graph), new)
+assert len(ask(model="sampled", graph=graph)) == 12
 alike(ask(model="own", graph=graph, nodes=[7, 2]), [new[7], new[2]])
 one = ask(model="own", graph={"features": [[1, 0, 2]]})
 assert len(one) == 1 and one[0]["label"] in ("even", "odd"), one

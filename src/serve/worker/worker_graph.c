@@ -7,6 +7,7 @@
 #include "banyan/predictor.h"
 #include "banyan/train.h"
 #include "base/base.h"
+#include "nn/nn.h"
 #include "serve/protocol/predicted.h"
 #include "serve/worker/worker_graph.h"
 
@@ -103,10 +104,6 @@ static by_status open_requests(by__worker_graphs *g, const by_pretrained *pretra
                                by_error *error)
 {
     by_config *config;
-    /* A graph of a request is read whole, however training sampled its own. */
-    static const char *const whole[] = {"model.sample_nodes=0", "model.sample_edges=0",
-                                        "model.sample_targets=1", "model.hop_nodes=[]",
-                                        "model.hop_edges=[]"};
     char settings[3][64];
     const by_predictor_options options = {.batch = 1, .threads = threads};
     BY_TRY(by_config_copy(&config, by_pretrained_config(pretrained), error));
@@ -114,13 +111,11 @@ static by_status open_requests(by__worker_graphs *g, const by_pretrained *pretra
     (void)snprintf(settings[1], sizeof settings[1], "model.edges=%d", REQUEST_EDGES);
     (void)snprintf(settings[2], sizeof settings[2], "model.own_graphs=%d", 1);
     by_status status = BY_OK;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(whole) && status == BY_OK; i++) {
-        status = by_config_set(config, whole[i], error);
-    }
     for (size_t i = 0; i < 3 && status == BY_OK; i++) {
         status = by_config_set(config, settings[i], error);
     }
     if (status == BY_OK) {
+        by__nn_node_read_whole(by__nn_node_sizes_of(&config->model));
         status = by_predictor_open(&g->predictor, config, by_pretrained_weights(pretrained),
                                    by_pretrained_directory(pretrained), &options, error);
     }

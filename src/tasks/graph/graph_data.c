@@ -113,9 +113,8 @@ by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set, bool
                             "gat; model.kind %s reads %s",
                             config->task.kind, m->kind, by_model_reads(m));
     }
-    sizes->sample_nodes = sizes->sample_edges = 0;
-    sizes->sample_targets = 1;
-    sizes->feature_entries = sizes->edge_weights = sizes->relations = sizes->relation_edges = 0;
+    by__nn_node_read_whole(sizes);
+    sizes->edge_weights = sizes->relations = sizes->relation_edges = 0;
     BY_TRY(by__nn_node_set_hops(sizes, NULL, NULL, 0, error));
     BY_TRY(take_size(&m->channels, "channels", set->features, set, true, error));
     BY_TRY(take_size(&sizes->nodes, "nodes", set->nodes, set, fixed, error));

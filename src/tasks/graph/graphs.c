@@ -297,9 +297,8 @@ static unsigned knows(const by_config *config)
 static void set_sizes(by__nn_node_sizes *sizes, const by__nodes_pack_size *size)
 {
     sizes->own_graphs = 1;
-    sizes->sample_nodes = sizes->sample_edges = 0;
-    sizes->sample_targets = 1;
-    sizes->feature_entries = sizes->edge_weights = sizes->relations = sizes->relation_edges = 0;
+    by__nn_node_read_whole(sizes);
+    sizes->edge_weights = sizes->relations = sizes->relation_edges = 0;
     sizes->nodes = size->nodes;
     sizes->edges = size->edges;
     sizes->graphs = size->graphs;
