@@ -80,6 +80,11 @@ typedef struct by_model_config {
     /* Standard deviation of initial weights; default -1: sqrt(2 / (5 width)) (Nguyen and Salazar
      * 2019), which is close to GPT-2's 0.02 at its width of 768. */
     double init_std;
+    /* "standard" (default), or "mup": initial weights and learning rates by Yang et al. 2022, with
+     * which lr and init_std are those of the base width. */
+    char *parameterisation;
+    int64_t mup_base_width;    /* default -1: width */
+    int64_t mup_base_head_dim; /* default -1: head_dim */
     int64_t outputs;           /* classes, or numbers to predict; default -1: as in the data */
     int64_t channels;          /* of an image; default -1: as in the data */
     int64_t image_height;      /* in pixels; default -1: as in the data */
@@ -338,6 +343,7 @@ typedef struct by_track_config {
     int64_t norms_every;       /* between records of each tensor's norms */
     int64_t histograms_every;  /* between histograms of each tensor's weights and gradients */
     int64_t activations_every; /* between statistics of each block's output */
+    int64_t noise_every;       /* between measurements of the gradient noise scale */
     int64_t system_every;      /* between records of CPU, memory and disk use */
     int64_t sample_every;      /* between generated sample texts */
     char *sample_prompt;       /* text that samples continue; default "\n" */

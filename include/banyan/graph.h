@@ -41,6 +41,7 @@ typedef enum by_role {
 typedef enum by_init_kind {
     BY_INIT_ZERO = 0,
     BY_INIT_ONE,
+    BY_INIT_CONSTANT,
     BY_INIT_NORMAL,
     BY_INIT_UNIFORM,
     BY_INIT_POWERS,
@@ -48,10 +49,10 @@ typedef enum by_init_kind {
     BY_INIT_SINES
 } by_init_kind;
 
-/* Initial values of a parameter: zeros, ones, normal with mean 0 and standard deviation `std`, or
- * uniform in [-std, std]. Random values come from Philox, keyed by the run's seed and the
- * parameter's name. Of a matrix [n, T], powers are (t / T)^i in row i and column t, and cosines and
- * sines are those of 2 pi i t / std. */
+/* Initial values of a parameter: zeros, ones, all equal to `std`, normal with mean 0 and standard
+ * deviation `std`, or uniform in [-std, std]. Random values come from Philox, keyed by the run's
+ * seed and the parameter's name. Of a matrix [n, T], powers are (t / T)^i in row i and column t,
+ * and cosines and sines are those of 2 pi i t / std. */
 typedef struct by_init {
     by_init_kind kind;
     float std;

@@ -65,6 +65,7 @@ typedef struct by_update_unit {
     bool inputs_first; /* the matrix of a linear layer is [inputs, outputs] */
     bool own_decay;    /* use `weight_decay`, whatever `decay` and the config are */
     float weight_decay;
+    float decay_scale; /* factor on weight decay; 0: 1 */
 } by_update_unit;
 
 /* A state that an optimizer keeps for each parameter. */
@@ -83,9 +84,9 @@ BY_API int by_optimizer_state_count(const by_optimizer_config *config);
 /* Returns the i-th state. With config.ema the last one is BY_AVERAGE_STATE. */
 BY_API by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i);
 /* Returns whether each unit must be a single tensor in its own shape (for norms of tensors, sums
- * over rows and columns, parameter groups). Otherwise a flat range is updated as its tensors would
- * be. */
-BY_API bool by_optimizer_needs_tensors(const by_optimizer_config *config);
+ * over rows and columns, parameter groups, muP). Otherwise a flat range is updated as its tensors
+ * would be. */
+BY_API bool by_optimizer_needs_tensors(const by_config *config);
 /* Builds the graph that reduces the gradients "grad.UNIT" to outputs "norm" (global 2-norm) and
  * "scale" (clip factor), with an input "losses" [losses] (of all micro-batches; losses 0: no such
  * input) and a state "failed" [1], initially 0. If the norm or a loss is not finite, "failed"

@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "banyan/config.h"
 #include "banyan/status.h"
 #include "banyan/table.h"
 
@@ -163,6 +164,43 @@ typedef struct by_law_isoflop {
  * eight between the runs', at which the losses of runs of one size are interpolated over log C. */
 BY_API by_status by_law_isoflop_runs(by_law_isoflop *out, const by_law_run *runs, size_t count,
                                      by_error *error);
+
+/* ---- the coordinate check ---- */
+
+#define BY_COORDINATE_NAMES  66
+#define BY_COORDINATE_WIDTHS 16
+
+/* Zeros: the defaults. */
+typedef struct by_coordinate_options {
+    const int64_t *widths; /* [width_count], ascending, 2 to BY_COORDINATE_WIDTHS */
+    size_t width_count;
+    size_t steps; /* 0: 6 */
+    size_t seeds; /* 0: 3 */
+} by_coordinate_options;
+
+/* Root mean squares of activations at several widths. */
+typedef struct by_coordinates {
+    int64_t widths[BY_COORDINATE_WIDTHS];
+    size_t width_count;
+    size_t steps;
+    char names[BY_COORDINATE_NAMES][32]; /* "block.0", ..., "hidden", "logits' change" */
+    size_t name_count;
+    double *sizes; /* [name_count, steps + 1, width_count]: after so many steps */
+    double slopes[BY_COORDINATE_NAMES]; /* of log size over log width, after the last step */
+    double limit;                       /* a larger slope grows */
+    bool grows;                         /* any does */
+} by_coordinates;
+
+/* Trains the model of a resolved config for a few steps at each width, with as many times its heads
+ * and MLP, on one batch of random tokens with a constant learning rate, and measures how large the
+ * outputs of blocks, the last hidden state and the change of the logits become (Yang et al. 2022,
+ * appendix D.1). With model.parameterisation mup they do not grow with the width; with the standard
+ * one the change of the logits does, in proportion to it. That is a check of the implementation,
+ * and no proof that a learning rate transfers. Takes the memory of the widest model. Returns
+ * BY_ECONFIG if the model has no logits of tokens, BY_EARG if its heads do not divide a width. */
+BY_API by_status by_coordinates_measure(by_coordinates **out, const by_config *config,
+                                        const by_coordinate_options *options, by_error *error);
+BY_API void by_coordinates_close(by_coordinates **coordinates);
 
 /* ---- failures and checkpoints ---- */
 

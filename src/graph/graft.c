@@ -28,6 +28,7 @@ static by_value graft_value(by_graph *graph, const by__graph_value *value, const
     if (made != BY_NONE) {
         graph->values[made].frozen = true;
         graph->values[made].inputs_first = value->inputs_first;
+        graph->values[made].lr_scale = value->lr_scale;
     }
     return made;
 }

@@ -52,8 +52,10 @@ typedef struct by__graph_value {
     by_role role;
     by_init init;
     bool frozen; /* parameter: gets no gradient; state: read-only, and bound by whoever added it */
-    bool statistic;     /* parameter: by_graph_statistic */
-    bool constant;      /* input: by_graph_constant_input */
+    bool statistic; /* parameter: by_graph_statistic */
+    bool constant;  /* input: by_graph_constant_input */
+    float lr_scale; /* parameter: factor on its learning rate that the model asks for, which leaves
+                       its decay as it is; 0: 1 */
     bool inputs_first;  /* the matrix of a linear layer is [inputs, outputs], as in GPT-2 */
     int producer;       /* node index; -1: external. by__graph_compact updates it. */
     bool transposed;    /* by_pass_layout has transposed it */

@@ -219,6 +219,9 @@ static by_status build(by_model *out, by_graph *graph, const by__nn_family *fami
     }
     add_inputs(&b, family);
     family->body(&b);
+    if (family->queries != NULL) {
+        by__nn_mup_apply(&b, family->queries);
+    }
     if (!for_loss && request->mode != BY_MODEL_PREFILL) {
         if (b.model.head == BY_NONE && graph->error.status == BY_OK) {
             return by_error_set(error, BY_EARG,

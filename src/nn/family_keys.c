@@ -174,7 +174,9 @@ by_status by__nn_transformer_resolve(by_config *config, int64_t head_dim, by_err
 {
     by_model_config *model = &config->model;
     if (model->init_std == -1.0) {
-        model->init_std = sqrt(2.0 / (5.0 * (double)model->width));
+        int64_t base = by__nn_has_mup(model) && model->mup_base_width > 0 ? model->mup_base_width
+                                                                          : model->width;
+        model->init_std = sqrt(2.0 / (5.0 * (double)base));
     }
     BY_TRY(by__config_divides(config, "parallel.tensor", "model.heads", error));
     if (head_dim == -1) {

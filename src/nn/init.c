@@ -46,7 +46,9 @@ by_status by__nn_parameter_init_part(float *data, const by_graph *graph, by_valu
         return BY_OK;
     }
     if (!is_random) {
-        float constant = value->init.kind == BY_INIT_ONE ? 1.0f : 0.0f;
+        float constant = value->init.kind == BY_INIT_ONE        ? 1.0f
+                         : value->init.kind == BY_INIT_CONSTANT ? value->init.std
+                                                                : 0.0f;
         for (int64_t i = 0; i < count; i++) {
             data[i] = constant;
         }

@@ -70,6 +70,7 @@ by_status by__nn_llama_resolve(by_config *config, const by__nn_llama_keys *keys,
                             (long long)keys->window, c->attention.kind);
     }
     BY_TRY(check_window(config, keys, error));
+    BY_TRY(by__nn_mup_resolve(config, error));
     return by__nn_rope_resolve(config, &keys->rope, error);
 }
 
@@ -117,6 +118,11 @@ by_status by__nn_list_fill(by_string_list *list, const bool *has, size_t count, 
     }
     return BY_OK;
 }
+
+/* Where queries have a norm, its weights scale them, and the factor on q_proj keeps the size of its
+ * updates beside that of its values. */
+const by__nn_query_scale by__nn_llama_queries[] = {
+    {"*.self_attn.q_proj.*", 1.0}, {"*.self_attn.q_norm.weight", 1.0}, {0}};
 
 /* Keeps the entries of the layers that stay, renumbered. */
 static by_status reduce_list(by_string_list *list, const by_model_config *c, const bool *stays,

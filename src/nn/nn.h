@@ -62,6 +62,13 @@ typedef struct by__nn_grid {
     int64_t sides[2];
 } by__nn_grid;
 
+/* A parameter that scales the products of queries and keys: the factor to this power goes to its
+ * initial value and learning rate. */
+typedef struct by__nn_query_scale {
+    const char *pattern; /* for fnmatch; NULL ends a list */
+    double power;
+} by__nn_query_scale;
+
 typedef struct by__nn_family {
     by__config_kind kind; /* name and keys */
     /* prefix of parameter names in checkpoints that contain a head, may be NULL */
@@ -79,6 +86,8 @@ typedef struct by__nn_family {
     /* Sets the family's own keys for a pruned model, whose new sizes config->model already has.
      * NULL: the family has no keys for sizes, and the width of a head is width / heads. */
     by_status (*reduce)(by_model_config *config, const by__nn_reduction *to, by_error *error);
+    /* The parameters that scale queries, of a family that has by__nn_mup_keys; NULL: it has not. */
+    const by__nn_query_scale *queries;
     bool rotary; /* positions are rotations, not rows of a table, unless a config says more */
     /* Returns whether the family's config.json says what the config's kind of a part is ("norm"),
      * beside activations. NULL: of none. */
@@ -134,6 +143,8 @@ const char *by__nn_families_reading(char buffer[256], const char *what);
 extern const by__config_key_list by__nn_transformer_keys;
 /* context, vocab and pad_vocab_to, for every model of tokens. */
 extern const by__config_key_list by__nn_token_keys;
+/* parameterisation, mup_base_width and mup_base_head_dim (mup.c). */
+extern const by__config_key_list by__nn_mup_keys;
 /* outputs, for every other model. */
 extern const by__config_key_list by__nn_output_keys;
 /* channels, image_height and image_width, for every model of images. */
@@ -148,6 +159,14 @@ extern const by__config_key_list by__nn_node_keys;
 by_status by__nn_token_resolve(const by_config *config, by_error *error);
 /* Derives init_std and head_dim; head_dim -1: width / heads, which must be an integer. */
 by_status by__nn_transformer_resolve(by_config *config, int64_t head_dim, by_error *error);
+
+/* ---- muP (mup.c) ---- */
+
+bool by__nn_has_mup(const by_model_config *config);
+/* Derives the base sizes, once head_dim is known, and refuses what mup is not for. */
+by_status by__nn_mup_resolve(by_config *config, by_error *error);
+/* Sets initial deviations and learning rates of the parameters of a model whose body is built. */
+void by__nn_mup_apply(by__nn_build *b, const by__nn_query_scale *queries);
 
 /* Parameters of a graph, as by_model_count counts them; `trained`: those that are not frozen. */
 typedef struct by__nn_parameter_count {
@@ -223,6 +242,9 @@ typedef struct by__nn_llama_keys {
 extern const by__config_key_list by__nn_rope_key_list;
 /* kv_heads, head_dim, mlp_width, tied and window. */
 extern const by__config_key_list by__nn_llama_key_list;
+
+/* by__nn_family's `queries` for these layers. */
+extern const by__nn_query_scale by__nn_llama_queries[];
 
 /* Checks the consistency of the rope_scaling keys. */
 by_status by__nn_rope_resolve(const by_config *config, const by__nn_rope_keys *keys,

@@ -25,6 +25,7 @@ const by__optim_row by__optim_adamw = {
              .size = sizeof(by__optim_moments)},
     .states = states,
     .state_count = BY_ARRAY_LENGTH(states),
+    .is_normalised = true,
     .update = update,
     .hyper = by__optim_adam_hyper,
 };

@@ -83,6 +83,7 @@ const by__optim_row by__optim_adamw8bit = {
     .states = states,
     .state_count = BY_ARRAY_LENGTH(states),
     .needs_tensors = true,
+    .is_normalised = true,
     .update = update,
     .hyper = by__optim_adam_hyper,
 };

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "graph/graph.h"
+#include "nn/nn.h"
 #include "optim/optim.h"
 
 static const by_parameter_group *group_at(const by_optimizer_config *config, size_t i)
@@ -30,9 +31,10 @@ static const by_parameter_group *find_group(const by_optimizer_config *config, c
     return NULL;
 }
 
-bool by__optim_groups_have_rates(const by_optimizer_config *config)
+bool by__optim_groups_have_rates(const by_config *c)
 {
-    bool rates = config->layer_decay != 1.0;
+    const by_optimizer_config *config = &c->optimizer;
+    bool rates = config->layer_decay != 1.0 || by__nn_has_mup(&c->model);
     for (size_t i = 0; i < config->groups.count && !rates; i++) {
         const by_parameter_group *group = group_at(config, i);
         rates = group->frozen != 1 && (group->lr_scale != 1.0 || group->weight_decay != -1.0);
@@ -187,6 +189,11 @@ void by__optim_groups_set_rates(by_update_unit *unit, const by_graph *graph,
         scale *= pow(config->layer_decay, (double)parts_behind(graph, parameter));
     }
     unit->inputs_first = parameter != BY_NONE && graph->values[parameter].inputs_first;
+    if (parameter != BY_NONE && graph->values[parameter].lr_scale > 0.0f) {
+        double rate = (double)graph->values[parameter].lr_scale;
+        scale *= rate;
+        unit->decay_scale = (float)(1.0 / rate);
+    }
     unit->lr_scale = scale < (double)FLT_MIN ? FLT_MIN : (float)scale;
     unit->own_decay = group != NULL && group->weight_decay != -1.0;
     unit->weight_decay = unit->own_decay ? (float)group->weight_decay : 0.0f;

@@ -40,5 +40,6 @@ const by__optim_row by__optim_lion = {
              .size = sizeof(lion_keys)},
     .states = states,
     .state_count = BY_ARRAY_LENGTH(states),
+    .is_normalised = true,
     .update = update,
 };

@@ -42,6 +42,9 @@ typedef struct by__optim_row {
     /* Returns how many of the states, from the first on, are kept with these keys. NULL: all. */
     int (*kept)(const void *own);
     bool needs_tensors; /* a unit is always one tensor, in its own shape */
+    /* The size of a step does not depend on that of gradients, and decay is decoupled: the learning
+     * rates of muP hold (by__nn_mup_apply). */
+    bool is_normalised;
     /* Adds the nodes that update a unit. Returns the value of its copy (BY_NONE when unit->copy is
      * BY_F32). `own` is the struct of the kind's keys. */
     by_value (*update)(by_graph *graph, const by__optim_update *u, const void *own);
@@ -60,15 +63,18 @@ const by__config_kind *by__optim_kind(size_t index);
 
 /* Returns true if parameters differ in learning rate or weight decay, so that each unit must be one
  * tensor. */
-bool by__optim_groups_have_rates(const by_optimizer_config *config);
+bool by__optim_groups_have_rates(const by_config *config);
 /* On the forward graph of a whole model: freezes parameters as the groups say, and records the
  * orientation of matrices. BY_ECONFIG for a group that matches no parameter. */
 by_status by__optim_groups_apply(by_graph *graph, const by_optimizer_config *config,
                                  by_error *error);
-/* Sets lr_scale, own_decay, weight_decay and inputs_first of the unit for parameter `name` of a
- * graph of the whole model. */
+/* Sets lr_scale, decay_scale, own_decay, weight_decay and inputs_first of the unit for parameter
+ * `name` of a graph of the whole model. */
 void by__optim_groups_set_rates(by_update_unit *unit, const by_graph *graph,
                                 const by_optimizer_config *config, const char *name);
+
+/* BY_ECONFIG if the model asks for muP and the optimizer is none that its rates are for. */
+by_status by__optim_check_mup(const by_config *config, by_error *error);
 
 /* Sums of squares of a unit's gradient, one per block, as an operand of the clip factor; if other
  * ranks have parts of its tensors, the sum over all of them [1]. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/nn.h"
 #include "optim/optim.h"
 
 /* One row per optimizer: by__optim_NAME of NAME.c. */
@@ -59,9 +60,31 @@ by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int 
                : optimizer->states[i];
 }
 
-bool by_optimizer_needs_tensors(const by_optimizer_config *config)
+by_status by__optim_check_mup(const by_config *config, by_error *error)
 {
-    const by__optim_row *optimizer = find(config);
+    const by__optim_row *optimizer = find(&config->optimizer);
+    if (!by__nn_has_mup(&config->model) || (optimizer != NULL && optimizer->is_normalised)) {
+        return BY_OK;
+    }
+    by_string names = {0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(optimizers); i++) {
+        if (optimizers[i]->is_normalised) {
+            by_string_format(&names, "%s%s", names.length == 0 ? "" : ", ",
+                             optimizers[i]->kind.name);
+        }
+    }
+    by_status status =
+        by_error_set(error, BY_ECONFIG,
+                     "%s: the learning rates of model.parameterisation mup are for %s, not for %s",
+                     by__config_where(config, "model.parameterisation", "optimizer.kind"),
+                     names.failed ? "AdamW" : names.data, config->optimizer.kind);
+    by_string_free(&names);
+    return status;
+}
+
+bool by_optimizer_needs_tensors(const by_config *config)
+{
+    const by__optim_row *optimizer = find(&config->optimizer);
     return optimizer != NULL && (optimizer->needs_tensors || by__optim_groups_have_rates(config));
 }
 
@@ -166,6 +189,7 @@ static void update_unit(by_graph *graph, const by__optim_row *optimizer,
     u->decay = unit->own_decay ? unit->weight_decay
                : unit->decay   ? (float)config->weight_decay
                                : 0.0f;
+    u->decay *= unit->decay_scale == 0.0f ? 1.0f : unit->decay_scale;
     u->lr_scale = unit->lr_scale == 0.0f ? 1.0f : unit->lr_scale;
     int states = count_states(optimizer, config);
     for (int i = 0; i < BY_MAX_STATES; i++) {

@@ -66,7 +66,7 @@ trainer/step: trainer/offload
 trainer/plan: trainer/step
 job: trainer/plan
 infer: schema track
-plan: export track drift
+plan: job
 plot: trainer/plan plan
 compress: job infer plan
 serve: compress

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const cli_command *const parts[] = {&cli_plan_fit, &cli_plan_cost};
+static const cli_command *const parts[] = {&cli_plan_fit, &cli_plan_cost, &cli_plan_coords};
 
 static int run(int argc, char **argv)
 {

@@ -5,7 +5,7 @@
 #include "banyan/plan.h"
 #include "base/cli.h"
 
-extern const cli_command cli_plan_fit, cli_plan_cost;
+extern const cli_command cli_plan_fit, cli_plan_cost, cli_plan_coords;
 
 /* ---- runs (plan_runs.c) ---- */
 

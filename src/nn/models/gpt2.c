@@ -19,7 +19,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     c->tied = c->tied == -1 ? 1 : c->tied;
     BY_TRY(by__nn_token_resolve(config, error));
-    return by__nn_transformer_resolve(config, -1, error);
+    BY_TRY(by__nn_transformer_resolve(config, -1, error));
+    return by__nn_mup_resolve(config, error);
 }
 
 static by_value norm(by__nn_build *b, by_value x, const char *prefix)
@@ -131,12 +132,18 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return by__nn_activation_read(c, name, in, "activation_function", BY_FN_GELU, error);
 }
 
+/* Queries, keys and values are one parameter: its factor is on queries and keys, and the next
+ * product takes it back from the values. */
+static const by__nn_query_scale queries[] = {
+    {"h.*.attn.c_attn.*", 0.5}, {"h.*.attn.c_proj.weight", -0.5}, {0}};
+
 const by__nn_family by__nn_family_gpt2 = {
     .kind = {.name = "gpt2",
              .help = "GPT-2: learned positions, layer norm, GELU.",
              .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &key_list, &by__nn_part_keys,
-                      &by__nn_norm_keys, &by__nn_mlp_keys},
+                      &by__nn_norm_keys, &by__nn_mlp_keys, &by__nn_mup_keys},
              .resolve = resolve},
+    .queries = queries,
     .prefix = "transformer.",
     .embedding = "wte.weight",
     .reads = "tokens",

@@ -67,7 +67,7 @@ static int64_t stage_begin(const by_trainer *t, const by__store *store, int grou
 static int64_t bucket_begin(const by_trainer *t, const by__store *store, int group, int64_t end,
                             int64_t size)
 {
-    bool whole = t->shard.states != 0 && by_optimizer_needs_tensors(&t->config->optimizer);
+    bool whole = t->shard.states != 0 && by_optimizer_needs_tensors(t->config);
     int64_t least = stage_begin(t, store, group, end);
     if (end - least <= size) {
         return least;

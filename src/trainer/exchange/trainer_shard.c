@@ -189,7 +189,7 @@ by_status by__trainer_shard_cut(size_t **out, const by_trainer *t, const by__sto
 {
     int ranks = t->layout.size[BY_MESH_SHARD];
     int turn = 0;
-    bool whole = by_optimizer_needs_tensors(&t->config->optimizer);
+    bool whole = by_optimizer_needs_tensors(t->config);
     BY_TRY(whole && ranks > 1 ? check_even_parts(t, store, error) : BY_OK);
     BY_TRY(by__alloc((void **)out, (count + 1) * (size_t)ranks, sizeof **out, "slices", error));
     for (size_t k = 0; k < count; k++) {
@@ -469,7 +469,7 @@ by_status by__trainer_shard_read(const by_trainer *t, int flat, by__store_handle
     by_shape shape = by__store_shape(t->store, flat, handle);
     size_t count = (size_t)by_shape_count(&shape);
     BY_TRY(by__device_queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    if (by_optimizer_needs_tensors(&t->config->optimizer)) {
+    if (by_optimizer_needs_tensors(t->config)) {
         return read_owned(t, flat, handle, out, error);
     }
     size_t wide = by_dtype_is_float(dtype) ? sizeof(float) : by_dtype_size(dtype);

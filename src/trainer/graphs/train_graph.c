@@ -89,6 +89,7 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
     BY_TRY(quantise(graph, &config->precision, error));
     BY_TRY(by__trainer_adapters_apply(graph, model, config, request->mode, error));
     BY_TRY(by__optim_groups_apply(graph, &config->optimizer, error));
+    BY_TRY(by__optim_check_mup(config, error));
     BY_TRY(by__trainer_adapters_check(graph, config, error));
     if (request->mode == BY_MODEL_DECODE) {
         return by_graph_check(graph, error);

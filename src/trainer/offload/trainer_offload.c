@@ -64,7 +64,7 @@ static by_status list_frozen(by_trainer *t, by_error *error)
 static by_status list_trained(by_trainer *t, by_error *error)
 {
     by__offload *o = t->offload;
-    if (by_optimizer_needs_tensors(&t->config->optimizer)) {
+    if (by_optimizer_needs_tensors(t->config)) {
         for (size_t i = 0; i < by__store_count(t->store); i++) {
             by__store_handle handle = (by__store_handle)i;
             if (by__store_entry(t->store, handle)->trainable && by__trainer_shard_owns(t, handle)) {
@@ -165,8 +165,8 @@ static bool same_kind(const by__trainer_window_kind *k, by__trainer_window_use u
            by_shape_equal(&k->unit.shape, &unit->shape) &&
            (use != BY__USE_UPDATE ||
             (same_axes(&k->unit, unit) && k->unit.decay == unit->decay &&
-             k->unit.lr_scale == unit->lr_scale && k->unit.own_decay == unit->own_decay &&
-             k->unit.inputs_first == unit->inputs_first &&
+             k->unit.lr_scale == unit->lr_scale && k->unit.decay_scale == unit->decay_scale &&
+             k->unit.own_decay == unit->own_decay && k->unit.inputs_first == unit->inputs_first &&
              k->unit.weight_decay == unit->weight_decay && same_ranks(&k->unit, unit)));
 }
 

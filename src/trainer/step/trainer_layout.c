@@ -73,7 +73,7 @@ static by_status list_units(by_trainer *t, by_error *error)
     }
     size_t most = by__store_count(t->store) + t->shard.own_count;
     BY_TRY(by__alloc((void **)&t->units.updated, most, sizeof *t->units.updated, "update", error));
-    if (by_optimizer_needs_tensors(&t->config->optimizer)) {
+    if (by_optimizer_needs_tensors(t->config)) {
         list_tensors(t);
         return BY_OK;
     }

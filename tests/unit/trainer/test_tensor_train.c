@@ -98,7 +98,7 @@ static by_status check_weights(job *j, const by_trainer *t, by_error *error)
         /* Others than SGD make large steps of gradients that are zero but for rounding, as those of
          * the keys' bias are. */
         double most = t->flats.copies == t->flats.masters ? 1e-3 : 5e-2;
-        bool whole = by_optimizer_needs_tensors(&t->config->optimizer) && entry->shape.rank > 1;
+        bool whole = by_optimizer_needs_tensors(t->config) && entry->shape.rank > 1;
         if ((strcmp(t->config->optimizer.kind, "sgd") == 0 || whole) && !(off <= most)) {
             return differ(entry->name, off, error);
         }
