@@ -53,9 +53,12 @@ typedef enum by_skip {
 
 /* Result of a step. */
 typedef struct by_step_result {
-    int64_t step;     /* steps done, including this one */
-    double loss;      /* mean over the batch's targets that count */
-    double norm;      /* global gradient norm before clipping */
+    int64_t step; /* steps done, including this one */
+    double loss;  /* mean over the batch's targets that count */
+    double norm;  /* global gradient norm before clipping */
+    /* The same of the mean over one micro-batch alone, with track.noise_every where a rank has
+     * several; 0: not measured. */
+    double micro_norm;
     double lr;        /* learning rate */
     int64_t examples; /* in the batch, as the task counts them: tokens, images */
     /* Seconds this rank spent in exchanges with others, including waiting for them; 0 on a single

@@ -457,6 +457,11 @@ static const by__config_key common[] = {
      BY__COUNT_LIMIT,
      .help = "steps between statistics of the output of each block and of the model: mean, root "
              "mean square, largest magnitude, shares of zeros and of non-finite values; 0: never"},
+    {"track", "noise_every", BY__KEY_INT, BY__FIELD(track.noise_every), "0", 0, BY__COUNT_LIMIT,
+     .later = true,
+     .help = "steps between measurements of the gradient noise scale, the batch beyond which more "
+             "examples a step help little (McCandlish et al. 2018): of steps with several "
+             "micro-batches on a rank that has whole gradients; 0: never"},
     {"track", "system_every", BY__KEY_INT, BY__FIELD(track.system_every), "0", 0, BY__COUNT_LIMIT,
      .help = "steps between records of the machine: CPU use, temperature if the kernel reports it, "
              "memory, disk, seconds of a step spent waiting for data; 0: never"},

@@ -105,6 +105,13 @@ typedef struct by__job_valid {
     by__job_outcomes *outcomes; /* its predictions; NULL: the task does not predict examples */
 } by__job_valid;
 
+/* Moving averages of both parts of the gradient noise scale, from step 0 of this process
+ * (job_noise.c). */
+typedef struct by__job_noise {
+    double mean;   /* |G|^2 */
+    double spread; /* tr(S) */
+} by__job_noise;
+
 /* Sums over the steps since the last logged one, in seconds, see by_step_result (job_hooks.c). */
 typedef struct by__job_log {
     double disk;
@@ -115,6 +122,7 @@ typedef struct by__job_log {
     int64_t system_step;          /* after this step, */
     double data_seconds;          /* and how long steps have waited for data since */
     double time;                  /* end of the last logged step */
+    by__job_noise noise;
     int64_t step;
 } by__job_log;
 
@@ -190,6 +198,13 @@ by_status by__job_checkpoint(by__job *job, bool best, by_error *error);
 /* Returns true if a hook needs the state after exactly this step, so that no later one may be
  * submitted. */
 bool by__job_hooks_wait(const by__job *job, int64_t step);
+
+/* ---- job_noise.c: the gradient noise scale ---- */
+
+/* After each collected step; small: the examples of a micro-batch, as the task counts them. */
+void by__job_noise_add(by__job_noise *noise, const by_step_result *result, double small);
+/* In such examples; 0: not known. */
+double by__job_noise_scale(const by__job_noise *noise);
 
 /* ---- job_guard.c ---- */
 

@@ -59,6 +59,9 @@ static void log_step(by__job *job, const by_step_result *result)
     if (by__trainer_scales_loss_dynamically(job->config)) {
         by__track_number(tracker, "loss_scale", result->loss_scale);
     }
+    if (by__job_noise_scale(&job->log.noise) > 0.0) {
+        by__track_number(tracker, "noise_scale", by__job_noise_scale(&job->log.noise));
+    }
     (void)snprintf(rate, sizeof rate, "%s_per_s", by_trainer_task(job->trainer)->examples);
     by__track_number(tracker, rate, event.examples_per_s);
     if (event.ranks > 1) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "trainer/exchange/exchange.h"
+#include "trainer/graphs/graphs.h"
 #include "trainer/step/trainer_step.h"
 
 /* ---- opening ---- */
@@ -252,6 +253,13 @@ static int64_t steps_ahead(const by__job *job)
     return by_trainer_updates(job->trainer) - job->at.done_step;
 }
 
+/* The examples of a micro-batch, as the task counts them. */
+static double micro_batch_examples(const by__job *job)
+{
+    return (double)job->config->train.micro_batch *
+           (double)by__trainer_per_sample(by_trainer_task(job->trainer), job->config);
+}
+
 /* Collects the oldest step in flight, if it is done or `wait`, and runs its hooks. */
 static by_status collect_step(by__job *job, bool wait, by_error *error)
 {
@@ -266,6 +274,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
     }
     job->at.done_step = result.step;
     job->log.examples += result.examples;
+    by__job_noise_add(&job->log.noise, &result, micro_batch_examples(job));
     job->log.exchange += result.exchange;
     job->log.exposed += result.exposed;
     job->log.disk += result.disk;

@@ -48,6 +48,11 @@ by_status by__trainer_norm_open(by_trainer *t, by_error *error);
 void by__trainer_norm_close(by_trainer *t);
 /* Collective: computes the squares that the norm's program adds up. */
 by_status by__trainer_norm_squares(by_trainer *t, by_error *error);
+/* With track.noise_every, adds the program of the norm of a micro-batch's gradient, where ranks
+ * have whole gradients. */
+by_status by__trainer_noise_plan(by_trainer *t, by_error *error);
+/* Submits it, if it is due, for the gradient set that a micro-batch has just been computed to. */
+by_status by__trainer_noise_keep(by_trainer *t, int set, by_error *error);
 
 /* ---- shard_gradients.c ---- */
 

@@ -77,6 +77,7 @@ by_status by__trainer_feed_micro_batch(by_trainer *t, by__exec_program_row *row,
 typedef struct by__trainer_results {
     float norm;
     float failed;        /* not 0: this or an earlier step was vetoed, and nothing was changed */
+    float micro;         /* squares of the gradient of a micro-batch, if they were measured */
     const float *losses; /* for each micro-batch of the step */
 } by__trainer_results;
 

@@ -46,6 +46,8 @@ typedef struct by__trainer_gradient_norm {
     by__exec_program_row *row;     /* the program of the norm */
     by__exec_program_row *squares; /* program that squares this rank's runs and the shared blocks */
     int bound_set;                 /* gradient set it is bound to; -1: none */
+    by__exec_program_row *micro;   /* program of track.noise_every; NULL: there is none */
+    bool has_micro;                /* it ran in the step that is being submitted */
 } by__trainer_gradient_norm;
 
 #endif

@@ -10,6 +10,7 @@ typedef struct by__trainer_pending {
     by_step_result result;  /* complete except for loss and norm */
     double weight;          /* of the targets of the global batch */
     int64_t batch;          /* number of examples in it */
+    bool has_micro;         /* the norm of a micro-batch's gradient is among its results */
     by__device_event *read; /* set when its results are in pinned memory */
 } by__trainer_pending;
 

@@ -19,6 +19,7 @@ enum {
     OUT_RESULTS,
     OUT_NORM = OUT_RESULTS, /* of the gradient */
     OUT_FAILED,
+    OUT_MICRO, /* squares of the gradient of a micro-batch */
     OUT_LOSSES /* of all micro-batches, and of an evaluation */
 };
 
@@ -189,6 +190,11 @@ by_status by__trainer_open_feeds(by_trainer *t, by_error *error)
     BY_TRY(by__exec_row_bind(t->norm.row, "norm",
                              by_memory_at(t->feed.outputs, at(t, OUT_NORM), sizeof(float)), error));
     size_t losses = (size_t)t->part.most_micro_batches * sizeof(float);
+    if (t->norm.micro != NULL) {
+        BY_TRY(by__exec_row_bind(t->norm.micro, "squares",
+                                 by_memory_at(t->feed.outputs, at(t, OUT_MICRO), sizeof(float)),
+                                 error));
+    }
     BY_TRY(by__exec_row_bind(t->norm.row, "scale", scale, error));
     BY_TRY(by__exec_row_bind(t->norm.row, "failed",
                              by_memory_at(t->feed.outputs, at(t, OUT_FAILED), sizeof(float)),
@@ -324,6 +330,7 @@ by_status by__trainer_wait_results(by_trainer *t, unsigned slot, by__trainer_res
     BY_TRY(by__device_event_wait(t->steps.pending[slot].read, error));
     out->norm = *(const float *)(const void *)(host + at(t, OUT_NORM - OUT_RESULTS));
     out->failed = *(const float *)(const void *)(host + at(t, OUT_FAILED - OUT_RESULTS));
+    out->micro = *(const float *)(const void *)(host + at(t, OUT_MICRO - OUT_RESULTS));
     out->losses = (const float *)(const void *)(host + at(t, OUT_LOSSES - OUT_RESULTS));
     return BY_OK;
 }

@@ -43,6 +43,7 @@ static by_status add_updates(by_trainer *t, by_error *error)
     }
     BY_TRY(t->strategy->plan_sums(t, error));
     BY_TRY(by__trainer_norm_plan(t, error));
+    BY_TRY(by__trainer_noise_plan(t, error));
     BY_TRY(t->updater->add_update(t, error));
     BY_TRY(t->updater->add_average(t, error));
     BY_TRY(by__trainer_layers_plan(t, error));

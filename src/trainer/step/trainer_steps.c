@@ -1,5 +1,7 @@
 /* The steps of a trainer: submits micro-batches, norm and update, and collects results; also
  * evaluation. */
+#include <math.h>
+
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
 #include "trainer/probes/probes.h"
@@ -49,6 +51,7 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
     by__sum_tree tree;
     int sum;
     t->ranks.before = by__trainer_ranks_spent(t);
+    t->norm.has_micro = false;
     BY_TRY(weigh_targets(t, batch, error));
     BY_TRY(by__trainer_sync_before_step(t, error));
     BY_TRY(t->strategy->step(t, batch, &tree, error));
@@ -106,6 +109,7 @@ static by_status submit_update(by_trainer *t, double lr, double weight, by_error
     t->steps.submitted++;
     pending->weight = weight;
     pending->batch = step_examples(t);
+    pending->has_micro = t->norm.has_micro;
     pending->result = (by_step_result){.step = t->steps.updates,
                                        .lr = lr,
                                        .skipped = t->probes.guard.veto,
@@ -146,6 +150,14 @@ by_status by_trainer_submit(by_trainer *t, const by_batch *batch, by_error *erro
     return submit_update(t, lr, weight_of(t, batch), error);
 }
 
+/* The norm of the mean gradient of one micro-batch. Sums are over losses divided by the weight of
+ * the batch, of which it has its share. */
+static double micro_norm(const by_trainer *t, const by__trainer_results *results)
+{
+    return sqrt((double)results->micro) * (double)t->part.all_micro_batches /
+           t->probes.guard.loss_scale.scale;
+}
+
 by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result *out,
                              by_error *error)
 {
@@ -167,6 +179,7 @@ by_status by_trainer_collect(by_trainer *t, bool wait, bool *got, by_step_result
     by_step_result result = pending->result;
     result.loss = by__trainer_mean_loss(t, results.losses, pending->weight);
     result.norm = (double)results.norm;
+    result.micro_norm = pending->has_micro ? micro_norm(t, &results) : 0.0;
     result.examples = pending->batch * by__trainer_per_sample(t->task, t->config);
     t->steps.collected++;
     by__trainer_layers_collect(t, slot);

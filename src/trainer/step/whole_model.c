@@ -119,6 +119,7 @@ static by_status step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, 
         BY_TRY(by__trainer_feed_micro_batch(t, row, batch, examples, i,
                                             t->part.first_micro_batch + i, error));
         BY_TRY(by__trainer_activations_keep(t, row, i, error));
+        BY_TRY(i == 0 && !last ? by__trainer_noise_keep(t, set, error) : BY_OK);
         by__sum_tree_release(tree, set);
         BY_TRY(last ? BY_OK : add_up(t, tree, error));
     }
