@@ -500,6 +500,7 @@ typedef struct by__nn_node_sizes {
     int64_t sample_nodes;
     int64_t sample_edges;
     int64_t sample_targets;
+    int64_t sample_weights; /* 1: edges of samples have factors */
     /* Room for the nodes at most 0, 1, ... hops from a target, and for the edges that end in them:
      * what layers put out, from the last one back. Layers in front of these put out all nodes. */
     by_string_list hop_nodes;

@@ -197,6 +197,11 @@ by_value by__nn_node_edge_factors(by__nn_build *b, const by__nn_node_sizes *size
     by_value w = BY_NONE;
     if (weighted && sizes->edge_weights == 1 && !in_batch(sizes)) {
         w = constant_input(b, "edges.weights", BY_F32, shape);
+    } else if (weighted && sizes->sample_weights == 1 && is_sampled(sizes)) {
+        char name[32];
+        int64_t hop = hop_of(b, sizes, layer);
+        (void)snprintf(name, sizeof name, "edges.%d.weights", hop < 0 ? 0 : (int)hop);
+        w = by__nn_input(b, name, BY_F32, shape);
     }
     if (b->request->mode != BY_MODEL_TRAIN || sizes->edge_dropout == 0.0) {
         return w;
@@ -279,8 +284,8 @@ by_status by__nn_node_resolve(by_config *config, by__nn_node_sizes *sizes, by_er
     }
     return sizes->sample_nodes > 0 && batch
                ? by_error_set(error, BY_ECONFIG,
-                              "%s: norm.kind batch would count the empty rows of samples; with "
-                              "data.fan_outs, take layer or rms",
+                              "%s: norm.kind batch would count the empty rows of samples of a "
+                              "graph; take layer or rms",
                               by__config_where(config, "norm.kind", "data.fan_outs"))
                : BY_OK;
 }
@@ -319,6 +324,7 @@ void by__nn_node_write_config(json_t *out, const by_model_config *c, const by__n
         (void)json_object_set_new(out, "sample_nodes", json_integer(sizes->sample_nodes));
         (void)json_object_set_new(out, "sample_edges", json_integer(sizes->sample_edges));
         (void)json_object_set_new(out, "sample_targets", json_integer(sizes->sample_targets));
+        (void)json_object_set_new(out, "sample_weights", json_boolean(sizes->sample_weights == 1));
         (void)json_object_set_new(out, "hop_nodes", by__nn_sizes_json(&sizes->hop_nodes));
         (void)json_object_set_new(out, "hop_edges", by__nn_sizes_json(&sizes->hop_edges));
     }
@@ -371,6 +377,7 @@ by_status by__nn_node_read_config(by_model_config *c, by__nn_node_sizes *sizes, 
     BY_TRY(by__nn_json_integer(&sizes->sample_nodes, name, in, "sample_nodes", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_edges, name, in, "sample_edges", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_targets, name, in, "sample_targets", 1, error));
+    BY_TRY(by__nn_json_switch(&sizes->sample_weights, name, in, "sample_weights", false, error));
     BY_TRY(by__nn_json_sizes(&sizes->hop_nodes, name, in, "hop_nodes", error));
     BY_TRY(by__nn_json_sizes(&sizes->hop_edges, name, in, "hop_edges", error));
     BY_TRY(by__nn_json_integer(&sizes->feature_entries, name, in, "feature_entries", 0, error));

@@ -121,5 +121,6 @@ void by__nn_node_read_whole(by__nn_node_sizes *sizes)
     sizes->sample_nodes = 0;
     sizes->sample_edges = 0;
     sizes->sample_targets = 1;
+    sizes->sample_weights = 0;
     sizes->feature_entries = 0;
 }

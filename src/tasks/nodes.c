@@ -8,11 +8,10 @@
 #include "data/loader/row_list.h"
 #include "data/nodes/node_entries.h"
 #include "data/nodes/node_relations.h"
-#include "data/nodes/node_source.h"
-#include "tasks/graph/graph_data.h"
+#include "tasks/graph/node_samples.h"
 
 typedef struct nodes_keys {
-    by__task_graph_keys graph;
+    by__task_sampled_keys sampled;
     char *labels;
     by_string_list label_names;
     char *relations;
@@ -23,8 +22,6 @@ typedef struct nodes_keys {
     int64_t valid_nodes;
     int64_t test_nodes;
     int64_t split_seed;
-    by_string_list fan_outs;
-    int64_t sample_targets;
 } nodes_keys;
 
 /* clang-format off: one row a key */
@@ -51,11 +48,6 @@ static const by__config_key keys[] = {
      .help = "nodes to test on that are drawn: `banyan eval RUN --test` reads them"},
     {"data", "split_seed", BY__KEY_INT, BY__OWN(nodes_keys, split_seed), "0", 0, BY__COUNT_LIMIT,
      .help = "seed of which nodes are drawn"},
-    {"data", "fan_outs", BY__KEY_TEXTS, BY__OWN(nodes_keys, fan_outs), "[]",
-     .help = "how many edges of a target, and of nodes 1, 2, ... hops from it, a sample of its "
-             "surroundings has, a number for each layer; empty: the whole graph is read"},
-    {"data", "sample_targets", BY__KEY_INT, BY__OWN(nodes_keys, sample_targets), "1", 1, BY__MI20,
-     .help = "targets of a sample, which have common surroundings; train.batch counts samples"},
 };
 /* clang-format on */
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
@@ -69,7 +61,7 @@ typedef struct nodes_data {
     by__nodes_set *set;      /* NULL: graphs of requests are read */
     by__nodes_split split;
     bool packed_split; /* it is that of a packed graph */
-    by__nodes_sampling sampling;
+    by__task_samples samples;
     by__nodes_entries entries; /* count 0: all features are read */
     by__nodes_relations relations;
     uint64_t *listed; /* nodes to evaluate or to predict instead; NULL: those of the split */
@@ -204,6 +196,7 @@ static const uint64_t *held_out(const nodes_data *d, uint64_t *count)
 static void close_data(by_task_data *data)
 {
     nodes_data *d = (nodes_data *)data;
+    by__task_samples_close(&d->samples);
     by__nodes_set_close(&d->set);
     by__nodes_split_free(&d->split);
     by__nodes_entries_free(&d->entries);
@@ -240,23 +233,19 @@ static void list_constants(nodes_data *d)
     memcpy(d->constants + BY__TASK_GRAPH_CONSTANTS, own, sizeof own);
 }
 
-static bool is_sampled(const nodes_data *d)
-{
-    return d->sampling.hops > 0 && !d->sampling.covers;
-}
-
 /* The whole graph is uploaded, unless samples are read. */
 static by_status take_whole(nodes_data *d, by_error *error)
 {
-    if (is_sampled(d)) {
+    if (!by__task_samples_whole(&d->samples)) {
         return BY_OK;
     }
     const nodes_keys *k = d->keys;
     BY_TRY(by__nodes_set_whole(d->set, error));
     BY_TRY(by__nodes_entries_make(&d->entries, d->set, error));
     if (k->relations[0] != '\0') {
-        BY_TRY(by__nodes_relations_open(&d->relations, k->graph.graph, k->relations, d->set->nodes,
-                                        k->graph.symmetric != 0, error));
+        BY_TRY(by__nodes_relations_open(&d->relations, k->sampled.graph.graph, k->relations,
+                                        d->set->nodes, k->sampled.graph.symmetric != 0, error));
+        BY_TRY(by__nodes_relations_hash(&d->relations, d->set->hash, error));
     }
     list_constants(d);
     d->constant_count = CONSTANTS;
@@ -274,35 +263,12 @@ static by_status describe(nodes_data *d, by_error *error)
     return BY_OK;
 }
 
-/* The fan-outs of the config, and the room that they need. */
-static by_status fit_sampling(nodes_data *d, by_error *error)
-{
-    const by_string_list *list = &d->keys->fan_outs;
-    if (list->count > BY__NODES_HOPS) {
-        return by_error_set(error, BY_ECONFIG, "data.fan_outs: %zu hops are more than %d",
-                            list->count, BY__NODES_HOPS);
-    }
-    for (size_t i = 0; i < list->count; i++) {
-        double number;
-        if (!by__parse_f64(list->items[i], &number) || !(number >= 1.0 && number <= 1e9) ||
-            number != floor(number)) {
-            return by_error_set(error, BY_ECONFIG,
-                                "data.fan_outs: '%s' is not a number of edges, from 1 on",
-                                list->items[i]);
-        }
-        d->sampling.fan_outs[i] = (int32_t)number;
-    }
-    d->sampling.hops = (int)list->count;
-    d->sampling.targets = d->purpose == BY_TASK_PREDICT ? 1 : d->keys->sample_targets;
-    return list->count == 0 ? BY_OK : by__nodes_sampling_fit(&d->sampling, d->set, error);
-}
-
 static by_status open_graph(const by_task_data *data, const by_task_graph *graph,
                             by_source **source, by_error *error)
 {
     const nodes_data *d = (const nodes_data *)data;
     by__nodes_options options;
-    BY_TRY(by__task_graph_options(&options, &d->keys->graph, d->keys->labels, error));
+    BY_TRY(by__task_graph_options(&options, &d->keys->sampled.graph, d->keys->labels, error));
     return by__task_graph_open(source, graph, &options, d->config, error);
 }
 
@@ -314,11 +280,12 @@ static by_status open_all(nodes_data *d, const by_task_request *r, by_error *err
     if (r->graphs) {
         return BY_OK;
     }
-    BY_TRY(by__task_graph_options(&options, &k->graph, k->labels, error));
+    BY_TRY(by__task_graph_options(&options, &k->sampled.graph, k->labels, error));
     BY_TRY(by__nodes_set_open(&d->set, &options, error));
-    BY_TRY(fit_sampling(d, error));
-    BY_TRY(take_whole(d, error));
     BY_TRY(find_nodes(d, r, error));
+    BY_TRY(by__task_samples_open(&d->samples, &k->sampled, d->set, d->split.train,
+                                 d->split.train_count, d->purpose, (uint64_t)k->split_seed, error));
+    BY_TRY(take_whole(d, error));
     (void)held_out(d, &count);
     d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.train_count : 0;
     d->base.valid_examples = count;
@@ -330,7 +297,8 @@ static by_status open_all(nodes_data *d, const by_task_request *r, by_error *err
                             d->test ? "test on: set data.test_nodes or data.test_list"
                                     : "evaluate on: set data.valid_nodes or data.valid_list");
     }
-    d->base.bytes = d->set->bytes + d->entries.bytes + d->relations.bytes;
+    d->base.bytes = d->set->bytes + d->entries.bytes + d->relations.bytes +
+                    (d->samples.subgraphs == NULL ? 0 : d->samples.subgraphs->bytes);
     return describe(d, error);
 }
 
@@ -361,8 +329,8 @@ static unsigned knows(const by_config *config)
     bool sized =
         m->outputs > 0 && m->channels > 0 && sizes != NULL && sizes->nodes > 0 && sizes->edges > 0;
     return (sized ? (unsigned)BY_TASK_SIZES : 0) |
-           (k->graph.graph[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
-           (k->graph.graph[0] != '\0' && holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
+           (k->sampled.graph.graph[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
+           (k->sampled.graph.graph[0] != '\0' && holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
 }
 
 /* The sizes of Cora (Sen et al. 2008), with edges to each node itself. */
@@ -378,6 +346,7 @@ static void assume(by_config *config)
         sizes->sample_nodes = sizes->sample_nodes < 0 ? 0 : sizes->sample_nodes;
         sizes->sample_edges = sizes->sample_edges < 0 ? 0 : sizes->sample_edges;
         sizes->sample_targets = sizes->sample_targets < 0 ? 1 : sizes->sample_targets;
+        sizes->sample_weights = sizes->sample_weights < 0 ? 0 : sizes->sample_weights;
         sizes->feature_entries = sizes->feature_entries < 0 ? 0 : sizes->feature_entries;
         sizes->edge_weights = sizes->edge_weights < 0 ? 0 : sizes->edge_weights;
         sizes->relations = sizes->relations < 0 ? 1 : sizes->relations;
@@ -400,24 +369,6 @@ static by_status take_size(int64_t *key, const char *name, int64_t size, const n
     return BY_OK;
 }
 
-/* How the graph is sampled is no property of the weights. */
-static by_status take_samples(by__nn_node_sizes *sizes, const by_model_config *m,
-                              const nodes_data *d, by_error *error)
-{
-    const by__nodes_sampling *s = &d->sampling;
-    if (s->hops > 0 && s->hops != m->layers) {
-        return by_error_set(error, BY_ECONFIG,
-                            "data.fan_outs: %d hops, but the model has %lld layers: give a number "
-                            "for each layer",
-                            s->hops, (long long)m->layers);
-    }
-    sizes->sample_nodes = is_sampled(d) ? s->nodes : 0;
-    sizes->sample_edges = is_sampled(d) ? s->edges : 0;
-    sizes->sample_targets = s->targets;
-    return by__nn_node_set_hops(sizes, s->hop_nodes, s->hop_edges, is_sampled(d) ? s->hops : 0,
-                                error);
-}
-
 static by_status complete(by_task_data *data, by_config *config, by_error *error)
 {
     nodes_data *d = (nodes_data *)data;
@@ -432,7 +383,8 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     BY_TRY(take_size(&m->channels, "channels", d->set->features, d, error));
     BY_TRY(take_size(&sizes->nodes, "nodes", d->set->nodes, d, error));
     BY_TRY(take_size(&sizes->edges, "edges", d->set->edges, d, error));
-    BY_TRY(take_samples(sizes, m, d, error));
+    /* How the graph is sampled is no property of the weights. */
+    BY_TRY(by__task_samples_sizes(sizes, m, &d->samples, error));
     if (sizes->feature_entries != 0) {
         BY_TRY(take_size(&sizes->feature_entries, "feature_entries", d->entries.count, d, error));
     }
@@ -460,7 +412,7 @@ static by_status source(by_source **out, by_task_data *data, const by_config *co
     uint64_t count = d->split.train_count;
     const uint64_t *ids = training ? d->split.train : held_out(d, &count);
     BY_UNUSED(config);
-    return by__nodes_source_open(out, d->set, ids, count, training, &d->sampling, error);
+    return by__task_samples_source(out, &d->samples, d->set, ids, count, training, error);
 }
 
 static by_status constants(by_task_data *data, const by_config *config, const by_array **out,
@@ -538,7 +490,14 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     by_value logits =
         each == 1 ? model->output
                   : by_reshape(graph, model->output, BY_SHAPE(rows.dim[0], config->model.outputs));
-    model->loss = by_cross_entropy(graph, logits, labels, 0.0f);
+    if (sizes != NULL && sizes->sample_nodes > 0 &&
+        by__task_samples_weighted(&own_keys(config)->sampled)) {
+        by_value weights = by_graph_input(graph, "weight", BY_F32, BY_SHAPE(request->batch, each));
+        weights = by_reshape(graph, weights, rows);
+        model->loss = by_weighted_cross_entropy(graph, logits, labels, weights, 0.0f);
+    } else {
+        model->loss = by_cross_entropy(graph, logits, labels, 0.0f);
+    }
     model->evaluated = request->mode == BY_MODEL_TRAIN ? BY_NONE : model->output;
     return BY_OK;
 }
@@ -654,7 +613,7 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
 const by__task_row by__task_nodes = {
     .kind = {.name = "nodes",
              .help = "Classification of the nodes of a graph.",
-             .keys = {&by__task_graph_key_list, &key_list},
+             .keys = {&by__task_graph_key_list, &by__task_sampled_key_list, &key_list},
              .size = sizeof(nodes_keys)},
     .task = {.name = "nodes",
              .examples = "nodes",

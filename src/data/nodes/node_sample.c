@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "data/nodes/node_met.h"
+
 /* Most edges of one sample. */
 #define SAMPLE_LIMIT ((int64_t)1 << 24)
 
@@ -47,49 +49,18 @@ by_status by__nodes_sampling_fit(by__nodes_sampling *s, const by__nodes_set *set
     return BY_OK;
 }
 
-/* ---- numbers of the nodes met ---- */
-
-/* A table by number in the set, with linear probing; `slots` is a power of two. */
-typedef struct met_nodes {
-    int32_t *slot; /* [slots] number in the sample, -1: empty */
-    uint32_t mask;
-    int32_t *ids;
-    int32_t count;
-} met_nodes;
-
-static uint32_t slots_for(int64_t nodes)
-{
-    uint32_t slots = 8;
-    while ((int64_t)slots < 2 * nodes) {
-        slots *= 2;
-    }
-    return slots;
-}
+/* ---- targets ---- */
 
 size_t by__nodes_sample_scratch(const by__nodes_sampling *sampling)
 {
-    return (size_t)slots_for(sampling->nodes) * sizeof(int32_t);
-}
-
-/* The number of a node; it is added if it is new. */
-static int32_t number_of(met_nodes *met, int32_t id)
-{
-    uint32_t at = (uint32_t)id * 2654435769u & met->mask; /* 2^32 / golden ratio */
-    while (met->slot[at] >= 0 && met->ids[met->slot[at]] != id) {
-        at = (at + 1) & met->mask;
-    }
-    if (met->slot[at] < 0) {
-        met->slot[at] = met->count;
-        met->ids[met->count++] = id;
-    }
-    return met->slot[at];
+    return by__nodes_met_bytes(sampling->nodes);
 }
 
 /* Each target has a number of its own, even if it is there twice. */
-static void add_target(met_nodes *met, int32_t id)
+static void add_target(by__nodes_met *met, int32_t id)
 {
     int32_t count = met->count;
-    if (number_of(met, id) != count) {
+    if (by__nodes_met_add(met, id) != count) {
         met->ids[met->count++] = id;
     }
 }
@@ -138,8 +109,9 @@ static void draw_few(uint32_t *places, uint32_t wanted, uint32_t degree, node_ra
 }
 
 /* Takes edges of node `id`, at most `fan_out` of them. Returns the number of all edges so far. */
-static int32_t take_edges(met_nodes *met, int32_t *sources, const by__nodes_set *set, int32_t id,
-                          int32_t fan_out, const uint32_t key[2], uint64_t index, int32_t edges)
+static int32_t take_edges(by__nodes_met *met, int32_t *sources, const by__nodes_set *set,
+                          int32_t id, int32_t fan_out, const uint32_t key[2], uint64_t index,
+                          int32_t edges)
 {
     const int32_t *row = set->sources + set->offsets[id];
     uint32_t degree = (uint32_t)by__nodes_set_degree(set, id);
@@ -149,17 +121,17 @@ static int32_t take_edges(met_nodes *met, int32_t *sources, const by__nodes_set 
     uint32_t places[FEW];
     if (degree <= wanted) {
         for (uint32_t k = 0; k < degree; k++) {
-            sources[edges++] = number_of(met, row[k]);
+            sources[edges++] = by__nodes_met_add(met, row[k]);
         }
     } else if (wanted <= FEW) {
         draw_few(places, wanted, degree, &r);
         for (uint32_t k = 0; k < wanted; k++) {
-            sources[edges++] = number_of(met, row[places[k]]);
+            sources[edges++] = by__nodes_met_add(met, row[places[k]]);
         }
     } else { /* each in turn, with the probability that leaves the right number */
         for (uint32_t k = 0; wanted > 0; k++) {
             if (draw_below(&r, degree - k) < wanted) {
-                sources[edges++] = number_of(met, row[k]);
+                sources[edges++] = by__nodes_met_add(met, row[k]);
                 wanted--;
             }
         }
@@ -167,8 +139,7 @@ static int32_t take_edges(met_nodes *met, int32_t *sources, const by__nodes_set 
     return edges;
 }
 
-/* Fills what is behind the last edge, and the transpose. */
-static void finish_rows(const by__nodes_rows *r, int64_t rows, int64_t columns, int64_t room)
+void by__nodes_rows_finish(const by__nodes_rows *r, int64_t rows, int64_t columns, int64_t room)
 {
     int32_t edges = r->offsets[rows];
     int32_t *back = r->back_offsets;
@@ -197,11 +168,11 @@ void by__nodes_sample_fill(const by__nodes_sample *out, const by__nodes_sampling
                            const by__nodes_set *set, const int32_t *targets, int64_t count,
                            const uint32_t key[2], uint64_t index, void *scratch)
 {
-    met_nodes met = {.slot = scratch, .mask = slots_for(s->nodes) - 1, .ids = out->ids};
+    by__nodes_met met;
     const by__nodes_rows *all = &out->hops[s->hops - 1];
     int32_t edges = 0;
     int32_t next = 0;
-    memset(met.slot, 0xff, by__nodes_sample_scratch(s));
+    by__nodes_met_begin(&met, s->nodes, out->ids, scratch);
     for (int64_t i = 0; i < count; i++) {
         add_target(&met, targets[i]);
     }
@@ -221,7 +192,7 @@ void by__nodes_sample_fill(const by__nodes_sample *out, const by__nodes_sampling
             memcpy(r->sources, all->sources, (size_t)edges * sizeof(int32_t));
         }
         int64_t columns = hop + 1 < s->hops ? s->hop_nodes[hop + 1] : s->nodes;
-        finish_rows(r, s->hop_nodes[hop], columns, s->hop_edges[hop]);
+        by__nodes_rows_finish(r, s->hop_nodes[hop], columns, s->hop_edges[hop]);
     }
     for (int64_t i = met.count; i < s->nodes; i++) {
         out->ids[i] = -1;

@@ -41,6 +41,9 @@ typedef struct by__nodes_rows {
     int32_t *back_edges;   /* [edges] -1 behind the last one */
 } by__nodes_rows;
 
+/* Fills what is behind the last edge, up to `room` edges, and the transpose. */
+void by__nodes_rows_finish(const by__nodes_rows *r, int64_t rows, int64_t columns, int64_t room);
+
 /* A sample, in memory of the sizes of a by__nodes_sampling. */
 typedef struct by__nodes_sample {
     int32_t *ids; /* [nodes] in the set; -1 behind the last one */

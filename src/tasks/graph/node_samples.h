@@ -1,0 +1,46 @@
+/* How tasks of one graph sample it: keys, what they choose, and the sizes that a model needs. */
+#ifndef BY_TASKS_GRAPH_NODE_SAMPLES_H
+#define BY_TASKS_GRAPH_NODE_SAMPLES_H
+
+#include "data/nodes/subgraph/subgraph.h"
+#include "tasks/graph/graph_data.h"
+
+/* The first member of the own keys of each such task. */
+typedef struct by__task_sampled_keys {
+    by__task_graph_keys graph;
+    char *sampling;
+    by_string_list fan_outs;
+    int64_t sample_targets;
+    int64_t walk_length;
+    int64_t walk_coverage;
+    int64_t clusters;
+    int64_t sample_clusters;
+} by__task_sampled_keys;
+extern const by__config_key_list by__task_sampled_key_list;
+
+/* One of: the whole graph, surroundings of targets, or parts of the graph. */
+typedef struct by__task_samples {
+    by__nodes_sampling around;      /* hops 0: no surroundings are sampled */
+    by__nodes_subgraphs *subgraphs; /* NULL: no parts are */
+} by__task_samples;
+
+/* Prepares samples of a set with `count` nodes to train on. To train: as the keys say; else parts of
+ * the graph are not sampled, but all of it is read. seed: of clusters and estimates. set, ids and
+ * keys must outlive them. BY_ECONFIG: keys do not fit the graph or each other. */
+by_status by__task_samples_open(by__task_samples *out, const by__task_sampled_keys *keys,
+                                const by__nodes_set *set, const uint64_t *ids, uint64_t count,
+                                by_task_purpose purpose, uint64_t seed, by_error *error);
+void by__task_samples_close(by__task_samples *samples);
+/* Whether the model reads the whole graph. */
+bool by__task_samples_whole(const by__task_samples *samples);
+/* Whether targets of samples weigh differently in the loss of a config's training. */
+bool by__task_samples_weighted(const by__task_sampled_keys *keys);
+/* Sets the sizes of samples. BY_ECONFIG: the model has another number of layers. */
+by_status by__task_samples_sizes(by__nn_node_sizes *sizes, const by_model_config *model,
+                                 const by__task_samples *samples, by_error *error);
+/* Opens a source of nodes (by__nodes_source_open, by__nodes_subgraph_source_open). */
+by_status by__task_samples_source(by_source **out, const by__task_samples *samples,
+                                  const by__nodes_set *set, const uint64_t *ids, uint64_t count,
+                                  bool training, by_error *error);
+
+#endif
