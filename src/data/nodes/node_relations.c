@@ -233,6 +233,19 @@ by_status by__nodes_relations_open(by__nodes_relations *out, const char *graph, 
     return status;
 }
 
+by_status by__nodes_relations_hash(const by__nodes_relations *r, char hash[33], by_error *error)
+{
+    by__hasher *hasher;
+    BY_TRY(by__hasher_open(&hasher, error));
+    by__hasher_add(hasher, hash, 32);
+    by__hasher_add_u64(hasher, (uint64_t)r->relations);
+    by__hasher_add(hasher, r->offsets, (size_t)(r->nodes + 1) * sizeof *r->offsets);
+    by__hasher_add(hasher, r->sources, (size_t)r->edges * sizeof *r->sources);
+    by__hasher_hex(hasher, hash);
+    by__hasher_close(&hasher);
+    return BY_OK;
+}
+
 void by__nodes_relations_free(by__nodes_relations *r)
 {
     free(r->offsets);

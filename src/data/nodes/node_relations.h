@@ -34,6 +34,9 @@ by_status by__nodes_relations_make(by__nodes_relations *out, const char *name, i
  * each of them. BY_EFORMAT: they do not have the same length, or a file is damaged. */
 by_status by__nodes_relations_open(by__nodes_relations *out, const char *graph, const char *types,
                                    int64_t nodes, bool symmetric, by_error *error);
+/* Replaces the hash of a graph, 32 hex digits, by that of the graph with these relations. */
+by_status by__nodes_relations_hash(const by__nodes_relations *relations, char hash[33],
+                                   by_error *error);
 void by__nodes_relations_free(by__nodes_relations *relations);
 
 #endif

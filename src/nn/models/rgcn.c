@@ -3,6 +3,8 @@
  * node itself. All W_r x are one product, whose columns of a node are rows of the sum over edges.
  * With fewer bases than relations, each W_r is a mix of them. Parameters are those of PyTorch
  * Geometric's RGCNConv. */
+#include <string.h>
+
 #include "nn/nn.h"
 
 typedef struct rgcn_keys {
@@ -102,11 +104,19 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     BY_TRY(by__nn_node_resolve(config, sizes, error));
     if (sizes->sample_nodes > 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: model.kind rgcn reads the whole graph: leave out data.fan_outs",
+                            "%s: model.kind rgcn reads the whole graph: leave out data.fan_outs "
+                            "and data.sampling",
                             by__config_where(config, "data.fan_outs", "model.kind"));
     }
-    return sizes->relations != 0
-               ? BY_OK
+    if (sizes->relations != 0) {
+        return BY_OK;
+    }
+    return strcmp(config->task.kind, "nodes") != 0
+               ? by_error_set(error, BY_ECONFIG,
+                              "%s: model.kind rgcn reads the relations of edges, which task.kind "
+                              "%s does not: take gcn, sage, gat or gin, or task.kind nodes",
+                              by__config_where(config, "model.kind", "task.kind"),
+                              config->task.kind)
                : by_error_set(error, BY_ECONFIG,
                               "%s: model.kind rgcn needs relations: set data.relations to a file "
                               "with that of each edge",

@@ -405,8 +405,21 @@ static void test_entries(void **state)
 
 /* Columns are node and relation; weights are those of a mean of each relation; an edge that is
  * there twice counts once. */
+/* The hash of a graph with these relations. */
+static void relation_hash(char hash[33], const int32_t (*pairs)[2], const int32_t *types)
+{
+    by__nodes_relations r;
+    by_error error = {0};
+    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, false, &error), &error);
+    memset(hash, '0', 32);
+    hash[32] = '\0';
+    check_ok(by__nodes_relations_hash(&r, hash, &error), &error);
+    by__nodes_relations_free(&r);
+}
+
 static void test_relations(void **state)
 {
+    char hashes[3][33];
     static const int32_t pairs[][2] = {{2, 0}, {1, 0}, {1, 0}, {2, 0}, {0, 1}};
     static const int32_t types[] = {1, 1, 0, 1, 0};
     static const int32_t wrong[] = {0, 0, -1, 0, 0};
@@ -431,6 +444,11 @@ static void test_relations(void **state)
     by__nodes_relations_free(&r);
     check_error(by__nodes_relations_make(&r, "r", 3, pairs, wrong, 5, false, &error), BY_EFORMAT,
                 &error, "r: edge 2 has relation -1");
+    relation_hash(hashes[0], pairs, types);
+    relation_hash(hashes[1], pairs, (const int32_t[]){1, 1, 0, 1, 1}); /* another one of an edge */
+    relation_hash(hashes[2], pairs, (const int32_t[]){1, 1, 0, 1, 0});
+    assert_string_not_equal(hashes[0], hashes[1]);
+    assert_string_equal(hashes[0], hashes[2]);
 }
 
 int main(void)

@@ -365,6 +365,33 @@ static void test_link_metrics(void **state)
     by_config_close(&config);
 }
 
+/* Models of relations are for nodes alone. */
+static void test_refused_relations(void **state)
+{
+    static const char *const kinds[] = {"links", "graphs"};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < 2; i++) {
+        char settings[3][640];
+        char message[64];
+        (void)snprintf(settings[0], sizeof settings[0], "task.kind=%s", kinds[i]);
+        (void)snprintf(settings[1], sizeof settings[1], "data.graph=%s",
+                       i == 0 ? graph_path : tables_path);
+        (void)snprintf(settings[2], sizeof settings[2], "data.features=%s",
+                       i == 0 ? features_path : "");
+        const char *const all[] = {settings[0], settings[1], settings[2], NULL};
+        static const char *const common[] = {"model.kind=rgcn", NULL};
+        by_error error = {0};
+        by_task_data *data;
+        by_config *config = config_of(common, all);
+        const by_task_request r = {.purpose = BY_TASK_TRAIN, .config = config};
+        check_ok(by_task_open(&data, NULL, &r, &error), &error);
+        (void)snprintf(message, sizeof message, "which task.kind %s does not", kinds[i]);
+        check_error(by_task_complete(data, config, &error), BY_ECONFIG, &error, message);
+        by_task_close(&data);
+        by_config_close(&config);
+    }
+}
+
 /* The numbers of the task are those of the data: a deviation of 2 and a mean of 5. */
 static void measure_graphs(bool numbers)
 {
@@ -617,10 +644,14 @@ static void test_bad_graphs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split),         cmocka_unit_test(test_candidates),
-        cmocka_unit_test(test_area),          cmocka_unit_test(test_link_metrics),
-        cmocka_unit_test(test_graph_metrics), cmocka_unit_test(test_packs),
-        cmocka_unit_test(test_table),         cmocka_unit_test(test_bad_graphs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_split),
+                                       cmocka_unit_test(test_candidates),
+                                       cmocka_unit_test(test_area),
+                                       cmocka_unit_test(test_link_metrics),
+                                       cmocka_unit_test(test_graph_metrics),
+                                       cmocka_unit_test(test_packs),
+                                       cmocka_unit_test(test_table),
+                                       cmocka_unit_test(test_bad_graphs),
+                                       cmocka_unit_test(test_refused_relations)};
     return cmocka_run_group_tests(tests, make_files, drop_files);
 }
