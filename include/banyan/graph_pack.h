@@ -3,8 +3,8 @@
  * format). Edges are sorted within a bound of memory.
  *
  * An input is a text of edges (two numbers of nodes a line: source, target; from 0; separated by a
- * comma, a semicolon, spaces or tabs; further columns, lines that begin with '#' and a first line
- * of names are left out), a Parquet file of edges, or, alone, an npz file with scipy's matrices or
+ * comma, a semicolon, spaces or tabs; further columns but a weight, lines that begin with '#' and a
+ * first line of names are left out), a Parquet file of edges, or, alone, an npz file with scipy's matrices or
  * a directory of the Open Graph Benchmark with its CSV files. Texts may be compressed by gzip.
  *
  * The result depends on the inputs and the options, but not on the number of threads.
@@ -43,10 +43,16 @@ typedef struct by_graph_pack_options {
     const char *lists[3]; /* files of nodes to train on, to validate and to test on: npy, or a
                              number a line; NULL */
     const char *split;    /* of a directory with several splits: name of one; NULL: the only one */
-    const char *columns;  /* of Parquet: "SOURCE,TARGET"; NULL: the first two of integers */
+    const char *columns;  /* of Parquet: "SOURCE,TARGET" or "SOURCE,TARGET,WEIGHT"; NULL: the first
+                             two of integers, and the first other one of numbers */
     const char *store;    /* features as "f32" (NULL), "f16", or "u8", 256 steps between the least
                              and the largest of each column */
     bool directed;        /* edges lead in one direction only */
+    bool weights;         /* edges have weights, finite and at least 0: the third number of a line,
+                             a column of Parquet, edge_weight or adj_data of an archive, or
+                             raw/edge_weight.csv.gz of a benchmark. An edge that is there twice has
+                             the larger one; an edge from a node to itself that is added has 1, or
+                             that of one that is there. */
     by_graph_loops loops;
     bool refuse_duplicates; /* an edge that is there twice is an error; else it counts once */
     bool skip_corrupt;      /* leave out lines of edges that are damaged, or name a node that there

@@ -597,6 +597,9 @@ void by__nn_node_layers(by__nn_build *b, const by__nn_node_sizes *sizes,
 /* Checks the keys that these models share, and derives those that are -1: an entry of
  * by__config_kind calls it. */
 by_status by__nn_node_resolve(by_config *config, by__nn_node_sizes *sizes, by_error *error);
+/* BY_ECONFIG if edges have weights, which a model does not read. */
+by_status by__nn_node_refuse_weights(const by_config *config, const by__nn_node_sizes *sizes,
+                                     by_error *error);
 /* The keys of config.json that all of these families have. */
 void by__nn_node_write_config(json_t *out, const by_model_config *c, const by__nn_node_sizes *sizes,
                               by_function activation);

@@ -290,6 +290,20 @@ by_status by__nn_node_resolve(by_config *config, by__nn_node_sizes *sizes, by_er
                : BY_OK;
 }
 
+by_status by__nn_node_refuse_weights(const by_config *config, const by__nn_node_sizes *sizes,
+                                     by_error *error)
+{
+    return sizes->edge_weights != 1 && sizes->sample_weights != 1
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: this model of kind %s reads no weights of edges: leave out "
+                              "data.edge_weights and, with data.sampling walks, set "
+                              "data.walk_coverage=0; gcn, gin, and sage with aggregate mean read "
+                              "them",
+                              by__config_where(config, "data.edge_weights", "model.kind"),
+                              config->model.kind);
+}
+
 /* ---- config.json ---- */
 
 void by__nn_node_write_config(json_t *out, const by_model_config *c, const by__nn_node_sizes *sizes,

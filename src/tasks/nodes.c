@@ -243,8 +243,8 @@ static by_status take_whole(nodes_data *d, by_error *error)
     BY_TRY(by__nodes_set_whole(d->set, error));
     BY_TRY(by__nodes_entries_make(&d->entries, d->set, error));
     if (k->relations[0] != '\0') {
-        BY_TRY(by__nodes_relations_open(&d->relations, k->sampled.graph.graph, k->relations,
-                                        d->set->nodes, k->sampled.graph.symmetric != 0, error));
+        BY_TRY(by__nodes_relations_open(&d->relations, k->sampled.fan.graph.graph, k->relations,
+                                        d->set->nodes, k->sampled.fan.graph.symmetric != 0, error));
         BY_TRY(by__nodes_relations_hash(&d->relations, d->set->hash, error));
     }
     list_constants(d);
@@ -268,7 +268,7 @@ static by_status open_graph(const by_task_data *data, const by_task_graph *graph
 {
     const nodes_data *d = (const nodes_data *)data;
     by__nodes_options options;
-    BY_TRY(by__task_graph_options(&options, &d->keys->sampled.graph, d->keys->labels, error));
+    BY_TRY(by__task_graph_options(&options, &d->keys->sampled.fan.graph, d->keys->labels, error));
     return by__task_graph_open(source, graph, &options, d->config, error);
 }
 
@@ -280,7 +280,7 @@ static by_status open_all(nodes_data *d, const by_task_request *r, by_error *err
     if (r->graphs) {
         return BY_OK;
     }
-    BY_TRY(by__task_graph_options(&options, &k->sampled.graph, k->labels, error));
+    BY_TRY(by__task_graph_options(&options, &k->sampled.fan.graph, k->labels, error));
     BY_TRY(by__nodes_set_open(&d->set, &options, error));
     BY_TRY(find_nodes(d, r, error));
     BY_TRY(by__task_samples_open(&d->samples, &k->sampled, d->set, d->split.train,
@@ -329,8 +329,8 @@ static unsigned knows(const by_config *config)
     bool sized =
         m->outputs > 0 && m->channels > 0 && sizes != NULL && sizes->nodes > 0 && sizes->edges > 0;
     return (sized ? (unsigned)BY_TASK_SIZES : 0) |
-           (k->sampled.graph.graph[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
-           (k->sampled.graph.graph[0] != '\0' && holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
+           (k->sampled.fan.graph.graph[0] != '\0' ? (unsigned)BY_TASK_DATA : 0) |
+           (k->sampled.fan.graph.graph[0] != '\0' && holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
 }
 
 /* The sizes of Cora (Sen et al. 2008), with edges to each node itself. */
@@ -384,11 +384,11 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     BY_TRY(take_size(&sizes->nodes, "nodes", d->set->nodes, d, error));
     BY_TRY(take_size(&sizes->edges, "edges", d->set->edges, d, error));
     /* How the graph is sampled is no property of the weights. */
-    BY_TRY(by__task_samples_sizes(sizes, m, &d->samples, error));
+    BY_TRY(by__task_samples_sizes(sizes, m, &d->samples, d->set, error));
     if (sizes->feature_entries != 0) {
         BY_TRY(take_size(&sizes->feature_entries, "feature_entries", d->entries.count, d, error));
     }
-    BY_TRY(take_size(&sizes->edge_weights, "edge_weights", 0, d, error));
+    BY_TRY(take_size(&sizes->edge_weights, "edge_weights", d->set->weights != NULL, d, error));
     BY_TRY(take_size(&sizes->relations, "relations", d->relations.relations, d, error));
     BY_TRY(take_size(&sizes->relation_edges, "relation_edges", d->relations.edges, d, error));
     if (m->outputs < 0) {
@@ -613,7 +613,8 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
 const by__task_row by__task_nodes = {
     .kind = {.name = "nodes",
              .help = "Classification of the nodes of a graph.",
-             .keys = {&by__task_graph_key_list, &by__task_sampled_key_list, &key_list},
+             .keys = {&by__task_graph_key_list, &by__task_fan_key_list, &by__task_sampled_key_list,
+                      &key_list},
              .size = sizeof(nodes_keys)},
     .task = {.name = "nodes",
              .examples = "nodes",

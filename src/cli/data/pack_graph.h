@@ -27,9 +27,12 @@ typedef struct cli_graph_pack {
         {"test-list", CLI_INPUT, &(g).options.lists[2], "FILE", "nodes to test on"},               \
         {"split", CLI_STRING, &(g).options.split, "NAME",                                          \
          "split of a benchmark that has several"},                                                 \
-        {"columns", CLI_STRING, &(g).options.columns, "A,B",                                       \
+        {"columns", CLI_STRING, &(g).options.columns, "A,B[,W]",                                   \
          "columns of a Parquet file that edges come from and end in (default: the first two of "   \
-         "integers)"},                                                                             \
+         "integers), and of weights (the first other one of numbers)"},                            \
+        {"weights", CLI_SWITCH, &(g).options.weights, NULL,                                        \
+         "edges have weights, from 0 on: the third number of a line, a column, adj_data of an "    \
+         "npz file, or raw/edge_weight.csv.gz"},                                                   \
         {"store", CLI_STRING, &(g).options.store, "TYPE",                                          \
          "features as f32, f16, or u8: 256 steps of each column (default f32)"},                   \
         {"directed", CLI_SWITCH, &(g).options.directed, NULL,                                      \

@@ -96,8 +96,8 @@ static void fill_edges(const pack_source *s, void *const *rows, uint64_t id, int
         }
         int64_t degree = by__nodes_set_degree(set, begin + i);
         offsets[first + i + 1] = *edge;
-        ((float *)rows[NODES_ROOT])[first + i] = by__nodes_inverse_root(degree);
-        ((float *)rows[NODES_DEGREE])[first + i] = by__nodes_inverse_degree(degree);
+        ((float *)rows[NODES_ROOT])[first + i] = by__nodes_inverse_root((double)degree);
+        ((float *)rows[NODES_DEGREE])[first + i] = by__nodes_inverse_degree((double)degree);
     }
 }
 

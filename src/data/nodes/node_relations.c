@@ -191,8 +191,8 @@ static by_status read_pairs(int32_t (**pairs)[2], uint64_t *count, const char *g
 {
     by__map file;
     BY_TRY(by__map_open(&file, graph, error));
-    by_status status =
-        by__nodes_edge_list_parse(pairs, count, graph, (const char *)file.data, file.size, error);
+    by_status status = by__nodes_edge_list_parse(pairs, NULL, count, graph, (const char *)file.data,
+                                                 file.size, error);
     by__map_close(&file);
     for (uint64_t i = 0; status == BY_OK && i < *count; i++) {
         if ((*pairs)[i][0] >= nodes || (*pairs)[i][1] >= nodes) {

@@ -108,35 +108,77 @@ static void draw_few(uint32_t *places, uint32_t wanted, uint32_t degree, node_ra
     }
 }
 
-/* Takes edges of node `id`, at most `fan_out` of them. Returns the number of all edges so far. */
-static int32_t take_edges(by__nodes_met *met, int32_t *sources, const by__nodes_set *set,
-                          int32_t id, int32_t fan_out, const uint32_t key[2], uint64_t index,
-                          int32_t edges)
+int64_t by__nodes_apart_edge(const by__nodes_set *set, const int32_t *apart, int32_t node)
 {
-    const int32_t *row = set->sources + set->offsets[id];
-    uint32_t degree = (uint32_t)by__nodes_set_degree(set, id);
+    if (apart == NULL || (node != apart[0] && node != apart[1]) || apart[0] == apart[1]) {
+        return -1;
+    }
+    int32_t other = node == apart[0] ? apart[1] : apart[0];
+    int64_t low = set->offsets[node];
+    int64_t end = set->offsets[node + 1];
+    for (int64_t high = end; low < high;) {
+        int64_t middle = low + (high - low) / 2;
+        if (set->sources[middle] < other) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < end && set->sources[low] == other ? low : -1;
+}
+
+/* A sample that is filled. */
+typedef struct edge_taker {
+    by__nodes_met met;
+    const by__nodes_set *set;
+    int32_t *sources;
+    float *weights;       /* NULL: not wanted */
+    const int32_t *apart; /* as by__nodes_sample has it */
+    int64_t hole;         /* edge of the node at hand that is left out; -1: none */
+    int32_t edges;        /* so far */
+    const uint32_t *key;
+    uint64_t index;
+} edge_taker;
+
+/* Takes edge `at` of a row, without one that is left out. */
+static void take_edge(edge_taker *t, int64_t row, uint32_t at)
+{
+    int64_t edge = row + at;
+    edge += t->hole >= 0 && edge >= t->hole ? 1 : 0;
+    t->sources[t->edges] = by__nodes_met_add(&t->met, t->set->sources[edge]);
+    if (t->weights != NULL) {
+        t->weights[t->edges] = by__nodes_set_weight(t->set, edge);
+    }
+    t->edges++;
+}
+
+/* Takes edges of node `id`, at most `fan_out` of them. */
+static void take_edges(edge_taker *t, int32_t id, int32_t fan_out)
+{
+    int64_t row = t->set->offsets[id];
+    t->hole = by__nodes_apart_edge(t->set, t->apart, id);
+    uint32_t degree = (uint32_t)by__nodes_set_degree(t->set, id) - (t->hole >= 0 ? 1u : 0u);
     uint32_t wanted = (uint32_t)fan_out;
-    node_random r = {.key = key,
-                     .counter = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)id, 0}};
+    node_random r = {.key = t->key,
+                     .counter = {(uint32_t)t->index, (uint32_t)(t->index >> 32), (uint32_t)id, 0}};
     uint32_t places[FEW];
     if (degree <= wanted) {
         for (uint32_t k = 0; k < degree; k++) {
-            sources[edges++] = by__nodes_met_add(met, row[k]);
+            take_edge(t, row, k);
         }
     } else if (wanted <= FEW) {
         draw_few(places, wanted, degree, &r);
         for (uint32_t k = 0; k < wanted; k++) {
-            sources[edges++] = by__nodes_met_add(met, row[places[k]]);
+            take_edge(t, row, places[k]);
         }
     } else { /* each in turn, with the probability that leaves the right number */
         for (uint32_t k = 0; wanted > 0; k++) {
             if (draw_below(&r, degree - k) < wanted) {
-                sources[edges++] = by__nodes_met_add(met, row[k]);
+                take_edge(t, row, k);
                 wanted--;
             }
         }
     }
-    return edges;
 }
 
 void by__nodes_rows_finish(const by__nodes_rows *r, int64_t rows, int64_t columns, int64_t room)
@@ -164,37 +206,55 @@ void by__nodes_rows_finish(const by__nodes_rows *r, int64_t rows, int64_t column
     }
 }
 
+/* Gives a hop the first edges of all. */
+static void copy_rows(const by__nodes_sample *out, const by__nodes_sampling *s, int hop,
+                      int32_t edges)
+{
+    const by__nodes_rows *r = &out->hops[hop];
+    const by__nodes_rows *all = &out->hops[s->hops - 1];
+    float *weights = out->weights[hop];
+    if (hop < s->hops - 1) {
+        memcpy(r->offsets, all->offsets, (size_t)(s->hop_nodes[hop] + 1) * sizeof(int32_t));
+        memcpy(r->sources, all->sources, (size_t)edges * sizeof(int32_t));
+        if (weights != NULL) {
+            memcpy(weights, out->weights[s->hops - 1], (size_t)edges * sizeof *weights);
+        }
+    }
+    for (int64_t k = edges; k < s->hop_edges[hop] && weights != NULL; k++) {
+        weights[k] = 0.0f;
+    }
+    int64_t columns = hop + 1 < s->hops ? s->hop_nodes[hop + 1] : s->nodes;
+    by__nodes_rows_finish(r, s->hop_nodes[hop], columns, s->hop_edges[hop]);
+}
+
 void by__nodes_sample_fill(const by__nodes_sample *out, const by__nodes_sampling *s,
                            const by__nodes_set *set, const int32_t *targets, int64_t count,
                            const uint32_t key[2], uint64_t index, void *scratch)
 {
-    by__nodes_met met;
     const by__nodes_rows *all = &out->hops[s->hops - 1];
-    int32_t edges = 0;
+    edge_taker t = {.set = set,
+                    .sources = all->sources,
+                    .weights = out->weights[s->hops - 1],
+                    .apart = out->apart,
+                    .key = key,
+                    .index = index};
     int32_t next = 0;
-    by__nodes_met_begin(&met, s->nodes, out->ids, scratch);
+    by__nodes_met_begin(&t.met, s->nodes, out->ids, scratch);
     for (int64_t i = 0; i < count; i++) {
-        add_target(&met, targets[i]);
+        add_target(&t.met, targets[i]);
     }
     all->offsets[0] = 0;
     for (int hop = 0; hop < s->hops; hop++) {
-        const by__nodes_rows *r = &out->hops[hop];
-        for (int32_t end = met.count; next < end; next++) {
-            edges = take_edges(&met, all->sources, set, out->ids[next], s->fan_outs[hop], key,
-                               index, edges);
-            all->offsets[next + 1] = edges;
+        for (int32_t end = t.met.count; next < end; next++) {
+            take_edges(&t, out->ids[next], s->fan_outs[hop]);
+            all->offsets[next + 1] = t.edges;
         }
         for (int64_t row = next; row < s->hop_nodes[hop]; row++) {
-            all->offsets[row + 1] = edges;
+            all->offsets[row + 1] = t.edges;
         }
-        if (r != all) {
-            memcpy(r->offsets, all->offsets, (size_t)(s->hop_nodes[hop] + 1) * sizeof(int32_t));
-            memcpy(r->sources, all->sources, (size_t)edges * sizeof(int32_t));
-        }
-        int64_t columns = hop + 1 < s->hops ? s->hop_nodes[hop + 1] : s->nodes;
-        by__nodes_rows_finish(r, s->hop_nodes[hop], columns, s->hop_edges[hop]);
+        copy_rows(out, s, hop, t.edges);
     }
-    for (int64_t i = met.count; i < s->nodes; i++) {
+    for (int64_t i = t.met.count; i < s->nodes; i++) {
         out->ids[i] = -1;
     }
 }

@@ -50,8 +50,13 @@ typedef struct by__nodes_sample {
     /* Edges that end in the nodes at most so many hops from a target: hop_nodes[h] rows, of the
      * nodes of the next hop. */
     by__nodes_rows hops[BY__NODES_HOPS];
+    const int32_t *apart; /* two nodes between which no edges are taken; NULL: there are none */
+    float *weights[BY__NODES_HOPS]; /* of these edges, 0 behind the last one; NULL: not wanted */
 } by__nodes_sample;
 
+/* The edge that ends in a node and comes from the other one of two nodes; -1: there is none, or the
+ * node is none of them. apart may be NULL. */
+int64_t by__nodes_apart_edge(const by__nodes_set *set, const int32_t *apart, int32_t node);
 /* Bytes of scratch memory for by__nodes_sample_fill. */
 size_t by__nodes_sample_scratch(const by__nodes_sampling *sampling);
 /* Samples the surroundings of `count` targets, at most sampling->targets, a function of the

@@ -31,6 +31,7 @@ typedef struct reading {
     by__map file; /* of the graph */
     bool is_archive;
     int32_t (*pairs)[2];
+    float *weights; /* of the pairs; NULL: they have none */
     uint64_t count;
 } reading;
 
@@ -131,17 +132,41 @@ static by_status take_edges(reading *r, const csr_matrix *m, by_error *error)
     return BY_OK;
 }
 
+/* The weights of the edges of an archive, in the order of adj_indices. */
+static by_status read_weights(reading *r, by_error *error)
+{
+    node_array weights = {0};
+    bool named = false;
+    BY_TRY(has_member(&named, r, "edge_weight", error));
+    by_status status = read_member(&weights, r, named ? "edge_weight" : "adj_data", BY_F32, error);
+    if (status == BY_OK && (uint64_t)by_shape_count(&weights.shape) != r->count) {
+        status =
+            by_error_set(error, BY_EFORMAT, "%s: %s has %lld weights of %llu edges",
+                         r->options->graph, named ? "edge_weight" : "adj_data",
+                         (long long)by_shape_count(&weights.shape), (unsigned long long)r->count);
+    }
+    if (status == BY_OK) {
+        status = by__nodes_check_weights(weights.data, r->count, r->options->graph, error);
+    }
+    r->weights = weights.data;
+    return status;
+}
+
 static by_status read_edges(reading *r, by_error *error)
 {
+    bool weighted = r->options->weighted;
     if (!r->is_archive) {
         const char *text = (const char *)r->file.data;
-        return by__nodes_edge_list_parse(&r->pairs, &r->count, r->options->graph, text,
-                                         r->file.size, error);
+        return by__nodes_edge_list_parse(&r->pairs, weighted ? &r->weights : NULL, &r->count,
+                                         r->options->graph, text, r->file.size, error);
     }
     csr_matrix m = {0};
     by_status status = read_matrix(&m, r, "adj", error);
     if (status == BY_OK) {
         status = take_edges(r, &m, error);
+    }
+    if (status == BY_OK && weighted) {
+        status = read_weights(r, error);
     }
     free_matrix(&m);
     return status;
@@ -355,6 +380,9 @@ static by_status take_hash(by__nodes_set *set, by_error *error)
     by__hasher_add(hasher, set->x, nodes * (size_t)set->features * sizeof(float));
     by__hasher_add(hasher, set->offsets, (nodes + 1) * sizeof(int64_t));
     by__hasher_add(hasher, set->sources, (size_t)set->edges * sizeof(int32_t));
+    if (set->weights != NULL) {
+        by__hasher_add(hasher, set->weights, (size_t)set->edges * sizeof(float));
+    }
     if (set->labels != NULL) {
         by__hasher_add(hasher, set->labels, nodes * sizeof(int32_t));
     }
@@ -373,7 +401,8 @@ static by_status read_all(reading *r, by_error *error)
     }
     BY_TRY(read_labels(r, error));
     BY_TRY(check_pairs(r, error));
-    BY_TRY(by__nodes_set_edges(set, (const int32_t(*)[2])r->pairs, r->count, r->options, error));
+    BY_TRY(by__nodes_set_weighted_edges(set, (const int32_t(*)[2])r->pairs, r->weights, r->count,
+                                        r->options, error));
     return take_hash(set, error);
 }
 
@@ -384,6 +413,7 @@ static by_status read_file_of(reading *r, by_error *error)
     by_status status = read_all(r, error);
     by__map_close(&r->file);
     free(r->pairs);
+    free(r->weights);
     return status;
 }
 

@@ -17,6 +17,8 @@ typedef struct by__nodes_options {
     bool symmetric;       /* edges lead in both directions */
     bool self_loops;      /* each node has an edge to itself; false: none has */
     bool normalize;       /* the magnitudes of a node's features add up to 1 */
+    bool weighted;        /* edges have weights: the third number of a line, or "edge_weight" or
+                             "adj_data" of the npz file; a packed graph has those it has */
 } by__nodes_options;
 
 /* Which nodes are trained on, and which are held out. */
@@ -32,8 +34,8 @@ typedef struct by__nodes_split {
 /* What models read of a whole graph, as i32 and f32. */
 typedef struct by__nodes_whole {
     const float *x;        /* [nodes, features] */
-    float *inverse_root;   /* [nodes] 1 / sqrt(number of edges that end in it), or 0 */
-    float *inverse_degree; /* [nodes] 1 / that number, or 0 */
+    float *inverse_root;   /* [nodes] 1 / sqrt(degree), or 0 */
+    float *inverse_degree; /* [nodes] 1 / degree, or 0 */
     int32_t *offsets;      /* [nodes + 1] */
     int32_t *back_offsets; /* [nodes + 1] the transpose: */
     int32_t *back_sources; /* [edges] where an edge ends */
@@ -48,7 +50,7 @@ typedef struct by__nodes_stored {
     bool normalize;      /* as by__nodes_options says */
 } by__nodes_stored;
 
-#define BY__NODES_OWNED 16
+#define BY__NODES_OWNED 24
 
 typedef struct by__nodes_set {
     char *name; /* the graph's file */
@@ -60,6 +62,8 @@ typedef struct by__nodes_set {
     const int32_t *labels;  /* [nodes] -1: none; NULL: there are none */
     const int64_t *offsets; /* [nodes + 1] row of edges that end in each node */
     const int32_t *sources; /* [edges] where they come from */
+    const float *weights;   /* [edges] finite, at least 0; NULL: each is 1 */
+    const float *degrees;   /* [nodes] with weights: their sum over the edges that end in a node */
     by__nodes_whole whole;  /* NULL until by__nodes_set_whole */
     by__nodes_stored stored;
     by__nodes_split split; /* of a packed graph that has one */
@@ -89,9 +93,22 @@ static inline int64_t by__nodes_set_degree(const by__nodes_set *set, int64_t nod
 {
     return set->offsets[node + 1] - set->offsets[node];
 }
-/* What models scale a node of so many edges by. */
-float by__nodes_inverse_root(int64_t degree);
-float by__nodes_inverse_degree(int64_t degree);
+/* The weight of an edge, and the sum of those of the edges that end in a node. */
+static inline float by__nodes_set_weight(const by__nodes_set *set, int64_t edge)
+{
+    return set->weights == NULL ? 1.0f : set->weights[edge];
+}
+static inline double by__nodes_set_weights(const by__nodes_set *set, int64_t node)
+{
+    return set->degrees == NULL ? (double)by__nodes_set_degree(set, node)
+                                : (double)set->degrees[node];
+}
+/* What models scale a node by whose edges have weights of this sum, in PyTorch Geometric's words
+ * its degree; 0 for 0. */
+float by__nodes_inverse_root(double degree);
+float by__nodes_inverse_degree(double degree);
+/* Sets set->degrees, if edges have weights. */
+by_status by__nodes_set_add_degrees(by__nodes_set *set, by_error *error);
 /* Makes set->whole. BY_EFORMAT: there are more than 2^31 - 1 edges. (node_whole.c) */
 by_status by__nodes_set_whole(by__nodes_set *set, by_error *error);
 
@@ -107,6 +124,14 @@ by_status by__nodes_packed_open(by__nodes_set *set, const by__nodes_options *opt
  * that an edge comes from and the one that it ends in. (node_edges.c) */
 by_status by__nodes_set_edges(by__nodes_set *set, const int32_t (*pairs)[2], uint64_t count,
                               const by__nodes_options *options, by_error *error);
+/* The same with a weight of each pair, unless NULL. An edge that is there twice has the larger one.
+ * Loops that are added have weight 1, or that of one that is there. */
+by_status by__nodes_set_weighted_edges(by__nodes_set *set, const int32_t (*pairs)[2],
+                                       const float *weights, uint64_t count,
+                                       const by__nodes_options *options, by_error *error);
+/* BY_EFORMAT if a weight is below 0 or not finite. */
+by_status by__nodes_check_weights(const float *weights, uint64_t count, const char *file,
+                                  by_error *error);
 /* What a line of a list of edges is. */
 typedef enum by__nodes_edge_line {
     BY__EDGE_NONE = 0, /* empty, or begins with '#' */
@@ -114,16 +139,17 @@ typedef enum by__nodes_edge_line {
     BY__EDGE_NAMES, /* begins with a letter: names of columns, where it is the first line */
     BY__EDGE_WRONG  /* no two numbers, or above INT32_MAX - 1 */
 } by__nodes_edge_line;
-/* Reads the two numbers of a line of bytes [begin, end) of a text; further columns are left out.
- * (edge_list.c) */
+/* Reads the two numbers of a line of bytes [begin, end) of a text and, unless NULL, a weight behind
+ * them, without which a line is wrong; further columns are left out. (edge_list.c) */
 by__nodes_edge_line by__nodes_edge_list_line(const char *text, size_t begin, size_t end,
-                                             int32_t pair[2]);
+                                             int32_t pair[2], float *weight);
 /* Reads pairs of numbers of nodes: a text with one a line, separated by a comma, spaces or a tab;
- * lines that begin with '#', and a first one that is no pair, are left out. *pairs is freed with
- * free(). BY_EFORMAT names the line that is none, or that has a number above INT32_MAX - 1.
- * (edge_list.c) */
-by_status by__nodes_edge_list_parse(int32_t (**pairs)[2], uint64_t *count, const char *name,
-                                    const char *text, size_t size, by_error *error);
+ * lines that begin with '#', and a first one that is no pair, are left out. *pairs and, unless
+ * NULL, *weights, the number behind each pair, are freed with free(). BY_EFORMAT names the line
+ * that is none, or that has a number above INT32_MAX - 1. (edge_list.c) */
+by_status by__nodes_edge_list_parse(int32_t (**pairs)[2], float **weights, uint64_t *count,
+                                    const char *name, const char *text, size_t size,
+                                    by_error *error);
 
 /* Draws nodes that have labels, in an order that seed determines: `per_class` of each class to
  * train on (0: all that are left), then so many to validate and to test. BY_ECONFIG: there are not

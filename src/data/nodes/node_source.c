@@ -3,10 +3,11 @@
 #include <stdlib.h>
 
 #include "data/loader/order.h"
+#include "data/nodes/node_around.h"
 
-/* Arrays of a sample: ids, labels, weight, features, three scales, and rows of edges. */
-enum { FIRST_SCALE = 4, FIRST_ROWS = 7, PER_ROWS = 5 };
-#define ARRAYS (FIRST_ROWS + PER_ROWS * BY__NODES_HOPS)
+/* Arrays of a sample: ids, labels, weight, and those of surroundings. */
+enum { AROUND = 3 };
+#define ARRAYS (AROUND + BY__NODES_AROUND_ARRAYS)
 
 typedef struct node_source {
     by_source base;
@@ -63,63 +64,16 @@ static int64_t fill_targets(const node_source *s, const by_source_sample *sample
     return (int64_t)count;
 }
 
-/* ---- surroundings ---- */
-
-/* Scales of node i, which has `degree` edges in the set, of which `taken` are in the sample. Sums
- * over these stand for sums over all, so they are larger by as much as edges are fewer. */
-static void fill_scales(void *const *rows, int64_t i, int64_t degree, int64_t taken)
-{
-    float root = by__nodes_inverse_root(degree);
-    float more = taken == degree || taken == 0 ? 1.0f : (float)degree / (float)taken;
-    ((float *)rows[FIRST_SCALE])[i] = root;
-    ((float *)rows[FIRST_SCALE + 1])[i] = root * more;
-    ((float *)rows[FIRST_SCALE + 2])[i] = by__nodes_inverse_degree(taken);
-}
-
-static void fill_features(const node_source *s, const int32_t *ids, const by__nodes_rows *edges,
-                          int64_t edge_rows, void *const *rows)
-{
-    float *x = rows[3];
-    size_t features = (size_t)s->set->features;
-    for (int64_t i = 0; i < s->sampling.nodes; i++) {
-        int64_t degree = ids[i] < 0 ? 0 : by__nodes_set_degree(s->set, ids[i]);
-        fill_scales(rows, i, degree, i < edge_rows ? edges->offsets[i + 1] - edges->offsets[i] : 0);
-        if (ids[i] >= 0) {
-            by__nodes_set_row(s->set, ids[i], x + (size_t)i * features);
-            continue;
-        }
-        for (size_t k = 0; k < features; k++) {
-            x[(size_t)i * features + k] = 0.0f;
-        }
-    }
-}
-
-static by__nodes_rows rows_at(void *const *rows, size_t i)
-{
-    void *const *at = rows + i;
-    return (by__nodes_rows){at[0], at[1], at[2], at[3], at[4]};
-}
-
 static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
                       by_error *error)
 {
     const node_source *s = (const node_source *)source;
     int64_t count = fill_targets(s, sample, rows);
-    uint32_t key[2];
-    int32_t *ids = (int32_t *)sample->scratch;
-    by__nodes_sample out = {.ids = ids};
-    int last = s->sampling.hops - 1;
     BY_UNUSED(error);
-    if (!s->sampled) {
-        return BY_OK;
+    if (s->sampled) {
+        by__nodes_around_fill(rows + AROUND, s->set, &s->sampling, rows[0], count, NULL,
+                              sample->seed, sample->index, sample->scratch);
     }
-    for (int hop = 0; hop <= last; hop++) {
-        out.hops[hop] = rows_at(rows, FIRST_ROWS + PER_ROWS * (size_t)hop);
-    }
-    by__philox_key(key, sample->seed, 0x6e6f6465u); /* "node" in ASCII */
-    by__nodes_sample_fill(&out, &s->sampling, s->set, rows[0], count, key, sample->index,
-                          ids + s->sampling.nodes);
-    fill_features(s, ids, &out.hops[last], s->sampling.hop_nodes[last], rows);
     return BY_OK;
 }
 
@@ -137,18 +91,6 @@ static void add_array(node_source *s, const char *name, by_dtype dtype, by_shape
     s->arrays[i] = (by_array){s->names[i], dtype, shape, NULL};
 }
 
-static void add_rows(node_source *s, int hop, int64_t rows, int64_t columns, int64_t edges)
-{
-    static const char *const parts[PER_ROWS] = {"offsets", "sources", "back_offsets",
-                                                "back_sources", "back_edges"};
-    const int64_t sizes[PER_ROWS] = {rows + 1, edges, columns + 1, edges, edges};
-    for (size_t i = 0; i < PER_ROWS; i++) {
-        char name[32];
-        (void)snprintf(name, sizeof name, "edges.%d.%s", hop, parts[i]);
-        add_array(s, name, BY_I32, BY_SHAPE(sizes[i]));
-    }
-}
-
 static void add_arrays(node_source *s)
 {
     const by__nodes_sampling *p = &s->sampling;
@@ -159,14 +101,8 @@ static void add_arrays(node_source *s)
     if (!s->sampled) {
         return;
     }
-    add_array(s, "nodes.x", BY_F32, BY_SHAPE(p->nodes, s->set->features));
-    add_array(s, "nodes.inverse_root", BY_F32, BY_SHAPE(p->nodes, 1));
-    add_array(s, "nodes.inverse_root_into", BY_F32, BY_SHAPE(p->nodes, 1));
-    add_array(s, "nodes.inverse_degree", BY_F32, BY_SHAPE(p->nodes, 1));
-    for (int hop = 0; hop < p->hops; hop++) {
-        add_rows(s, hop, p->hop_nodes[hop], hop + 1 < p->hops ? p->hop_nodes[hop + 1] : p->nodes,
-                 p->hop_edges[hop]);
-    }
+    s->base.array_count +=
+        by__nodes_around_arrays(s->arrays + AROUND, s->names + AROUND, s->set, p);
 }
 
 by_status by__nodes_source_open(by_source **out, const by__nodes_set *set, const uint64_t *ids,
@@ -194,9 +130,7 @@ by_status by__nodes_source_open(by_source **out, const by__nodes_set *set, const
                           .targets = count,
                           .fill = fill,
                           .count = count_targets,
-                          .scratch = s->sampled ? by__nodes_sample_scratch(sampling) +
-                                                      (size_t)sampling->nodes * sizeof(int32_t)
-                                                : 0,
+                          .scratch = s->sampled ? by__nodes_around_scratch(sampling) : 0,
                           .close = close_source};
     add_arrays(s);
     *out = &s->base;

@@ -10,14 +10,7 @@
  *   "ids"     i32 [T] of padding -1, or 0 if the whole graph is read
  *   "labels"  i32 [T] -1: none, or padding
  *   "weight"  f32 [T] 1, 0 for padding
- * and if the graph is sampled, of a by__nodes_sample with N nodes:
- *   "nodes.x"                                     f32 [N, features]
- *   "nodes.inverse_root"                          f32 [N, 1] 1 / sqrt(degree in the whole graph)
- *   "nodes.inverse_root_into"                     f32 [N, 1] the same, times this degree divided by
- *                                                 that in the sample: of a node that edges end in
- *   "nodes.inverse_degree"                        f32 [N, 1] 1 / degree in the sample
- *   "edges.H.offsets", "edges.H.sources", "edges.H.back_offsets", "edges.H.back_sources",
- *   "edges.H.back_edges"                          i32, hop H of the by__nodes_sample
+ * and if the graph is sampled, those of their surroundings (node_around.h).
  * shuffle: to train on, endless epochs; else one pass. set and ids must outlive it. BY_ECONFIG: a
  * sample has more targets than there are nodes to train on. */
 by_status by__nodes_source_open(by_source **out, const by__nodes_set *set, const uint64_t *ids,

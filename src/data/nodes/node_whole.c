@@ -5,14 +5,14 @@
 
 #include "data/nodes/node_set.h"
 
-float by__nodes_inverse_root(int64_t degree)
+float by__nodes_inverse_root(double degree)
 {
-    return degree > 0 ? (float)(1.0 / sqrt((double)degree)) : 0.0f;
+    return degree > 0.0 ? (float)(1.0 / sqrt(degree)) : 0.0f;
 }
 
-float by__nodes_inverse_degree(int64_t degree)
+float by__nodes_inverse_degree(double degree)
 {
-    return degree > 0 ? (float)(1.0 / (double)degree) : 0.0f;
+    return degree > 0.0 ? (float)(1.0 / degree) : 0.0f;
 }
 
 static void transpose(const by__nodes_set *set, const by__nodes_whole *w)
@@ -71,8 +71,8 @@ by_status by__nodes_set_whole(by__nodes_set *set, by_error *error)
     BY_TRY(by__nodes_set_alloc(set, (void **)&w->inverse_root, nodes, sizeof(float), error));
     BY_TRY(by__nodes_set_alloc(set, (void **)&w->inverse_degree, nodes, sizeof(float), error));
     for (int64_t i = 0; i < set->nodes; i++) {
-        w->inverse_root[i] = by__nodes_inverse_root(by__nodes_set_degree(set, i));
-        w->inverse_degree[i] = by__nodes_inverse_degree(by__nodes_set_degree(set, i));
+        w->inverse_root[i] = by__nodes_inverse_root(by__nodes_set_weights(set, i));
+        w->inverse_degree[i] = by__nodes_inverse_degree(by__nodes_set_weights(set, i));
     }
     w->x = set->x;
     if (w->x == NULL) {

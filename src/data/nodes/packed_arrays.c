@@ -14,15 +14,15 @@
 #define MOST_EDGES    ((json_int_t)1 << 48)
 #define MOST_FEATURES ((json_int_t)1 << 20)
 
-static const char *const names[BY__NODES_ARRAYS] = {"offsets", "sources", "features", "scales",
-                                                    "labels",  "train",   "valid",    "test"};
+static const char *const names[BY__NODES_ARRAYS] = {
+    "offsets", "sources", "features", "scales", "labels", "weights", "train", "valid", "test"};
 static const char *const types[] = {"f32", "f16", "u8"};
 
 const char *by__nodes_array_name(by__nodes_array which)
 {
     static const char *const files[BY__NODES_ARRAYS] = {
-        "offsets.npy", "sources.npy", "features.npy", "scales.npy",
-        "labels.npy",  "train.npy",   "valid.npy",    "test.npy"};
+        "offsets.npy", "sources.npy", "features.npy", "scales.npy", "labels.npy",
+        "weights.npy", "train.npy",   "valid.npy",    "test.npy"};
     return files[which];
 }
 
@@ -36,6 +36,7 @@ void by__nodes_array_extents(const by__nodes_manifest *m, by__nodes_array which,
         *rows = m->nodes + 1;
         return;
     case BY__NODES_SOURCES:
+    case BY__NODES_WEIGHTS:
         *rows = m->edges;
         return;
     case BY__NODES_SCALES:
@@ -61,6 +62,7 @@ static const char *element(const by__nodes_manifest *m, by__nodes_array which)
     case BY__NODES_FEATURES:
         return of_features[m->type];
     case BY__NODES_SCALES:
+    case BY__NODES_WEIGHTS:
         return "<f4";
     default:
         return "<i8";
@@ -134,6 +136,7 @@ static by_status read_hashes(by__nodes_manifest *m, const char *name, const json
         bool wanted = i < BY__NODES_SCALES ||
                       (i == BY__NODES_SCALES && m->type == BY__NODES_FEATURES_U8) ||
                       (i == BY__NODES_LABELS && m->classes > 0) ||
+                      (i == BY__NODES_WEIGHTS && value != NULL) ||
                       (i >= BY__NODES_TRAIN && m->held[i - BY__NODES_TRAIN] > 0);
         if (wanted != (text != NULL && is_hash(text))) {
             return by_error_set(error, BY_EFORMAT, "%s: files.%s is %s; pack the graph again", name,
@@ -143,6 +146,7 @@ static by_status read_hashes(by__nodes_manifest *m, const char *name, const json
             memcpy(m->hashes[i], text, 33);
             found++;
         }
+        m->weighted = m->weighted || (i == BY__NODES_WEIGHTS && wanted);
     }
     return found == json_object_size(files) ? BY_OK
                                             : refuse(name, "files has an unknown key", error);

@@ -6,6 +6,7 @@
  *   features.npy   f32, f16 or u8 [nodes, features]
  *   scales.npy     f32 [2, features], with u8: a feature is scales[0] + scales[1] * value
  *   labels.npy     i32 [nodes], -1: none; if there are any
+ *   weights.npy    f32 [edges], finite and at least 0; if edges have weights
  *   train.npy, valid.npy, test.npy  i64: nodes to train on and held out; if there are any
  *
  * Elements begin at byte 4,096 of a file, so that maps of them are aligned to pages. They are
@@ -25,6 +26,7 @@ typedef enum by__nodes_array {
     BY__NODES_FEATURES,
     BY__NODES_SCALES,
     BY__NODES_LABELS,
+    BY__NODES_WEIGHTS,
     BY__NODES_TRAIN,
     BY__NODES_VALID,
     BY__NODES_TEST,
@@ -53,6 +55,7 @@ typedef struct by__nodes_manifest {
     by__nodes_feature_type type;
     bool symmetric;                    /* edges lead in both directions */
     bool self_loops;                   /* each node has an edge to itself */
+    bool weighted;                     /* edges have weights */
     char hashes[BY__NODES_ARRAYS][33]; /* XXH3-128 of the elements; "": there is no such file */
     by__nodes_manifest_source *sources;
     size_t source_count;

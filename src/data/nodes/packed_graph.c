@@ -88,7 +88,9 @@ static by_status check_edges(const packed_graph *p, by_error *error)
             return refuse(p, BY__NODES_SOURCES, "is no node", k, error);
         }
     }
-    return BY_OK;
+    const float *weights = elements(p, BY__NODES_WEIGHTS);
+    return weights == NULL ? BY_OK
+                           : by__nodes_check_weights(weights, m->edges, p->directory, error);
 }
 
 static by_status check_nodes(const packed_graph *p, by_error *error)
@@ -204,6 +206,7 @@ static by_status take(packed_graph *p, const by__nodes_options *options, by_erro
     set->offsets = elements(p, BY__NODES_OFFSETS);
     set->sources = elements(p, BY__NODES_SOURCES);
     set->labels = elements(p, BY__NODES_LABELS);
+    set->weights = elements(p, BY__NODES_WEIGHTS);
     set->stored = (by__nodes_stored){.rows = elements(p, BY__NODES_FEATURES),
                                      .type = m->type,
                                      .scales = elements(p, BY__NODES_SCALES),
@@ -215,6 +218,7 @@ static by_status take(packed_graph *p, const by__nodes_options *options, by_erro
     BY_TRY(copy_list(&s->train, &s->train_count, p, 0, error));
     BY_TRY(copy_list(&s->valid, &s->valid_count, p, 1, error));
     BY_TRY(copy_list(&s->test, &s->test_count, p, 2, error));
+    BY_TRY(by__nodes_set_add_degrees(set, error));
     return take_hash(p, error);
 }
 
@@ -224,6 +228,12 @@ static by_status check_options(const packed_graph *p, const by__nodes_options *o
         return by_error_set(error, BY_ECONFIG,
                             "%s is a packed graph, which has features and labels of its own: leave "
                             "out data.features and data.labels",
+                            p->directory);
+    }
+    if (o->weighted && !p->manifest.weighted) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s was packed without weights of edges: pack it with --weights, or "
+                            "set data.edge_weights=false",
                             p->directory);
     }
     return p->manifest.self_loops || !o->self_loops

@@ -31,6 +31,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const by_model_config *c = &config->model;
     BY_TRY(by__nn_node_resolve(config, &((gat_keys *)own)->sizes, error));
+    BY_TRY(by__nn_node_refuse_weights(config, &((gat_keys *)own)->sizes, error));
     return c->layers == 1 || c->width % c->heads == 0
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,

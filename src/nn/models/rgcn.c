@@ -102,6 +102,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 {
     by__nn_node_sizes *sizes = &((rgcn_keys *)own)->sizes;
     BY_TRY(by__nn_node_resolve(config, sizes, error));
+    BY_TRY(by__nn_node_refuse_weights(config, sizes, error));
     if (sizes->sample_nodes > 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: model.kind rgcn reads the whole graph: leave out data.fan_outs "

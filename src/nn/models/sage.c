@@ -87,6 +87,9 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const sage_keys *k = own;
     BY_TRY(by__nn_node_resolve(config, &((sage_keys *)own)->sizes, error));
+    if (strcmp(k->aggregate, "max") == 0) {
+        BY_TRY(by__nn_node_refuse_weights(config, &k->sizes, error));
+    }
     return k->sizes.edge_dropout == 0.0 || strcmp(k->aggregate, "max") != 0
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,

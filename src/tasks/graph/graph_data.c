@@ -18,6 +18,11 @@ static const by__config_key keys[] = {
      .help = "each node has an edge to itself, as gcn and gat are published; false: none has"},
     {"data", "normalize", BY__KEY_SWITCH, BY__OWN(by__task_graph_keys, normalize), "false",
      .help = "divide the features of a node by the sum of their magnitudes"},
+    {"data", "edge_weights", BY__KEY_SWITCH, BY__OWN(by__task_graph_keys, weighted), "false",
+     .later = true,
+     .help =
+         "edges have weights, from 0 on: the third number of a line, or edge_weight or adj_data "
+         "of an npz file; a packed graph has those that it was packed with"},
 };
 /* clang-format on */
 const by__config_key_list by__task_graph_key_list = BY__KEY_LIST(keys);
@@ -30,7 +35,8 @@ by_status by__task_graph_options(by__nodes_options *out, const by__task_graph_ke
                                .labels = labels,
                                .symmetric = k->symmetric != 0,
                                .self_loops = k->self_loops != 0,
-                               .normalize = k->normalize != 0};
+                               .normalize = k->normalize != 0,
+                               .weighted = k->weighted != 0};
     return k->graph[0] != '\0' ? BY_OK
                                : by_error_set(error, BY_ECONFIG, "no data: set data.graph=FILE");
 }
@@ -49,7 +55,8 @@ void by__task_graph_constants(by_array out[BY__TASK_GRAPH_CONSTANTS], const by__
         {"edges.sources", BY_I32, edges, s->sources},
         {"edges.back_offsets", BY_I32, offsets, w->back_offsets},
         {"edges.back_sources", BY_I32, edges, w->back_sources},
-        {"edges.back_edges", BY_I32, edges, w->back_edges}};
+        {"edges.back_edges", BY_I32, edges, w->back_edges},
+        {"edges.weights", BY_F32, BY_SHAPE(1, s->edges, 1), s->weights}};
     memcpy(out, constants, sizeof constants);
 }
 
@@ -114,7 +121,8 @@ by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set, bool
                             config->task.kind, m->kind, by_model_reads(m));
     }
     by__nn_node_read_whole(sizes);
-    sizes->edge_weights = sizes->relations = sizes->relation_edges = 0;
+    sizes->edge_weights = set->weights != NULL;
+    sizes->relations = sizes->relation_edges = 0;
     BY_TRY(by__nn_node_set_hops(sizes, NULL, NULL, 0, error));
     BY_TRY(take_size(&m->channels, "channels", set->features, set, true, error));
     BY_TRY(take_size(&sizes->nodes, "nodes", set->nodes, set, fixed, error));

@@ -13,6 +13,7 @@ typedef struct by__task_graph_keys {
     int64_t symmetric;
     int64_t self_loops;
     int64_t normalize;
+    int64_t weighted;
 } by__task_graph_keys;
 extern const by__config_key_list by__task_graph_key_list;
 
@@ -21,7 +22,7 @@ by_status by__task_graph_options(by__nodes_options *out, const by__task_graph_ke
                                  const char *labels, by_error *error);
 
 /* Constant inputs of a model that reads the whole graph. */
-#define BY__TASK_GRAPH_CONSTANTS 8
+#define BY__TASK_GRAPH_CONSTANTS 9
 void by__task_graph_constants(by_array out[BY__TASK_GRAPH_CONSTANTS], const by__nodes_set *set);
 
 /* Opens a graph in memory as a sample of a model with room for `size` (by_task.open_graph). */

@@ -247,6 +247,11 @@ static by_status open_all(by__task_graphs_data *d, const by_task_request *r, by_
         return by_error_set(error, BY_ECONFIG,
                             "data.features: the features of small graphs are in data.graph");
     }
+    if (options.weighted) {
+        return by_error_set(error, BY_ECONFIG,
+                            "data.edge_weights: weights of the edges of small graphs are not read; "
+                            "leave it out");
+    }
     BY_TRY(by__nodes_graph_list_open(&d->list, &options, error));
     BY_TRY(by__nodes_pack_size_fit(&d->size, d->list, k->pack_nodes, error));
     BY_TRY(find_graphs(d, r, error));

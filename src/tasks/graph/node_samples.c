@@ -8,15 +8,17 @@
 #define OWN(field) BY__OWN(by__task_sampled_keys, field)
 
 /* clang-format off: one row a key */
+static const by__config_key fan_keys[] = {
+    {"data", "fan_outs", BY__KEY_TEXTS, BY__OWN(by__task_fan_keys, fan_outs), "[]",
+     .help = "how many edges of a target, and of nodes 1, 2, ... hops from it, a sample of its "
+             "surroundings has, a number for each layer; empty: the whole graph is read"},
+};
 static const by__config_key keys[] = {
     {"data", "sampling", BY__KEY_TEXT, OWN(sampling), "neighbours",
      .choices = "neighbours|walks|clusters", .later = true,
      .help = "how a large graph is sampled to train on: the surroundings of targets (fan_outs), "
              "or parts of the graph with the edges between their nodes: those of random walks "
              "(GraphSAINT), or clusters with few edges between them (Cluster-GCN)"},
-    {"data", "fan_outs", BY__KEY_TEXTS, OWN(fan_outs), "[]",
-     .help = "how many edges of a target, and of nodes 1, 2, ... hops from it, a sample of its "
-             "surroundings has, a number for each layer; empty: the whole graph is read"},
     {"data", "sample_targets", BY__KEY_INT, OWN(sample_targets), "1", 1, BY__MI20,
      .help = "targets of a sample, which have common surroundings, or nodes that its walks begin "
              "at; train.batch counts samples"},
@@ -33,6 +35,7 @@ static const by__config_key keys[] = {
      .help = "clusters of a sample, drawn anew in every epoch"},
 };
 /* clang-format on */
+const by__config_key_list by__task_fan_key_list = BY__KEY_LIST(fan_keys);
 const by__config_key_list by__task_sampled_key_list = BY__KEY_LIST(keys);
 
 static bool takes_neighbours(const by__task_sampled_keys *k)
@@ -40,9 +43,8 @@ static bool takes_neighbours(const by__task_sampled_keys *k)
     return strcmp(k->sampling, "neighbours") == 0;
 }
 
-/* The fan-outs of the config, and the room that they need. */
-static by_status fit_fan_outs(by__nodes_sampling *out, const by__task_sampled_keys *k,
-                              const by__nodes_set *set, by_error *error)
+by_status by__task_fan_outs_fit(by__nodes_sampling *out, const by__task_fan_keys *k,
+                                const by__nodes_set *set, by_error *error)
 {
     const by_string_list *list = &k->fan_outs;
     if (list->count > BY__NODES_HOPS) {
@@ -67,14 +69,14 @@ static by_status open_subgraphs(by__task_samples *out, const by__task_sampled_ke
                                 const by__nodes_set *set, const uint64_t *ids, uint64_t count,
                                 uint64_t seed, by_error *error)
 {
-    bool packed = by__nodes_is_packed(k->graph.graph);
+    bool packed = by__nodes_is_packed(k->fan.graph.graph);
     const by__nodes_subgraph_options o = {.kind = k->sampling,
                                           .roots = k->sample_targets,
                                           .length = k->walk_length,
                                           .coverage = k->walk_coverage,
                                           .clusters = k->clusters,
                                           .together = k->sample_clusters,
-                                          .directory = packed ? k->graph.graph : NULL,
+                                          .directory = packed ? k->fan.graph.graph : NULL,
                                           .seed = seed};
     BY_TRY(by__nodes_subgraphs_open(&out->subgraphs, set, ids, count, &o, error));
     out->around.targets = out->subgraphs->nodes;
@@ -87,7 +89,7 @@ by_status by__task_samples_open(by__task_samples *out, const by__task_sampled_ke
 {
     bool neighbours = takes_neighbours(k);
     *out = (by__task_samples){.around = {.targets = 1}};
-    if (!neighbours && k->fan_outs.count > 0) {
+    if (!neighbours && k->fan.fan_outs.count > 0) {
         return by_error_set(error, BY_ECONFIG,
                             "data.fan_outs are of data.sampling neighbours; it is %s: leave them "
                             "out",
@@ -95,7 +97,7 @@ by_status by__task_samples_open(by__task_samples *out, const by__task_sampled_ke
     }
     if (neighbours) {
         out->around.targets = purpose == BY_TASK_PREDICT ? 1 : k->sample_targets;
-        return fit_fan_outs(&out->around, k, set, error);
+        return by__task_fan_outs_fit(&out->around, &k->fan, set, error);
     }
     return purpose == BY_TASK_TRAIN ? open_subgraphs(out, k, set, ids, count, seed, error) : BY_OK;
 }
@@ -117,7 +119,8 @@ bool by__task_samples_weighted(const by__task_sampled_keys *k)
 }
 
 by_status by__task_samples_sizes(by__nn_node_sizes *sizes, const by_model_config *m,
-                                 const by__task_samples *samples, by_error *error)
+                                 const by__task_samples *samples, const by__nodes_set *set,
+                                 by_error *error)
 {
     const by__nodes_sampling *s = &samples->around;
     const by__nodes_subgraphs *parts = samples->subgraphs;
@@ -131,7 +134,8 @@ by_status by__task_samples_sizes(by__nn_node_sizes *sizes, const by_model_config
     sizes->sample_nodes = parts != NULL ? parts->nodes : whole ? 0 : s->nodes;
     sizes->sample_edges = parts != NULL ? parts->edges : whole ? 0 : s->edges;
     sizes->sample_targets = s->targets;
-    sizes->sample_weights = parts != NULL && parts->edge_factors != NULL;
+    sizes->sample_weights =
+        !whole && (set->weights != NULL || (parts != NULL && parts->edge_factors != NULL));
     return by__nn_node_set_hops(sizes, s->hop_nodes, s->hop_edges, whole ? 0 : s->hops, error);
 }
 

@@ -5,11 +5,17 @@
 #include "data/nodes/subgraph/subgraph.h"
 #include "tasks/graph/graph_data.h"
 
-/* The first member of the own keys of each such task. */
-typedef struct by__task_sampled_keys {
+/* The first member of the own keys of each task that samples surroundings. */
+typedef struct by__task_fan_keys {
     by__task_graph_keys graph;
-    char *sampling;
     by_string_list fan_outs;
+} by__task_fan_keys;
+extern const by__config_key_list by__task_fan_key_list;
+
+/* The same of a task that samples in other ways, too. */
+typedef struct by__task_sampled_keys {
+    by__task_fan_keys fan;
+    char *sampling;
     int64_t sample_targets;
     int64_t walk_length;
     int64_t walk_coverage;
@@ -24,6 +30,10 @@ typedef struct by__task_samples {
     by__nodes_subgraphs *subgraphs; /* NULL: no parts are */
 } by__task_samples;
 
+/* Sets hops, fan-outs and room of samples of out->targets targets. BY_ECONFIG: the fan-outs are no
+ * numbers, or too many. */
+by_status by__task_fan_outs_fit(by__nodes_sampling *out, const by__task_fan_keys *keys,
+                                const by__nodes_set *set, by_error *error);
 /* Prepares samples of a set with `count` nodes to train on. To train: as the keys say; else parts of
  * the graph are not sampled, but all of it is read. seed: of clusters and estimates. set, ids and
  * keys must outlive them. BY_ECONFIG: keys do not fit the graph or each other. */
@@ -37,7 +47,8 @@ bool by__task_samples_whole(const by__task_samples *samples);
 bool by__task_samples_weighted(const by__task_sampled_keys *keys);
 /* Sets the sizes of samples. BY_ECONFIG: the model has another number of layers. */
 by_status by__task_samples_sizes(by__nn_node_sizes *sizes, const by_model_config *model,
-                                 const by__task_samples *samples, by_error *error);
+                                 const by__task_samples *samples, const by__nodes_set *set,
+                                 by_error *error);
 /* Opens a source of nodes (by__nodes_source_open, by__nodes_subgraph_source_open). */
 by_status by__task_samples_source(by_source **out, const by__task_samples *samples,
                                   const by__nodes_set *set, const uint64_t *ids, uint64_t count,

@@ -33,6 +33,7 @@ static void pack(const char *edges, const char *nodes, const char *output, unsig
                                      .loops = (by_graph_loops)(options >> 3 & 3),
                                      .refuse_duplicates = (options & 32) != 0,
                                      .skip_corrupt = (options & 64) != 0,
+                                     .weights = (options & 128) != 0,
                                      .corrupt_budget = 100,
                                      .memory = 16,
                                      .threads = 1};

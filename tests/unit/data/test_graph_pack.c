@@ -56,13 +56,18 @@ static void list_pairs(int32_t (*pairs)[2])
     }
 }
 
+static float weight_of(size_t i)
+{
+    return (float)(i * 37 % 101) / 16.0f;
+}
+
 static void write_graph(int32_t (*pairs)[2])
 {
     by_string text = {0};
     by_error error = {0};
     by_string_format(&text, "source,target,weight\n");
     for (size_t i = 0; i < EDGES; i++) {
-        by_string_format(&text, "%d,%d,0.5\n", pairs[i][0], pairs[i][1]);
+        by_string_format(&text, "%d,%d,%g\n", pairs[i][0], pairs[i][1], (double)weight_of(i));
     }
     check_ok(by__file_write(edges, text.data, text.length, &error), &error);
     by_string_free(&text);
@@ -143,16 +148,22 @@ static void test_rows(void **state)
         by_graph_loops loops;
         uint64_t memory;
         size_t threads;
-    } cases[] = {{false, BY_LOOPS_DROP, 0, 1},  {false, BY_LOOPS_DROP, 4096, 1},
-                 {false, BY_LOOPS_DROP, 0, 3},  {false, BY_LOOPS_DROP, 1, 4},
-                 {true, BY_LOOPS_ADD, 0, 1},    {true, BY_LOOPS_ADD, 2048, 2},
-                 {false, BY_LOOPS_ADD, 2048, 2}};
+        bool weights;
+    } cases[] = {{false, BY_LOOPS_DROP, 0, 1, false},   {false, BY_LOOPS_DROP, 4096, 1, false},
+                 {false, BY_LOOPS_DROP, 0, 3, false},   {false, BY_LOOPS_DROP, 1, 4, false},
+                 {true, BY_LOOPS_ADD, 0, 1, false},     {true, BY_LOOPS_ADD, 2048, 2, false},
+                 {false, BY_LOOPS_ADD, 2048, 2, false}, {false, BY_LOOPS_DROP, 0, 1, true},
+                 {false, BY_LOOPS_ADD, 4096, 3, true},  {true, BY_LOOPS_ADD, 0, 2, true}};
+    static float weights[EDGES];
     static int32_t pairs[EDGES][2];
     char hashes[2][BY__NODES_ARRAYS][33];
     by_error error = {0};
     BY_UNUSED(state);
     list_pairs(pairs);
     write_graph(pairs);
+    for (size_t i = 0; i < EDGES; i++) {
+        weights[i] = weight_of(i);
+    }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by__nodes_set memory = {.name = by__strdup("g"), .nodes = NODES};
         by_graph_pack_options o = options_of();
@@ -162,9 +173,12 @@ static void test_rows(void **state)
         o.loops = cases[i].loops;
         o.memory = cases[i].memory;
         o.threads = cases[i].threads;
+        o.weights = cases[i].weights;
         by_graph_pack_result result = pack(&o);
         by__nodes_set *set = open_packed();
-        check_ok(by__nodes_set_edges(&memory, (const int32_t(*)[2])pairs, EDGES, &same, &error),
+        check_ok(by__nodes_set_weighted_edges(&memory, (const int32_t(*)[2])pairs,
+                                              cases[i].weights ? weights : NULL, EDGES, &same,
+                                              &error),
                  &error);
         assert_int_equal(set->edges, memory.edges);
         assert_int_equal(result.edges, memory.edges);
@@ -172,6 +186,11 @@ static void test_rows(void **state)
         assert_memory_equal(set->offsets, memory.offsets, (NODES + 1) * sizeof(int64_t));
         assert_memory_equal(set->sources, memory.sources, (size_t)set->edges * sizeof(int32_t));
         assert_int_equal((uintptr_t)set->sources % 4096, 0);
+        assert_true((set->weights != NULL) == cases[i].weights);
+        if (cases[i].weights) {
+            assert_memory_equal(set->weights, memory.weights, (size_t)set->edges * sizeof(float));
+            assert_memory_equal(set->degrees, memory.degrees, NODES * sizeof(float));
+        }
         check_nodes(set);
         hash_files(hashes[i > 0]);
         assert_true(i == 0 || i > 3 || memcmp(hashes[0], hashes[1], sizeof hashes[0]) == 0);
@@ -338,6 +357,21 @@ static void test_benchmark(void **state)
     assert_true(set->split.train_count == 2 && set->split.train[1] == 2);
     assert_true(set->split.valid_count == 1 && set->split.test_count == 0);
     by__nodes_set_close(&set);
+    o.weights = true;
+    check_ok(by__remove_tree(output, &error), &error);
+    check_error(by_graph_pack(&o, NULL, &error), BY_EARG, &error, "has no weights of edges");
+    (void)snprintf(path, sizeof path, "%s/raw/edge_weight.csv", folder);
+    write_text(path, "0.5\n2\n");
+    check_error(by_graph_pack(&o, NULL, &error), BY_EFORMAT, &error, "has 2 weights of 3 edges");
+    write_text(path, "0.5\n2\n-3\n");
+    check_error(by_graph_pack(&o, NULL, &error), BY_EFORMAT, &error, "edge 2 has weight -3");
+    write_text(path, "0.5\n2\n3\n");
+    (void)pack(&o);
+    set = open_packed();
+    assert_memory_equal(set->sources, ((const int32_t[]){1, 3, 0, 2, 1, 0}), 6 * sizeof(int32_t));
+    assert_memory_equal(set->weights, ((const float[]){0.5f, 3, 0.5f, 2, 2, 3}), 6 * sizeof(float));
+    by__nodes_set_close(&set);
+    o.weights = false;
     (void)snprintf(path, sizeof path, "%s/raw/num-node-list.csv", folder);
     write_text(path, "4\n3\n");
     check_ok(by__remove_tree(output, &error), &error);
@@ -391,6 +425,9 @@ static void test_damage(void **state)
     open.self_loops = true;
     check_error(by__nodes_set_open(&set, &open, &error), BY_ECONFIG, &error, "--self-loops add");
     open.self_loops = false;
+    open.weighted = true;
+    check_error(by__nodes_set_open(&set, &open, &error), BY_ECONFIG, &error, "--weights");
+    open.weighted = false;
     open.labels = "labels.npy";
     check_error(by__nodes_set_open(&set, &open, &error), BY_ECONFIG, &error, "of its own");
 }

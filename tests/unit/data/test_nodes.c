@@ -1,5 +1,6 @@
 /* Graphs of nodes: edges as rows and transposed, settings, files as others write them, lists of
  * edges, and which nodes are drawn. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,14 +79,85 @@ static void test_edge_list(void **state)
                                         "0 1\n-1 2\n", "0 1\n1.5 2\n"};
     static const char text[] = "source,target\r\n# nodes\n0,1\r\n\n 2\t3\n4 5 0.5\n2147483646;0";
     BY_UNUSED(state);
-    check_ok(by__nodes_edge_list_parse(&pairs, &count, "e", text, sizeof text - 1, &error), &error);
+    check_ok(by__nodes_edge_list_parse(&pairs, NULL, &count, "e", text, sizeof text - 1, &error),
+             &error);
     assert_int_equal(count, 4);
     expect(pairs[0], (const int32_t[]){0, 1, 2, 3, 4, 5, INT32_MAX - 1, 0}, 8);
     free(pairs);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
-        by_status status =
-            by__nodes_edge_list_parse(&pairs, &count, "e", wrong[i], strlen(wrong[i]), &error);
+        by_status status = by__nodes_edge_list_parse(&pairs, NULL, &count, "e", wrong[i],
+                                                     strlen(wrong[i]), &error);
         check_error(status, BY_EFORMAT, &error, "e: line 2 is not two numbers");
+    }
+}
+
+/* Weights are numbers behind the pairs. */
+static void test_weight_list(void **state)
+{
+    int32_t(*pairs)[2];
+    float *weights;
+    uint64_t count;
+    by_error error = {0};
+    static const char *const wrong[] = {"0 1 1\n2 3\n",      "0,1,1\n2,3,x\n",
+                                        "0,1,1\n2,3,-1\n",   "0,1,1\n2,3,inf\n",
+                                        "0,1,1\n2,3,1e39\n", "0,1,1\n2,3,nan\n"};
+    static const char text[] = "source,target,weight\r\n0,1,0.5\r\n 2\t3\t7 9\n4;5;1e-3;x\n";
+    BY_UNUSED(state);
+    check_ok(
+        by__nodes_edge_list_parse(&pairs, &weights, &count, "e", text, sizeof text - 1, &error),
+        &error);
+    assert_int_equal(count, 3);
+    expect(pairs[0], (const int32_t[]){0, 1, 2, 3, 4, 5}, 6);
+    assert_true(weights[0] == 0.5f && weights[1] == 7.0f && weights[2] == 1e-3f);
+    free(pairs);
+    free(weights);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
+        by_status status = by__nodes_edge_list_parse(&pairs, &weights, &count, "e", wrong[i],
+                                                     strlen(wrong[i]), &error);
+        check_error(status, BY_EFORMAT, &error,
+                    "line 2 is not two numbers of nodes, from 0 to "
+                    "2147483646, and a weight");
+    }
+}
+
+/* Of an edge that is there twice the larger weight counts; a loop keeps its weight where each node
+ * has one. Degrees are sums of weights, as torch_geometric.nn.conv.gcn_conv.gcn_norm has them. */
+static void test_weights(void **state)
+{
+    static const int32_t pairs[][2] = {{0, 1}, {1, 0}, {2, 1}, {2, 2}, {0, 1}, {2, 2}};
+    static const float weights[] = {0.5f, 2.0f, 0.25f, 3.0f, 4.0f, 0.125f};
+    const struct {
+        bool symmetric, self_loops;
+        int64_t edges;
+        int32_t sources[8];
+        float weights[8];
+        float degrees[3];
+    } cases[] = {
+        {false, false, 3, {1, 0, 2}, {2.0f, 4.0f, 0.25f}, {2.0f, 4.25f, 0.0f}},
+        {true, false, 4, {1, 0, 2, 1}, {4.0f, 4.0f, 0.25f, 0.25f}, {4.0f, 4.25f, 0.25f}},
+        {false, true, 6, {0, 1, 0, 1, 2, 2}, {1, 2, 4, 1, 0.25f, 3}, {3.0f, 5.25f, 3.0f}},
+        {true, true, 7, {0, 1, 0, 1, 2, 1, 2}, {1, 4, 4, 1, 0.25f, 0.25f, 3}, {5, 5.25f, 3.25f}}};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        by__nodes_options options = plain;
+        by__nodes_set set = {.name = by__strdup("g"), .nodes = 3};
+        options.symmetric = cases[i].symmetric;
+        options.self_loops = cases[i].self_loops;
+        check_ok(by__nodes_set_weighted_edges(&set, pairs, weights, 6, &options, &error), &error);
+        check_ok(by__nodes_set_whole(&set, &error), &error);
+        assert_int_equal(set.edges, cases[i].edges);
+        expect(set.sources, cases[i].sources, (size_t)set.edges);
+        assert_memory_equal(set.weights, cases[i].weights, (size_t)set.edges * sizeof(float));
+        for (int v = 0; v < 3; v++) {
+            double degree = (double)cases[i].degrees[v];
+            assert_true(set.degrees[v] == cases[i].degrees[v]);
+            assert_true(set.whole.inverse_root[v] ==
+                        (degree > 0.0 ? (float)(1.0 / sqrt(degree)) : 0.0f));
+            assert_true(set.whole.inverse_degree[v] ==
+                        (degree > 0.0 ? (float)(1.0 / degree) : 0.0f));
+        }
+        by__nodes_set_clear(&set);
     }
 }
 
@@ -169,6 +241,7 @@ typedef struct row_arrays {
 typedef struct sampled {
     int32_t ids[ROOM];
     row_arrays hops[2];
+    float weights[2][ROOM];
 } sampled;
 
 static void draw(sampled *out, const by__nodes_sampling *sampling, const by__nodes_set *set,
@@ -184,6 +257,10 @@ static void draw(sampled *out, const by__nodes_sampling *sampling, const by__nod
     }
     assert_non_null(scratch);
     memset(out, 0x55, sizeof *out);
+    if (set->weights != NULL) {
+        to.weights[0] = out->weights[0];
+        to.weights[1] = out->weights[1];
+    }
     by__nodes_sample_fill(&to, sampling, set, targets, count, key, index, scratch);
     free(scratch);
 }
@@ -260,6 +337,35 @@ static void test_sample(void **state)
     assert_true(differ > 480);
     for (int i = 0; i < 30; i++) { /* 500 x 4 / 29 = 69, standard deviation 8 */
         assert_true(i == 15 ? drawn[i] == 0 : drawn[i] > 69 - 40 && drawn[i] < 69 + 40);
+    }
+    by__nodes_set_clear(&set);
+}
+
+/* Edges that are drawn bring their weights. */
+static void test_sampled_weights(void **state)
+{
+    static const int32_t target = 15;
+    by_error error = {0};
+    by__nodes_set set;
+    sampled a;
+    by__nodes_sampling sampling = {.fan_outs = {4, 2}, .hops = 2, .targets = 1};
+    float weights[60];
+    BY_UNUSED(state);
+    open_star(&set);
+    for (int32_t k = 0; k < set.edges; k++) {
+        weights[k] = (float)set.sources[k] + 0.5f;
+    }
+    set.weights = weights;
+    check_ok(by__nodes_sampling_fit(&sampling, &set, &error), &error);
+    for (uint64_t i = 0; i < 20; i++) {
+        draw(&a, &sampling, &set, &target, 1, i);
+        for (int hop = 0; hop < 2; hop++) {
+            int32_t edges = a.hops[hop].offsets[sampling.hop_nodes[hop]];
+            for (int32_t k = 0; k < sampling.hop_edges[hop]; k++) {
+                assert_true(a.weights[hop][k] ==
+                            (k < edges ? (float)a.ids[a.hops[hop].sources[k]] + 0.5f : 0.0f));
+            }
+        }
     }
     by__nodes_set_clear(&set);
 }
@@ -457,9 +563,12 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_edge_list),
+        cmocka_unit_test(test_weight_list),
+        cmocka_unit_test(test_weights),
         cmocka_unit_test(test_archive),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_sampled_weights),
         cmocka_unit_test(test_common_sample),
         cmocka_unit_test(test_wide_fan_out),
         cmocka_unit_test(test_whole_surroundings),

@@ -231,7 +231,11 @@ static by_status write_edges(graph_packing *p, by__nodes_spool *spool, by_error 
     const by_graph_pack_options *o = p->options;
     by__nodes_rows_result rows;
     for (size_t i = 0; i < p->inputs.edge_count; i++) {
-        BY_TRY(by__nodes_spool_read(spool, p->inputs.edges[i], o, error));
+        BY_TRY(by__nodes_spool_read(spool, p->inputs.edges[i],
+                                    o->weights && p->inputs.weights == NULL, o, error));
+    }
+    if (p->inputs.weights != NULL) {
+        BY_TRY(by__nodes_spool_read_weights(spool, p->inputs.weights, error));
     }
     BY_TRY(by__nodes_spool_finish(spool, o, error));
     BY_TRY(by__nodes_rows_write(&rows, &p->manifest, spool, o, p->partial, error));
@@ -252,7 +256,7 @@ static by_status pack_lists(graph_packing *p, by_error *error)
     by__nodes_spool spool;
     BY_TRY(read_nodes(p, error));
     BY_TRY(write_nodes(p, error));
-    by_status status = by__nodes_spool_open(&spool, p->partial, error);
+    by_status status = by__nodes_spool_open(&spool, p->partial, p->options->weights, error);
     spool.nodes = (int64_t)p->columns.nodes;
     if (status == BY_OK) {
         status = write_edges(p, &spool, error);
@@ -298,6 +302,10 @@ static by_status write_set(graph_packing *p, const by__nodes_set *set, by_error 
     BY_TRY(by__nodes_array_write(m, p->partial, BY__NODES_OFFSETS, set->offsets,
                                  (size_t)(set->nodes + 1) * sizeof *set->offsets, error));
     p->result.listed = m->edges;
+    if (set->weights != NULL) {
+        BY_TRY(by__nodes_array_write(m, p->partial, BY__NODES_WEIGHTS, set->weights,
+                                     (size_t)set->edges * sizeof *set->weights, error));
+    }
     return by__nodes_array_write(m, p->partial, BY__NODES_SOURCES, set->sources,
                                  (size_t)set->edges * sizeof *set->sources, error);
 }
@@ -310,7 +318,8 @@ static by_status pack_archive(graph_packing *p, by_error *error)
                                        .features = o->features == NULL ? "" : o->features,
                                        .labels = o->labels == NULL ? "" : o->labels,
                                        .symmetric = !o->directed,
-                                       .self_loops = o->loops == BY_LOOPS_ADD};
+                                       .self_loops = o->loops == BY_LOOPS_ADD,
+                                       .weighted = o->weights};
     BY_TRY(by__nodes_set_open(&set, &options, error));
     by_status status = write_set(p, set, error);
     by__nodes_set_close(&set);
@@ -365,6 +374,7 @@ static by_status write_all(graph_packing *p, by_error *error)
     by__nodes_manifest *m = &p->manifest;
     m->symmetric = !o->directed;
     m->self_loops = o->loops == BY_LOOPS_ADD;
+    m->weighted = o->weights;
     BY_TRY(p->inputs.archive != NULL ? pack_archive(p, error) : pack_lists(p, error));
     BY_TRY(by__nodes_inputs_each(&p->inputs, add_source, p, error));
     BY_TRY(by__nodes_manifest_write(m, p->partial, error));

@@ -113,6 +113,15 @@ static by_status find_benchmark(by__nodes_inputs *in, const char *directory,
     if (status == BY_OK) {
         status = find_file(&in->classes, raw, "node-label.csv", error);
     }
+    if (status == BY_OK && options->weights) {
+        status = find_file(&in->weights, raw, "edge_weight.csv", error);
+        if (status == BY_OK && in->weights == NULL) {
+            status = by_error_set(error, BY_EARG,
+                                  "%s has no weights of edges, raw/edge_weight.csv.gz: leave out "
+                                  "--weights",
+                                  directory);
+        }
+    }
     if (status == BY_OK) {
         status = find_split(&split, directory, options->split, error);
     }
@@ -207,8 +216,9 @@ by_status by__nodes_inputs_find(by__nodes_inputs *out, const by_graph_pack_optio
 
 void by__nodes_inputs_free(by__nodes_inputs *in)
 {
-    char *paths[] = {in->archive,  in->counts, in->named,    in->rows,     in->classes,
-                     in->features, in->labels, in->lists[0], in->lists[1], in->lists[2]};
+    char *paths[] = {in->archive,  in->counts,   in->named,  in->rows,
+                     in->classes,  in->features, in->labels, in->lists[0],
+                     in->lists[1], in->lists[2], in->weights};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(paths); i++) {
         free(paths[i]);
     }
@@ -223,8 +233,9 @@ by_status by__nodes_inputs_each(const by__nodes_inputs *in,
                                 by_status (*each)(void *context, const char *path, by_error *error),
                                 void *context, by_error *error)
 {
-    const char *paths[] = {in->archive,  in->counts, in->named,    in->rows,     in->classes,
-                           in->features, in->labels, in->lists[0], in->lists[1], in->lists[2]};
+    const char *paths[] = {in->archive,  in->counts,   in->named,  in->rows,
+                           in->classes,  in->features, in->labels, in->lists[0],
+                           in->lists[1], in->lists[2], in->weights};
     for (size_t i = 0; i < in->edge_count; i++) {
         BY_TRY(each(context, in->edges[i], error));
     }

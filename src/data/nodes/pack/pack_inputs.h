@@ -15,6 +15,7 @@ typedef struct by__nodes_inputs {
     char *classes;  /* text of a class a line; NULL */
     char *features; /* npy; NULL */
     char *labels;   /* npy; NULL */
+    char *weights;  /* text of a weight a line, of the edges; NULL: they are beside them */
     char *lists[3]; /* nodes to train on, to validate and to test on; NULL */
 } by__nodes_inputs;
 

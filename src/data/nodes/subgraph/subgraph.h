@@ -46,6 +46,12 @@ typedef struct by__nodes_subgraphs {
     uint64_t bytes;
 } by__nodes_subgraphs;
 
+/* Whether the edges of samples have weights or factors. */
+static inline bool by__nodes_subgraphs_weigh(const by__nodes_subgraphs *s)
+{
+    return s->edge_factors != NULL || s->set->weights != NULL;
+}
+
 /* Which nodes a source is about, and the sample of it that is wanted. */
 typedef struct by__nodes_draw {
     const uint64_t *ids;
@@ -98,7 +104,7 @@ int64_t by__nodes_subgraph_edges(const by__nodes_rows *out, int64_t *places,
  *   "nodes.x", "nodes.inverse_root", "nodes.inverse_root_into", "nodes.inverse_degree", "edges.0.*"
  *             as by__nodes_source_open has them, of one hop; degrees are those of the sample or,
  *             with estimates, of the whole graph
- *   "edges.0.weights" f32 [E, 1] with estimates or weights of edges
+ *   "edges.0.weights" f32 [E, 1] with estimates or weights of edges: the product of both
  * shuffle: to train on, endless epochs; else one pass, in which each of `ids` is a target once. s
  * and ids must outlive it. (subgraph_source.c) */
 by_status by__nodes_subgraph_source_open(by_source **out, const by__nodes_subgraphs *s,

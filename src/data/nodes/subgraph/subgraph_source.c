@@ -15,7 +15,7 @@ enum {
     EDGES_BACK_OFFSETS,
     EDGES_BACK_SOURCES,
     EDGES_BACK_EDGES,
-    EDGES_WEIGHTS, /* if edges have factors */
+    EDGES_WEIGHTS, /* if edges have factors or weights */
     ARRAYS
 };
 
@@ -72,6 +72,36 @@ static by_status weigh(const by_source *source, const by_source_sample *sample, 
 
 /* ---- filling ---- */
 
+/* Writes the weights of edges, times their factors. */
+static void fill_weights(const by__nodes_subgraphs *p, const int64_t *places, int32_t edges,
+                         float *weights)
+{
+    for (int32_t k = 0; k < edges; k++) {
+        float factor = p->edge_factors == NULL ? 1.0f : p->edge_factors[places[k]];
+        weights[k] = factor * by__nodes_set_weight(p->set, places[k]);
+    }
+    for (int64_t k = edges; k < p->edges; k++) {
+        weights[k] = 0.0f;
+    }
+}
+
+/* The degree of node i of a sample. With estimates, sums over its edges stand for all. */
+static double degree_of(const by__nodes_subgraphs *p, int32_t id, int64_t i, void *const *rows)
+{
+    const int32_t *offsets = rows[EDGES_OFFSETS];
+    double sum = 0.0;
+    if (p->edge_factors != NULL) {
+        return by__nodes_set_weights(p->set, id);
+    }
+    if (p->set->weights == NULL) {
+        return (double)(offsets[i + 1] - offsets[i]);
+    }
+    for (int32_t k = offsets[i]; k < offsets[i + 1]; k++) {
+        sum += (double)((const float *)rows[EDGES_WEIGHTS])[k];
+    }
+    return sum;
+}
+
 static void fill_targets(const subgraph_source *s, const by__nodes_met *met, int32_t first,
                          void *const *rows)
 {
@@ -89,14 +119,12 @@ static void fill_targets(const subgraph_source *s, const by__nodes_met *met, int
 
 static void fill_nodes(const by__nodes_subgraphs *p, const by__nodes_met *met, void *const *rows)
 {
-    const int32_t *offsets = rows[EDGES_OFFSETS];
     float *x = rows[NODES_X];
     size_t features = (size_t)p->set->features;
     for (int64_t i = 0; i < p->nodes; i++) {
-        int64_t degree = 0;
+        double degree = 0.0;
         if (i < met->count) {
-            degree = p->edge_factors != NULL ? by__nodes_set_degree(p->set, met->ids[i])
-                                             : offsets[i + 1] - offsets[i];
+            degree = degree_of(p, met->ids[i], i, rows);
             by__nodes_set_row(p->set, met->ids[i], x + (size_t)i * features);
         } else {
             memset(x + (size_t)i * features, 0, features * sizeof *x);
@@ -119,16 +147,15 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     int32_t first = draw_sample(s, sample, &met);
     int64_t *places = NULL;
     BY_UNUSED(error);
-    if (p->edge_factors != NULL) {
+    if (by__nodes_subgraphs_weigh(p)) {
         places = (int64_t *)((char *)sample->scratch + by__nodes_subgraph_scratch(p));
     }
     (void)by__nodes_subgraph_edges(&edges, places, p, &met);
+    if (places != NULL) {
+        fill_weights(p, places, edges.offsets[p->nodes], rows[EDGES_WEIGHTS]);
+    }
     fill_targets(s, &met, first, rows);
     fill_nodes(p, &met, rows);
-    for (int64_t k = 0; k < p->edges && places != NULL; k++) {
-        bool real = k < edges.offsets[p->nodes];
-        ((float *)rows[EDGES_WEIGHTS])[k] = real ? p->edge_factors[places[k]] : 0.0f;
-    }
     return BY_OK;
 }
 
@@ -168,7 +195,7 @@ by_status by__nodes_subgraph_source_open(by_source **out, const by__nodes_subgra
                                          by_error *error)
 {
     subgraph_source *s;
-    bool factors = subgraphs->edge_factors != NULL;
+    bool weighs = by__nodes_subgraphs_weigh(subgraphs);
     size_t scratch = by__nodes_subgraph_scratch(subgraphs);
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of nodes", error));
     by_status status = by__alloc((void **)&s->wanted, (size_t)subgraphs->set->nodes, 1,
@@ -186,15 +213,15 @@ by_status by__nodes_subgraph_source_open(by_source **out, const by__nodes_subgra
     list_arrays(s->arrays, subgraphs);
     s->base = (by_source){.name = subgraphs->set->name,
                           .arrays = s->arrays,
-                          .array_count = factors ? ARRAYS : EDGES_WEIGHTS,
+                          .array_count = weighs ? ARRAYS : EDGES_WEIGHTS,
                           .shuffle = shuffle,
                           .samples = subgraphs->strategy->samples(subgraphs, count),
                           .sample_targets = (uint64_t)subgraphs->nodes,
                           .targets = count,
                           .fill = fill,
                           .count = count_targets,
-                          .weigh = shuffle && factors ? weigh : NULL,
-                          .scratch = scratch + (factors ? (size_t)subgraphs->edges * 8 : 0),
+                          .weigh = shuffle && subgraphs->node_factors != NULL ? weigh : NULL,
+                          .scratch = scratch + (weighs ? (size_t)subgraphs->edges * 8 : 0),
                           .close = close_source};
     *out = &s->base;
     return BY_OK;
