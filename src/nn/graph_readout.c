@@ -20,9 +20,14 @@ static by_value score_links(by__nn_build *b, const by__nn_node_sizes *sizes, by_
     int64_t columns = b->config->outputs;
     int64_t width = b->config->width;
     int64_t room = by__nn_node_room(sizes);
-    by_value ids = by__nn_input(b, "ids", BY_I32, BY_SHAPE(batch, room + 1));
-    ids = room == candidates ? ids : by_slice(g, ids, 1, 0, candidates + 1);
-    by_value rows = by_embedding(g, ids, by_reshape(g, x, BY_SHAPE(sizes->nodes, columns)));
+    by_value rows;
+    if (sizes->sample_nodes > 0) { /* they are the first nodes of the sample */
+        rows = by_slice(g, x, 1, 0, candidates + 1);
+    } else {
+        by_value ids = by__nn_input(b, "ids", BY_I32, BY_SHAPE(batch, room + 1));
+        ids = room == candidates ? ids : by_slice(g, ids, 1, 0, candidates + 1);
+        rows = by_embedding(g, ids, by_reshape(g, x, BY_SHAPE(sizes->nodes, columns)));
+    }
     by_value products = by_mul(g, by_slice(g, rows, 1, 1, candidates), by_slice(g, rows, 1, 0, 1));
     if (strcmp(sizes->decoder, "dot") == 0) {
         return by__op_sum_axes(g, products, 1u << 2, false, true);

@@ -6,11 +6,16 @@
 /* Draws of a candidate before those in turn behind the last one are tried. */
 #define DRAWS 32
 
+/* Arrays in front of those of surroundings. */
+enum { OWN = 4 };
+
 typedef struct link_source {
     by_source base;
-    by_array arrays[4];
+    by_array arrays[OWN + BY__NODES_AROUND_ARRAYS];
+    char names[BY__NODES_AROUND_ARRAYS][32];
     const by__nodes_links *links;
     by__nodes_link_samples samples;
+    by__nodes_sampling around; /* hops 0: the whole graph is read */
 } link_source;
 
 static uint32_t draw(const uint32_t key[2], uint64_t index, uint32_t place, uint32_t attempt)
@@ -69,6 +74,12 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     }
     *(float *)rows[2] = real ? 1.0f : 0.0f;
     *(int32_t *)rows[3] = real ? (int32_t)sample->place : -1;
+    if (s->around.hops > 0) {
+        by__nodes_around_fill(rows + OWN, s->links->set, &s->around, ids,
+                              real ? 1 + s->samples.candidates : 0, real ? ids : NULL,
+                              source->shuffle ? sample->seed : s->links->seed, index,
+                              sample->scratch);
+    }
     return BY_OK;
 }
 
@@ -82,23 +93,29 @@ by_status by__nodes_link_source_open(by_source **out, const by__nodes_links *lin
 {
     link_source *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a source of links", error));
-    const by_array arrays[] = {{"ids", BY_I32, BY_SHAPE(samples->room + 1), NULL},
-                               {"labels", BY_I32, BY_SHAPE(samples->room), NULL},
-                               {"weight", BY_F32, {0}, NULL},
-                               {"place", BY_I32, {0}, NULL}};
+    const by_array arrays[OWN] = {{"ids", BY_I32, BY_SHAPE(samples->room + 1), NULL},
+                                  {"labels", BY_I32, BY_SHAPE(samples->room), NULL},
+                                  {"weight", BY_F32, {0}, NULL},
+                                  {"place", BY_I32, {0}, NULL}};
     s->links = links;
     s->samples = *samples;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays); i++) {
+    for (size_t i = 0; i < OWN; i++) {
         s->arrays[i] = arrays[i];
+    }
+    size_t count = OWN;
+    if (samples->around != NULL) {
+        s->around = *samples->around;
+        count += by__nodes_around_arrays(s->arrays + OWN, s->names, links->set, &s->around);
     }
     s->base = (by_source){.name = links->set->name,
                           .arrays = s->arrays,
-                          .array_count = BY_ARRAY_LENGTH(arrays),
+                          .array_count = count,
                           .shuffle = samples->shuffle,
                           .samples = samples->count,
                           .sample_targets = 1,
                           .targets = samples->count,
                           .fill = fill,
+                          .scratch = count > OWN ? by__nodes_around_scratch(&s->around) : 0,
                           .close = close_source};
     *out = &s->base;
     return BY_OK;

@@ -6,7 +6,8 @@
 
 #include "data/loader/order.h"
 
-bool by__nodes_linked(const by__nodes_links *links, int32_t from, int32_t to)
+/* Where an edge is among all edges, or would be. */
+static int64_t place_of(const by__nodes_links *links, int32_t from, int32_t to)
 {
     int64_t low = links->known_offsets[to];
     int64_t high = links->known_offsets[to + 1];
@@ -18,7 +19,13 @@ bool by__nodes_linked(const by__nodes_links *links, int32_t from, int32_t to)
             high = middle;
         }
     }
-    return low < links->known_offsets[to + 1] && links->known_sources[low] == from;
+    return low;
+}
+
+bool by__nodes_linked(const by__nodes_links *links, int32_t from, int32_t to)
+{
+    int64_t place = place_of(links, from, to);
+    return place < links->known_offsets[to + 1] && links->known_sources[place] == from;
 }
 
 /* Lists each link once, in an order that the seed determines. */
@@ -69,8 +76,18 @@ static by_status divide(by__nodes_links *l, const by__nodes_link_options *o, by_
                             "data.test_links or data.supervision",
                             l->set->name, (unsigned long long)l->count, (unsigned long long)held);
     }
-    return by__nodes_set_edges(l->set, (const int32_t(*)[2])(l->pairs + (l->count - messages)),
-                               messages, &o->graph, error);
+    const int32_t(*read)[2] = (const int32_t(*)[2])(l->pairs + (l->count - messages));
+    float *weights = NULL;
+    if (l->set->weights != NULL) {
+        BY_TRY(by__alloc((void **)&weights, (size_t)messages, sizeof *weights, "links", error));
+        for (uint64_t i = 0; i < messages; i++) {
+            weights[i] = l->set->weights[place_of(l, read[i][0], read[i][1])];
+        }
+    }
+    by_status status =
+        by__nodes_set_weighted_edges(l->set, read, weights, messages, &o->graph, error);
+    free(weights);
+    return status;
 }
 
 static by_status open_links(by__nodes_links *l, const by__nodes_link_options *o, by_error *error)
@@ -81,8 +98,7 @@ static by_status open_links(by__nodes_links *l, const by__nodes_link_options *o,
     l->known_offsets = l->set->offsets;
     l->known_sources = l->set->sources;
     BY_TRY(list_links(l, error));
-    BY_TRY(divide(l, o, error));
-    return by__nodes_set_whole(l->set, error);
+    return divide(l, o, error);
 }
 
 by_status by__nodes_links_open(by__nodes_links **out, const by__nodes_link_options *options,

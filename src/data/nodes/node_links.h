@@ -6,7 +6,7 @@
 #ifndef BY_DATA_NODES_NODE_LINKS_H
 #define BY_DATA_NODES_NODE_LINKS_H
 
-#include "data/nodes/node_set.h"
+#include "data/nodes/node_around.h"
 
 typedef struct by__nodes_link_options {
     by__nodes_options graph;
@@ -30,7 +30,7 @@ typedef struct by__nodes_links {
     bool symmetric; /* a link leads in both directions, and is there once */
 } by__nodes_links;
 
-/* Reads a graph, and divides its links; loops are none. BY_ECONFIG: a part has none; and errors of
+/* Reads a graph, and divides its links; loops are none. set->whole is not made. BY_ECONFIG: a part has none; and errors of
  * by__nodes_set_open. */
 by_status by__nodes_links_open(by__nodes_links **out, const by__nodes_link_options *options,
                                by_error *error);
@@ -48,6 +48,8 @@ typedef struct by__nodes_link_samples {
     int64_t room;   /* for candidates; behind those that there are, ids are 0 and labels -1 */
     bool shuffle;   /* to train on: endless epochs; else one pass, of the same candidates */
     bool unknown;   /* whether they are links is not known: labels are -1 */
+    const by__nodes_sampling *around; /* surroundings of 1 + room nodes that are read; NULL: the
+                                         whole graph is */
 } by__nodes_link_samples;
 
 /* Opens a source of links, one a sample:
@@ -55,6 +57,8 @@ typedef struct by__nodes_link_samples {
  *   "labels"  i32 [room]      1, then 0; -1: padding
  *   "weight"  f32 []          1, 0 for padding
  *   "place"   i32 []          number of the sample in a pass
+ * and those of surroundings of "ids" (node_around.h), in which no edge connects both ends of the
+ * link, so that a model cannot look it up.
  * Candidates are a function of the loader's seed (of a pass, that of the links) and of the sample's
  * number in all epochs. The links must outlive it. (link_source.c) */
 by_status by__nodes_link_source_open(by_source **out, const by__nodes_links *links,

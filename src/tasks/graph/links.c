@@ -7,14 +7,14 @@
 #include "banyan/ops.h"
 #include "data/nodes/node_links.h"
 #include "data/nodes/node_source.h"
-#include "tasks/graph/graph_data.h"
+#include "tasks/graph/node_samples.h"
 #include "tasks/graph/scored.h"
 
 /* Scores that the area under the curve is made from: those of as many of the first examples. */
 #define MOST_SCORES ((size_t)1 << 18)
 
 typedef struct links_keys {
-    by__task_graph_keys graph;
+    by__task_fan_keys fan;
     double valid;
     double test;
     double supervision;
@@ -47,7 +47,8 @@ typedef struct links_data {
     by_task_data base;
     const links_keys *keys; /* of the config that was opened, which must outlive it */
     by__nodes_links *links;
-    int32_t (*listed)[2]; /* pairs to predict or to evaluate instead; NULL: those held out */
+    by__task_samples samples; /* of surroundings, or the whole graph */
+    int32_t (*listed)[2];     /* pairs to predict or to evaluate instead; NULL: those held out */
     uint64_t listed_count;
     uint64_t *nodes; /* of which vectors are wanted, instead of scores of links; NULL: none */
     uint64_t node_count;
@@ -80,7 +81,7 @@ static by_status read_pairs(links_data *d, const char *path, by_error *error)
 {
     by__map file;
     BY_TRY(by__map_open(&file, path, error));
-    by_status status = by__nodes_edge_list_parse(&d->listed, &d->listed_count, path,
+    by_status status = by__nodes_edge_list_parse(&d->listed, NULL, &d->listed_count, path,
                                                  (const char *)file.data, file.size, error);
     by__map_close(&file);
     BY_TRY(status);
@@ -139,6 +140,28 @@ static const int32_t (*held_out(const links_data *d, uint64_t *count))[2]
                                                    : l->pairs);
 }
 
+/* What a sample reads: the surroundings of a link and of the nodes where it does not lead. Its own
+ * edge is left out, so samples are not the whole graph where that may be there. */
+static by_status fit_samples(links_data *d, by_error *error)
+{
+    const links_keys *k = d->keys;
+    by__nodes_sampling *s = &d->samples.around;
+    int64_t most = k->negatives > k->held_out_negatives ? k->negatives : k->held_out_negatives;
+    bool predicts = d->purpose == BY_TASK_PREDICT;
+    s->targets = d->nodes != NULL ? 1 : predicts ? 2 : 2 + most;
+    BY_TRY(by__task_fan_outs_fit(s, &k->fan, d->links->set, error));
+    if (d->nodes == NULL && (predicts || k->supervision == 0.0)) {
+        s->covers = false;
+    }
+    if (!by__task_samples_whole(&d->samples)) {
+        return BY_OK;
+    }
+    s->targets = 1;
+    BY_TRY(by__nodes_set_whole(d->links->set, error));
+    by__task_graph_constants(d->constants, d->links->set);
+    return BY_OK;
+}
+
 static by_status open_all(links_data *d, const by_task_request *r, by_error *error)
 {
     const links_keys *k = d->keys;
@@ -147,7 +170,7 @@ static by_status open_all(links_data *d, const by_task_request *r, by_error *err
                                 .supervision = k->supervision,
                                 .seed = (uint64_t)k->split_seed};
     uint64_t count;
-    BY_TRY(by__task_graph_options(&o.graph, &k->graph, "", error));
+    BY_TRY(by__task_graph_options(&o.graph, &k->fan.graph, "", error));
     if (d->purpose == BY_TASK_PREDICT) { /* what is known is read */
         o.valid = o.test = o.supervision = 0.0;
     }
@@ -167,7 +190,7 @@ static by_status open_all(links_data *d, const by_task_request *r, by_error *err
                             d->test ? "test on: set data.test_links"
                                     : "evaluate on: set data.valid_links");
     }
-    by__task_graph_constants(d->constants, d->links->set);
+    BY_TRY(fit_samples(d, error));
     return describe(d, error);
 }
 
@@ -195,7 +218,7 @@ static unsigned knows(const by_config *config)
     const by__nn_node_sizes *sizes = by__nn_node_sizes_of(m);
     bool sized =
         m->outputs > 0 && m->channels > 0 && sizes != NULL && sizes->nodes > 0 && sizes->edges > 0;
-    bool has = k->graph.graph[0] != '\0';
+    bool has = k->fan.graph.graph[0] != '\0';
     return (sized ? (unsigned)BY_TASK_SIZES : 0) | (has ? (unsigned)BY_TASK_DATA : 0) |
            (has && k->valid > 0.0 ? (unsigned)BY_TASK_HOLDS_OUT : 0);
 }
@@ -226,6 +249,7 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     by_model_config *m = &config->model;
     BY_TRY(by__task_graph_sizes(config, d->links->set, d->purpose == BY_TASK_TRAIN, error));
     by__nn_node_sizes *sizes = by__nn_node_sizes_of(m);
+    BY_TRY(by__task_samples_sizes(sizes, m, &d->samples, d->links->set, error));
     m->outputs = m->outputs < 0 ? m->width : m->outputs;
     set_candidates(sizes, d->keys);
     if (d->purpose == BY_TASK_PREDICT) {
@@ -240,13 +264,14 @@ static by_status source(by_source **out, by_task_data *data, const by_config *co
 {
     links_data *d = (links_data *)data;
     const by__nodes_links *l = d->links;
-    const by__nodes_sampling whole = {.targets = 1};
+    const by__nodes_sampling *around = &d->samples.around;
     if (d->nodes != NULL) {
-        return by__nodes_source_open(out, l->set, d->nodes, d->node_count, false, &whole, error);
+        return by__nodes_source_open(out, l->set, d->nodes, d->node_count, false, around, error);
     }
     by__nodes_link_samples s = {.room = by__nn_node_room(by__nn_node_sizes_of(&config->model)),
                                 .shuffle = training,
-                                .unknown = d->purpose == BY_TASK_PREDICT};
+                                .unknown = d->purpose == BY_TASK_PREDICT,
+                                .around = by__task_samples_whole(&d->samples) ? NULL : around};
     if (training) {
         s.pairs = (const int32_t(*)[2])(l->pairs + l->valid_count + l->test_count);
         s.count = l->train_count;
@@ -261,10 +286,11 @@ static by_status source(by_source **out, by_task_data *data, const by_config *co
 static by_status constants(by_task_data *data, const by_config *config, const by_array **out,
                            size_t *count, by_error *error)
 {
+    links_data *d = (links_data *)data;
     BY_UNUSED(config);
     BY_UNUSED(error);
-    *out = ((links_data *)data)->constants;
-    *count = BY__TASK_GRAPH_CONSTANTS;
+    *out = d->constants;
+    *count = by__task_samples_whole(&d->samples) ? BY__TASK_GRAPH_CONSTANTS : 0;
     return BY_OK;
 }
 
@@ -498,7 +524,7 @@ static void name_example(const by_task_data *data, uint64_t index, by_example_na
 const by__task_row by__task_links = {
     .kind = {.name = "links",
              .help = "Which nodes of a graph are connected.",
-             .keys = {&by__task_graph_key_list, &key_list},
+             .keys = {&by__task_graph_key_list, &by__task_fan_key_list, &key_list},
              .size = sizeof(links_keys)},
     .task = {.name = "links",
              .examples = "links",

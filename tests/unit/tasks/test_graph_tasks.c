@@ -215,6 +215,60 @@ static void test_candidates(void **state)
     by__nodes_links_close(&l);
 }
 
+/* Surroundings of both ends and of the other nodes have all of their edges but the link itself,
+ * which no degree counts. */
+static void test_link_surroundings(void **state)
+{
+    enum { TARGETS = CANDIDATES + 1, ROOM = 8192 };
+    static float x[ROOM * 2], scales[3][ROOM];
+    static int32_t offsets[2][ROOM], sources[2][ROOM], back[6][ROOM];
+    by__nodes_links *l = open_links(0.0);
+    by__nodes_sampling around = {.fan_outs = {NODES, NODES}, .hops = 2, .targets = TARGETS};
+    by_error error = {0};
+    by_source *source;
+    int32_t ids[TARGETS];
+    int32_t labels[CANDIDATES];
+    float weight;
+    int32_t place;
+    BY_UNUSED(state);
+    check_ok(by__nodes_sampling_fit(&around, l->set, &error), &error);
+    assert_true(around.nodes <= ROOM && around.edges <= ROOM);
+    const by__nodes_link_samples s = {
+        .pairs = (const int32_t(*)[2])(l->pairs + l->valid_count + l->test_count),
+        .count = l->train_count,
+        .candidates = CANDIDATES,
+        .room = CANDIDATES,
+        .shuffle = true,
+        .around = &around};
+    check_ok(by__nodes_link_source_open(&source, l, &s, &error), &error);
+    assert_int_equal(source->array_count, 4 + 4 + 2 * 5);
+    void *const rows[] = {ids,       labels,     &weight,    &place,     x,       scales[0],
+                          scales[1], scales[2],  offsets[0], sources[0], back[0], back[1],
+                          back[2],   offsets[1], sources[1], back[3],    back[4], back[5]};
+    void *scratch = malloc(source->scratch);
+    assert_non_null(scratch);
+    for (uint64_t i = 0; i < l->train_count; i++) {
+        const by_source_sample sample = {.place = i, .index = i, .seed = 5, .scratch = scratch};
+        check_ok(source->fill(source, &sample, rows, &error), &error);
+        for (int t = 0; t < TARGETS; t++) {
+            int64_t degree = by__nodes_set_degree(l->set, ids[t]) - (t < 2 ? 1 : 0);
+            assert_memory_equal(x + 2 * t, l->set->x + 2 * ids[t], 2 * sizeof *x);
+            assert_true(scales[0][t] == by__nodes_inverse_root((double)degree));
+            assert_true(scales[1][t] == scales[0][t]);
+            for (int hop = 0; hop < 2; hop++) {
+                assert_int_equal(offsets[hop][t + 1] - offsets[hop][t], degree);
+                for (int32_t k = offsets[hop][t]; k < offsets[hop][t + 1]; k++) {
+                    assert_true(t > 1 || sources[hop][k] != 1 - t);
+                }
+            }
+        }
+    }
+    assert_true(is_message(l, ids[0], ids[1])); /* it was there to be left out */
+    free(scratch);
+    by_source_close(&source);
+    by__nodes_links_close(&l);
+}
+
 /* ---- metrics ---- */
 
 /* The area by its definition. */
@@ -652,6 +706,7 @@ int main(void)
                                        cmocka_unit_test(test_packs),
                                        cmocka_unit_test(test_table),
                                        cmocka_unit_test(test_bad_graphs),
-                                       cmocka_unit_test(test_refused_relations)};
+                                       cmocka_unit_test(test_refused_relations),
+                                       cmocka_unit_test(test_link_surroundings)};
     return cmocka_run_group_tests(tests, make_files, drop_files);
 }
