@@ -3,9 +3,10 @@
  * format). Edges are sorted within a bound of memory.
  *
  * An input is a text of edges (two numbers of nodes a line: source, target; from 0; separated by a
- * comma, a semicolon, spaces or tabs; further columns but a weight, lines that begin with '#' and a
- * first line of names are left out), a Parquet file of edges, or, alone, an npz file with scipy's matrices or
- * a directory of the Open Graph Benchmark with its CSV files. Texts may be compressed by gzip.
+ * comma, a semicolon, spaces or tabs; further columns but a weight, lines that begin with '#' and
+ * a first line of names are left out), a Parquet file of edges, or, alone, an npz file with scipy's
+ * matrices or a directory of the Open Graph Benchmark with its CSV files. Texts may be compressed
+ * by gzip.
  *
  * The result depends on the inputs and the options, but not on the number of threads.
  */

@@ -8,8 +8,8 @@
 
 /* Lists the arrays of a by__nodes_sample with N nodes, and returns their number:
  *   "nodes.x"                                     f32 [N, features]
- *   "nodes.inverse_root"                          f32 [N, 1] 1 / sqrt(degree in the whole graph), the
- *                                                 sum of the weights of edges
+ *   "nodes.inverse_root"                          f32 [N, 1] 1 / sqrt(degree in the whole graph):
+ *                                                 the sum of the weights of edges
  *   "nodes.inverse_root_into"                     f32 [N, 1] the same, times this degree divided by
  *                                                 that in the sample: of a node that edges end in
  *   "nodes.inverse_degree"                        f32 [N, 1] 1 / degree in the sample

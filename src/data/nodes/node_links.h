@@ -30,8 +30,8 @@ typedef struct by__nodes_links {
     bool symmetric; /* a link leads in both directions, and is there once */
 } by__nodes_links;
 
-/* Reads a graph, and divides its links; loops are none. set->whole is not made. BY_ECONFIG: a part has none; and errors of
- * by__nodes_set_open. */
+/* Reads a graph, and divides its links; loops are none. set->whole is not made. BY_ECONFIG: a part
+ * has none; and errors of by__nodes_set_open. */
 by_status by__nodes_links_open(by__nodes_links **out, const by__nodes_link_options *options,
                                by_error *error);
 void by__nodes_links_close(by__nodes_links **links);

@@ -34,9 +34,9 @@ typedef struct by__task_samples {
  * numbers, or too many. */
 by_status by__task_fan_outs_fit(by__nodes_sampling *out, const by__task_fan_keys *keys,
                                 const by__nodes_set *set, by_error *error);
-/* Prepares samples of a set with `count` nodes to train on. To train: as the keys say; else parts of
- * the graph are not sampled, but all of it is read. seed: of clusters and estimates. set, ids and
- * keys must outlive them. BY_ECONFIG: keys do not fit the graph or each other. */
+/* Prepares samples of a set with `count` nodes to train on. To train: as the keys say; else parts
+ * of the graph are not sampled, but all of it is read. seed: of clusters and estimates. set, ids
+ * and keys must outlive them. BY_ECONFIG: keys do not fit the graph or each other. */
 by_status by__task_samples_open(by__task_samples *out, const by__task_sampled_keys *keys,
                                 const by__nodes_set *set, const uint64_t *ids, uint64_t count,
                                 by_task_purpose purpose, uint64_t seed, by_error *error);

@@ -9,8 +9,8 @@
 /* Rows up to this are sorted by insertion. */
 #define SHORT_ROW 48
 
-/* An edge as a key: where it comes from and, in the lower half, 1 + the bits of its weight, which are
- * in the order of weights, as none is below 0. A loop that is added has 0 there. */
+/* An edge as a key: where it comes from and, in the lower half, 1 + the bits of its weight, which
+ * are in the order of weights, as none is below 0. A loop that is added has 0 there. */
 #define ADDED 0u
 
 /* A range of nodes, whose edges a thread sorts. */

@@ -25,8 +25,9 @@ typedef struct by__nodes_spool {
 by_status by__nodes_spool_open(by__nodes_spool *out, const char *directory, bool weighted,
                                by_error *error);
 void by__nodes_spool_close(by__nodes_spool *spool);
-/* Adds edges of a text or a Parquet file; weighted: with weights beside them. BY_EFORMAT names the first line that is damaged or has a
- * node that there is not, unless the options say that these are left out. */
+/* Adds edges of a text or a Parquet file; weighted: with weights beside them. BY_EFORMAT names the
+ * first line that is damaged or has a node that there is not, unless the options say that these are
+ * left out. */
 by_status by__nodes_spool_read(by__nodes_spool *spool, const char *path, bool weighted,
                                const by_graph_pack_options *options, by_error *error);
 /* Adds the weights of all edges so far, whose files have none: a text with one a line. BY_EFORMAT:

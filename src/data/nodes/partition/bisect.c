@@ -189,7 +189,7 @@ static int32_t choose(bisection *b, int64_t size)
     return best;
 }
 
-/* One pass. *gained: what it took from the cut, or 1 if sizes came nearer to what they should be. */
+/* One pass. *gained: what it took from the cut, or 1 if sizes came nearer to what is wanted. */
 static by_status improve(bisection *b, int64_t *size, int64_t *gained, by_error *error)
 {
     int64_t count = 0;
