@@ -417,6 +417,18 @@ mutations() {
     mutation "goodput without restarts" src/plan/cost/failures.c 'exp(restart / mean)' 'exp(0.0)' test_cost
     mutation "a failure of a spot instance undoes nothing" src/plan/cost/spot.c \
         'job->sums.undone += job->unsaved;' 'job->sums.useful += job->unsaved;' test_cost
+    mutation "a bandwidth in bits" src/plan/cluster/cluster_file.c \
+        'l->bandwidth = 1e9 *' 'l->bandwidth = 0.125e9 *' test_cluster
+    mutation "an all-reduce without its gather" src/plan/cluster/cluster.c \
+        'seconds += (gathers ? half : 0.0)' 'seconds += (gathers && !sums ? half : 0.0)' test_cluster
+    mutation "a pipeline without a bubble" src/plan/layout/stage_times.c \
+        '*now = r->arrival[a->tag] > *now ? r->arrival[a->tag] : *now;' '(void)now;' test_layout
+    mutation "queues that do not slow each other down" src/plan/layout/two_queues.c \
+        'double slow = 1.0 + r->device->compute_slowdown;' 'double slow = 1.0;' test_layout
+    mutation "a step without embedding and head" src/plan/layout/graph_work.c \
+        'item->flops = cost.flops;' 'item->flops = node->block < 0 ? 0.0 : cost.flops;' test_layout
+    mutation "weights that no rank gathers" src/plan/layout/rank_time.c \
+        'if (bytes > 0.0) {' 'if (bytes < 0.0) {' test_layout
     mutation "energy in megajoules" src/plan/cost/money.c 'return 1e-3 * pue' 'return 3.6e-3 * pue' test_cost
 }
 

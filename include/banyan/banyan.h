@@ -85,6 +85,8 @@
 #include "banyan/profile.h"
 
 /* Drawings */
+#include "banyan/cluster.h"
+#include "banyan/layout.h"
 #include "banyan/plot.h"
 
 #endif

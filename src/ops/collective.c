@@ -279,15 +279,16 @@ static bool shard_wait(const by__op_signature *s, const by__graph_type *out, by_
 #define GROUP_EXTENT GROUP, BY__ATTR(axis, INT), BY__ATTR_AS("extent", rows, INT, BY__ATTR_IN_TYPE)
 
 /* The row of a collective with one operand. */
-#define EXCHANGE(NAME, ...)                                                                        \
+#define EXCHANGE(NAME, KIND, ...)                                                                  \
     {                                                                                              \
         .attrs = BY__ATTRS(__VA_ARGS__), .communicates = true, .min_inputs = 1, .max_inputs = 1,   \
         .outputs = 1, .shard = shard_exchange, .infer = infer_##NAME, .gradient = gradient_##NAME, \
-        .cost = cost_##NAME                                                                        \
+        .cost = cost_##NAME, .exchange = BY__OP_EXCHANGE_##KIND                                    \
     }
 
 const by__op_row by__op_all_reduce = {.attrs = BY__ATTRS(GROUP),
                                       .communicates = true,
+                                      .exchange = BY__OP_EXCHANGE_SUM,
                                       .min_inputs = 1,
                                       .max_inputs = 1,
                                       .outputs = 1,
@@ -296,14 +297,15 @@ const by__op_row by__op_all_reduce = {.attrs = BY__ATTRS(GROUP),
                                       .gradient = gradient_same,
                                       .overlay = {1u << 0},
                                       .cost = cost_all_reduce};
-const by__op_row by__op_all_gather = EXCHANGE(all_gather, GROUP_EXTENT);
-const by__op_row by__op_reduce_scatter = EXCHANGE(reduce_scatter, GROUP_EXTENT);
+const by__op_row by__op_all_gather = EXCHANGE(all_gather, GATHER, GROUP_EXTENT);
+const by__op_row by__op_reduce_scatter = EXCHANGE(reduce_scatter, SCATTER, GROUP_EXTENT);
 const by__op_row by__op_all_to_all =
-    EXCHANGE(all_to_all, GROUP, BY__ATTR(axis, INT), BY__ATTR(to, INT));
-const by__op_row by__op_ring_shift = EXCHANGE(ring_shift, GROUP);
+    EXCHANGE(all_to_all, SWAP, GROUP, BY__ATTR(axis, INT), BY__ATTR(to, INT));
+const by__op_row by__op_ring_shift = EXCHANGE(ring_shift, SHIFT, GROUP);
 const by__op_row by__op_reduce_gradients = {
     .attrs = BY__ATTRS(GROUP, BY__ATTR(bucket, INT), BY__ATTR(in_place, FLAG)),
     .communicates = true,
+    .exchange = BY__OP_EXCHANGE_GRADIENTS,
     .min_inputs = 1,
     .max_inputs = -1,
     .outputs = 1,
@@ -316,6 +318,7 @@ const by__op_row by__op_gather_parameter = {
                        BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE),
                        BY__ATTR_AS("shape", shape, SHAPE, BY__ATTR_IN_TYPE)),
     .communicates = true,
+    .exchange = BY__OP_EXCHANGE_PARAMETER,
     .outputs = 1,
     .infer = infer_gather_parameter,
     .cost = cost_gather_parameter};

@@ -87,6 +87,18 @@ typedef struct by__op_cost {
     double bytes_sent; /* to other ranks, by each rank */
 } by__op_cost;
 
+/* How a collective moves its data between ranks, for estimates of its time. */
+typedef enum by__op_exchange {
+    BY__OP_EXCHANGE_NONE = 0,
+    BY__OP_EXCHANGE_SUM,       /* all ranks get the sum of output 0's size */
+    BY__OP_EXCHANGE_SCATTER,   /* each gets its slice of the sum of inputs 0 */
+    BY__OP_EXCHANGE_GATHER,    /* all get the slices of output 0 */
+    BY__OP_EXCHANGE_SWAP,      /* each sends a slice of input 0 to each */
+    BY__OP_EXCHANGE_SHIFT,     /* each sends input 0 to the next */
+    BY__OP_EXCHANGE_GRADIENTS, /* the inputs are summed, for all or for their owners */
+    BY__OP_EXCHANGE_PARAMETER  /* all get output 0, of which each has a part */
+} by__op_exchange;
+
 /* The work of attention, which grows with the sequence. It is counted apart from that of
  * weights. */
 typedef struct by__op_attention_cost {
@@ -244,6 +256,7 @@ typedef struct by__op_row {
      * queue; its results may be read, and its operands overwritten, only after the node that waits
      * for it. */
     bool communicates;
+    by__op_exchange exchange; /* of a collective */
     bool waits;     /* does no work: follows the node that makes input 0 and is a view of it */
     uint32_t keeps; /* inputs that are not read, only kept alive until this node */
     /* Draws random bits that are a function of operands and attributes, so the node may be run

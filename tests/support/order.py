@@ -66,9 +66,9 @@ trainer/step: trainer/offload
 trainer/plan: trainer/step
 job: trainer/plan
 infer: schema track
-plan: job
-plot: trainer/plan plan
-compress: job infer plan
+plan: job infer
+plot: plan
+compress: plan
 serve: compress
 serve/base: serve
 serve/protocol: serve/base

@@ -1,7 +1,7 @@
 #include "plan/plan_command.h"
 
-#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const cli_command *const parts[] = {&cli_plan_fit, &cli_plan_cost, &cli_plan_coords};
 
@@ -13,26 +13,31 @@ static int run(int argc, char **argv)
                 return parts[i]->run(argc - 1, argv + 1);
             }
         }
-        if (strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0) {
+        /* A config is a file, whose name has a dot, or a directory. */
+        if (argv[1][0] != '-' && strpbrk(argv[1], "./") == NULL && access(argv[1], F_OK) != 0) {
             return cli_misuse(&cli_plan, "unknown plan '%s'; see banyan plan --help", argv[1]);
         }
     }
-    printf("usage: %s\n\n%s\n\nplans:\n", cli_plan.usage, cli_plan.text);
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        printf("  %-10s %s\n", parts[i]->name + strlen("plan "), parts[i]->summary);
-    }
-    return argc >= 2 ? CLI_DONE : CLI_USAGE;
+    return cli_plan_layout(argc, argv);
 }
 
 const cli_command cli_plan = {
     .name = "plan",
-    .summary = "tell what a run will lose and cost, before it starts",
-    .usage = "banyan plan PLAN [ARGUMENTS] [--json]",
-    .text = "Tells what a run will lose and cost, before it starts, from earlier runs and from\n"
-            "files of prices. `banyan plan PLAN --help` describes a plan.\n"
-            "\n"
-            "examples:\n"
-            "  banyan plan fit runs.csv --flops 1e21\n"
-            "  banyan plan fit runs/s1 runs/s2 runs/s3 runs/s4 runs/s5 runs/s6\n"
-            "  banyan plan cost prices.csv --device h100 --devices 64 --flops 1e22",
+    .summary = "tell what a run will take, lose and cost, before it starts",
+    .usage = "banyan plan CONFIG [--cluster FILE] [--ranks N] [--set KEY=VALUE]... [--json]\n"
+             "       banyan plan fit|cost|coords ARGUMENTS",
+    .text =
+        "Tells what a run will take before it starts: for a config, the memory of each stage of\n"
+        "its layout, compiled as its ranks compile it, and the time of a step with the share and\n"
+        "the origin of each part. The cluster file has the figures of devices and network; see\n"
+        "docs/planning.md. Other plans `fit` scaling laws to runs, tell what a run will `cost`,\n"
+        "and check `coords` of a parameterisation; `banyan plan PLAN --help` describes them.\n"
+        "\n"
+        "examples:\n"
+        "  banyan plan config.yaml --ranks 2\n"
+        "  banyan plan config.yaml --ranks 64 --cluster examples/clusters/a100.yaml \\\n"
+        "      --set parallel.tensor=8\n"
+        "  banyan plan fit runs.csv --flops 1e21\n"
+        "  banyan plan fit runs/s1 runs/s2 runs/s3 runs/s4 runs/s5 runs/s6\n"
+        "  banyan plan cost prices.csv --device h100 --devices 64 --flops 1e22",
     .run = run};

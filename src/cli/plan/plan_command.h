@@ -2,10 +2,21 @@
 #ifndef BY_CLI_PLAN_PLAN_COMMAND_H
 #define BY_CLI_PLAN_PLAN_COMMAND_H
 
+#include "banyan/layout.h"
 #include "banyan/plan.h"
 #include "base/cli.h"
 
 extern const cli_command cli_plan_fit, cli_plan_cost, cli_plan_coords;
+
+/* ---- layouts (plan_layout.c) ---- */
+
+/* `banyan plan CONFIG`. */
+int cli_plan_layout(int argc, char **argv);
+/* Sets the sizes that a config leaves to its data, and *bytes to what these take in memory. */
+by_status cli_plan_complete(by_config *config, uint64_t *bytes, by_error *error);
+/* Reads a cluster file; NULL: this machine. */
+by_status cli_plan_cluster(by_cluster *out, const char *path, const by_config *config, int ranks,
+                           by_error *error);
 
 /* ---- runs (plan_runs.c) ---- */
 

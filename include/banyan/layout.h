@@ -1,0 +1,99 @@
+/* Layouts: what a training run takes on a number of ranks, before it starts: the memory of every
+ * stage of its pipeline, and the time of a step with the share and the origin of each part.
+ *
+ * Memory is not modelled. The plan of a rank of each stage is compiled as that rank compiles it,
+ * without its peers (banyan/trainer.h), so it is the memory that it will use.
+ *
+ * Time is a sum over the same compiled graphs. An operation of F operations and B bytes takes
+ *
+ *     max(host, launch + max(F / (peak share), B / bandwidth))
+ *
+ * (the roofline of Williams, Waterman and Patterson 2009), with the figures of a cluster file
+ * (banyan/cluster.h) and local shapes. Collectives run on a queue of their own, in the order of the
+ * graph, beside the computation; while both queues are busy each is slower by a factor of the
+ * cluster file, and what a node waits for is exposed. A pipeline is simulated action by action with
+ * the times of each stage's passes, by the lists of actions that its ranks run
+ * (banyan/pipeline.h).
+ */
+#ifndef BANYAN_LAYOUT_H
+#define BANYAN_LAYOUT_H
+
+#include "banyan/cluster.h"
+#include "banyan/trainer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Parts of a step's time. */
+typedef enum by_layout_part {
+    BY_LAYOUT_PRODUCTS = 0, /* matrix products in blocks */
+    BY_LAYOUT_ATTENTION,
+    BY_LAYOUT_OTHER,     /* other operations in blocks: norms, activations, ... */
+    BY_LAYOUT_ENDS,      /* outside blocks: embedding, head, loss */
+    BY_LAYOUT_SUMS,      /* of gradients of micro-batches */
+    BY_LAYOUT_UPDATE,    /* the optimizer's step, and the norm of the gradient */
+    BY_LAYOUT_TENSOR,    /* exchanges along `tensor`, */
+    BY_LAYOUT_SEQUENCE,  /* `sequence` */
+    BY_LAYOUT_EXPERT,    /* and `expert` */
+    BY_LAYOUT_GRADIENTS, /* sums of gradients over replicas and `shard` */
+    BY_LAYOUT_WEIGHTS,   /* gathers of parameters: zero 3, and those after an update */
+    BY_LAYOUT_PIPELINE,  /* sends between stages */
+    BY_LAYOUT_BUBBLE,    /* a stage waits for another */
+    BY_LAYOUT_PARTS
+} by_layout_part;
+
+/* Returns "products", "attention", "other operations", ... */
+BY_API const char *by_layout_part_name(by_layout_part part);
+
+/* A part of the time of a step. */
+typedef struct by_layout_term {
+    double seconds; /* that it adds to the step */
+    double hidden;  /* of exchanges: seconds behind computation */
+    by_origin origin;
+} by_layout_term;
+
+/* A rank that was planned: one of each stage, and of each position whose plan may differ. */
+typedef struct by_layout_rank {
+    int rank;
+    char place[96]; /* "pipeline 0, data 0" */
+    by_memory_report memory;
+    double busy; /* seconds of a step that it computes */
+    double idle; /* seconds of a step that it waits for other stages */
+} by_layout_rank;
+
+typedef struct by_layout_plan {
+    int ranks; /* of the job */
+    int sizes[BY_MESH_AXES];
+    int64_t micro_batch;
+    int64_t micro_batches; /* of a replica */
+    by_layout_rank *planned;
+    size_t planned_count;
+    uint64_t memory;  /* bytes of the planned rank that needs most */
+    uint64_t limit;   /* bytes that a rank may use: of the device, or of a share of this host */
+    double seconds;   /* of a step */
+    double low, high; /* an 80 % interval of it, from the errors of the terms' origins */
+    by_layout_term terms[BY_LAYOUT_PARTS]; /* of the rank with most to do; they add to `seconds` */
+    double bubble;                         /* share of the step that ranks idle, in the mean */
+    double flops;    /* of a step, of the whole job: by_model_size's flops_per_example */
+    double share;    /* of the peak of all devices */
+    double examples; /* of a step, as the task counts them */
+} by_layout_plan;
+
+typedef struct by_layout_options {
+    int ranks;                 /* 0: the product of the axes, or 1 with data: -1 */
+    const by_cluster *cluster; /* NULL: this machine, whose cores the ranks divide */
+    uint64_t data_bytes;       /* as in by_trainer_options */
+} by_layout_options;
+
+/* Plans a resolved config, of which it chooses train.micro_batch where that is open. Free the
+ * result with by_layout_plan_free. Returns BY_ECONFIG as by_trainer_open. */
+BY_API by_status by_layout_plan_make(by_layout_plan *out, by_config *config,
+                                     const by_layout_options *options, by_error *error);
+/* Frees a result and zeroes it. */
+BY_API void by_layout_plan_free(by_layout_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

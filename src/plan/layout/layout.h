@@ -1,0 +1,118 @@
+/* plan/layout: the time of a step of any layout of ranks, from compiled graphs.
+ *
+ * Types: by__layout_item is a node of a graph as the time of a step sees it, by__layout_work a
+ * graph's list of them; by__layout_time is the time of one run of a program by parts;
+ * by__layout_stage that of the passes of a pipeline stage.
+ *
+ * Files: graph_work.c lists the work of a graph, two_queues.c runs a list on the queues of
+ * computation and communication, rank_time.c puts together what one rank does in a step,
+ * stage_times.c simulates a pipeline, layout_plan.c plans the ranks of a job.
+ *
+ * Never put here: a rate of any device. They are in the cluster that the caller gives. */
+#ifndef BY_PLAN_LAYOUT_LAYOUT_H
+#define BY_PLAN_LAYOUT_LAYOUT_H
+
+#include "banyan/layout.h"
+#include "banyan/pipeline.h"
+#include "trainer/state/trainer.h"
+
+/* ---- graph_work.c ---- */
+
+typedef enum by__layout_kind {
+    BY__LAYOUT_RUNS = 0,
+    BY__LAYOUT_STARTS,
+    BY__LAYOUT_WAITS
+} by__layout_kind;
+
+typedef struct by__layout_item {
+    by__layout_kind kind;
+    by_layout_part part;
+    by_dtype dtype; /* that it computes in */
+    double flops;
+    double bytes; /* read and written */
+    by_exchange exchange;
+    double payload; /* bytes, as by_cluster_exchange takes them */
+    unsigned mesh;  /* axes */
+    double ranks;   /* of the group */
+    size_t start;   /* of what waits: the item that it waits for */
+    int block;      /* of the model; -1: outside */
+    bool backward;
+} by__layout_item;
+
+typedef struct by__layout_work {
+    by__layout_item *items;
+    size_t count;
+} by__layout_work;
+
+/* Lists the nodes of a graph that take time. scatters: sums of gradients go to their owners alone
+ * (zero 2 and 3). `part` is that of all computation, for updates; BY_LAYOUT_PARTS: by node. */
+by_status by__layout_graph_work(by__layout_work *out, const by_graph *graph, bool scatters,
+                                by_layout_part part, by_error *error);
+void by__layout_work_free(by__layout_work *work);
+
+/* ---- two_queues.c ---- */
+
+/* Seconds by part: computation and waiting in `seconds`, which sum to `total`. */
+typedef struct by__layout_time {
+    double total;
+    double seconds[BY_LAYOUT_PARTS];
+    double hidden[BY_LAYOUT_PARTS];
+} by__layout_time;
+
+/* The job that work belongs to. */
+typedef struct by__layout_job {
+    const by_cluster *cluster;
+    int sizes[BY_MESH_AXES];
+    int ranks;
+} by__layout_job;
+
+/* Group of the ranks that differ along a set of axes. */
+by_exchange_group by__layout_group(const by__layout_job *job, unsigned mesh);
+/* Seconds that a node computes for. */
+double by__layout_seconds(const by_cluster *cluster, const by__layout_item *item);
+/* Runs a list of work once. */
+by_status by__layout_run(by__layout_time *out, const by__layout_work *work,
+                         const by__layout_job *job, by_error *error);
+/* Adds a time, `times` over. */
+void by__layout_add(by__layout_time *sum, const by__layout_time *time, double times);
+/* Adds an exchange during which nothing is computed. */
+void by__layout_add_exchange(by__layout_time *sum, const by__layout_job *job, by_layout_part part,
+                             by_exchange what, double bytes, unsigned mesh);
+
+/* ---- rank_time.c ---- */
+
+/* What one rank does in a step. */
+typedef struct by__layout_rank_time {
+    by__layout_time micro; /* all of its micro-batches; in a pipeline, zero */
+    by__layout_time after; /* after the last one: exchanges and update */
+} by__layout_rank_time;
+
+/* Passes of a stage for one micro-batch, and what it sends. */
+typedef struct by__layout_stage {
+    by__layout_time passes[3]; /* by by_pipeline_action_kind: forward, backward, weights */
+    double sent;               /* bytes to the next stage, */
+    double returned;           /* and of gradients to the previous one */
+} by__layout_stage;
+
+by_status by__layout_rank(by__layout_rank_time *out, const by_trainer *t, const by__layout_job *job,
+                          by_error *error);
+/* Fills in the stages of a rank of a pipeline: stages[s] of all stages. */
+by_status by__layout_rank_stages(by__layout_stage *stages, const by_trainer *t,
+                                 const by__layout_job *job, by_error *error);
+
+/* ---- stage_times.c ---- */
+
+/* Times of a pipeline's ranks until the end of their last pass. */
+typedef struct by__layout_pipeline {
+    int ranks;
+    double makespan;
+    by__layout_time *busy; /* [ranks] passes and sends */
+    double *end;           /* [ranks] */
+} by__layout_pipeline;
+
+by_status by__layout_pipeline_run(by__layout_pipeline *out, const by_pipeline *schedule,
+                                  const by__layout_stage *stages, const by__layout_job *job,
+                                  by_error *error);
+void by__layout_pipeline_free(by__layout_pipeline *p);
+
+#endif

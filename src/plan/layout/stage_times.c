@@ -1,0 +1,117 @@
+/* Simulates a pipeline whose stages take different times: each rank executes its actions in turn, a
+ * send occupies its rank while the bytes leave, and a receive waits for them. */
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "plan/layout/layout.h"
+
+typedef struct stage_run {
+    const by_pipeline *schedule;
+    const by__layout_stage *stages;
+    const by__layout_job *job;
+    by__layout_pipeline *out;
+    double *arrival; /* by tag; below 0: not sent */
+    size_t *next;    /* action of each rank */
+} stage_run;
+
+void by__layout_pipeline_free(by__layout_pipeline *p)
+{
+    free(p->busy);
+    free(p->end);
+    *p = (by__layout_pipeline){0};
+}
+
+/* Seconds that an action of a rank takes once it can begin. */
+static double act(stage_run *r, int rank, const by_pipeline_action *a)
+{
+    by__layout_time *busy = &r->out->busy[rank];
+    double before = busy->total;
+    if (a->kind == BY_PIPELINE_SEND) {
+        const by__layout_stage *s = &r->stages[a->stage];
+        by__layout_add_exchange(busy, r->job, BY_LAYOUT_PIPELINE, BY_EXCHANGE_SHIFT,
+                                a->backward ? s->returned : s->sent, 1u << BY_MESH_PIPELINE);
+    } else if (a->kind != BY_PIPELINE_RECEIVE) {
+        by__layout_add(busy, &r->stages[a->stage].passes[a->kind], 1.0);
+    }
+    return busy->total - before;
+}
+
+/* Runs a rank until it waits or is done. */
+static bool advance(stage_run *r, int rank)
+{
+    size_t count;
+    const by_pipeline_action *actions = by_pipeline_actions(r->schedule, rank, &count);
+    size_t first = r->next[rank];
+    double *now = &r->out->end[rank];
+    for (; r->next[rank] < count; r->next[rank]++) {
+        const by_pipeline_action *a = &actions[r->next[rank]];
+        if (a->kind == BY_PIPELINE_RECEIVE) {
+            if (r->arrival[a->tag] < 0.0) {
+                break;
+            }
+            *now = r->arrival[a->tag] > *now ? r->arrival[a->tag] : *now;
+        }
+        *now += act(r, rank, a);
+        if (a->kind == BY_PIPELINE_SEND) {
+            r->arrival[a->tag] = *now;
+        }
+    }
+    return r->next[rank] > first;
+}
+
+/* One more than the largest tag. */
+static size_t count_tags(const by_pipeline *schedule, int ranks)
+{
+    size_t tags = 1;
+    for (int rank = 0; rank < ranks; rank++) {
+        size_t count;
+        const by_pipeline_action *actions = by_pipeline_actions(schedule, rank, &count);
+        for (size_t i = 0; i < count; i++) {
+            bool moves =
+                actions[i].kind == BY_PIPELINE_SEND || actions[i].kind == BY_PIPELINE_RECEIVE;
+            tags = moves && (size_t)actions[i].tag >= tags ? (size_t)actions[i].tag + 1 : tags;
+        }
+    }
+    return tags;
+}
+
+static by_status simulate(stage_run *r, by_error *error)
+{
+    size_t ranks = (size_t)r->out->ranks;
+    size_t tags = count_tags(r->schedule, r->out->ranks);
+    BY_TRY(by__alloc((void **)&r->next, ranks, sizeof *r->next, "pipeline", error));
+    BY_TRY(by__alloc((void **)&r->arrival, tags, sizeof *r->arrival, "pipeline", error));
+    BY_TRY(by__alloc((void **)&r->out->busy, ranks, sizeof *r->out->busy, "pipeline", error));
+    BY_TRY(by__alloc((void **)&r->out->end, ranks, sizeof *r->out->end, "pipeline", error));
+    for (size_t k = 0; k < tags; k++) {
+        r->arrival[k] = -1.0;
+    }
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t k = 0; k < ranks; k++) {
+            moved = advance(r, (int)k) || moved;
+        }
+    }
+    for (size_t k = 0; k < ranks; k++) {
+        double end = r->out->end[k];
+        r->out->makespan = end > r->out->makespan ? end : r->out->makespan;
+    }
+    return BY_OK;
+}
+
+by_status by__layout_pipeline_run(by__layout_pipeline *out, const by_pipeline *schedule,
+                                  const by__layout_stage *stages, const by__layout_job *job,
+                                  by_error *error)
+{
+    by__layout_pipeline p = {.ranks = by_pipeline_of(schedule)->ranks};
+    stage_run r = {.schedule = schedule, .stages = stages, .job = job, .out = &p};
+    by_status status = simulate(&r, error);
+    free(r.next);
+    free(r.arrival);
+    if (status != BY_OK) {
+        by__layout_pipeline_free(&p);
+        return status;
+    }
+    *out = p;
+    return BY_OK;
+}

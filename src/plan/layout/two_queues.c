@@ -1,0 +1,148 @@
+/* Runs a list of work on two queues, one that computes and one that communicates. A collective is
+ * put on the second one when the first gets to it, and runs after those before it; a node that
+ * waits stops the first queue until the collective has ended. While both have something to do, each
+ * takes longer by its factor: they share the memory's bandwidth, or the processors. */
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "plan/layout/layout.h"
+
+by_exchange_group by__layout_group(const by__layout_job *job, unsigned mesh)
+{
+    by_exchange_group g = {.ranks = 1.0, .stride = 1.0, .world = (double)job->ranks};
+    bool outside = true; /* of all axes of the set so far, the innermost ones */
+    for (int axis = BY_MESH_AXES - 1; axis >= 0; axis--) {
+        if ((mesh >> axis & 1u) != 0 && job->sizes[axis] > 1) {
+            g.ranks *= (double)job->sizes[axis];
+            outside = false;
+        }
+        g.stride *= outside ? (double)job->sizes[axis] : 1.0;
+    }
+    return g;
+}
+
+double by__layout_seconds(const by_cluster *cluster, const by__layout_item *item)
+{
+    const by_cluster_device *d = &cluster->device;
+    double share = item->part == BY_LAYOUT_ATTENTION ? d->attention_share : d->product_share;
+    double computing = item->flops / (by_cluster_flops(cluster, item->dtype) * share);
+    double moving = item->bytes / d->bandwidth;
+    double device = d->launch + (computing > moving ? computing : moving);
+    return device > d->host ? device : d->host;
+}
+
+/* The queue of collectives. */
+typedef struct exchange_queue {
+    size_t *items; /* in the order in which they started */
+    double *left;  /* seconds of each that remain, alone */
+    size_t first;  /* that has not ended */
+    size_t count;
+} exchange_queue;
+
+typedef struct queue_run {
+    const by__layout_work *work;
+    const by_cluster_device *device;
+    exchange_queue queue;
+    by__layout_time *time;
+} queue_run;
+
+/* Advances both queues by `seconds` of computation alone (INFINITY: until `until` collectives have
+ * ended), of a part that computes. */
+static void compute(queue_run *r, double seconds, by_layout_part part)
+{
+    exchange_queue *q = &r->queue;
+    double slow = 1.0 + r->device->compute_slowdown;
+    double slow_exchange = 1.0 + r->device->exchange_slowdown;
+    while (seconds > 0.0 && q->first < q->count) {
+        double *left = &q->left[q->first];
+        by_layout_part hidden = r->work->items[q->items[q->first]].part;
+        double both = *left * slow_exchange; /* until the collective ends */
+        double spent = seconds * slow < both ? seconds * slow : both;
+        r->time->hidden[hidden] += spent;
+        r->time->seconds[part] += spent;
+        r->time->total += spent;
+        if (spent < both) {
+            *left -= spent / slow_exchange;
+            return;
+        }
+        seconds -= spent / slow;
+        q->first++;
+    }
+    r->time->seconds[part] += seconds;
+    r->time->total += seconds;
+}
+
+/* Waits until the collective of an item has ended. */
+static void wait_for(queue_run *r, size_t item)
+{
+    exchange_queue *q = &r->queue;
+    bool ended = true;
+    for (size_t i = q->first; i < q->count; i++) {
+        ended = ended && q->items[i] != item;
+    }
+    while (!ended && q->first < q->count) {
+        by_layout_part part = r->work->items[q->items[q->first]].part;
+        r->time->seconds[part] += q->left[q->first];
+        r->time->total += q->left[q->first];
+        ended = q->items[q->first] == item;
+        q->first++;
+    }
+}
+
+static void run_items(queue_run *r, const by__layout_job *job)
+{
+    exchange_queue *q = &r->queue;
+    for (size_t i = 0; i < r->work->count; i++) {
+        const by__layout_item *item = &r->work->items[i];
+        if (item->kind == BY__LAYOUT_WAITS) {
+            wait_for(r, item->start);
+        } else if (item->kind == BY__LAYOUT_STARTS) {
+            by_exchange_group group = by__layout_group(job, item->mesh);
+            group.ranks = item->ranks < group.ranks ? item->ranks : group.ranks;
+            q->items[q->count] = i;
+            q->left[q->count++] =
+                by_cluster_exchange(job->cluster, item->exchange, item->payload, &group);
+        } else {
+            compute(r, by__layout_seconds(job->cluster, item), item->part);
+        }
+    }
+    while (q->first < q->count) { /* a program ends when its collectives have */
+        wait_for(r, q->items[q->first]);
+    }
+}
+
+by_status by__layout_run(by__layout_time *out, const by__layout_work *work,
+                         const by__layout_job *job, by_error *error)
+{
+    by__layout_time time = {0};
+    queue_run r = {.work = work, .device = &job->cluster->device, .time = &time};
+    BY_TRY(
+        by__alloc((void **)&r.queue.items, work->count + 1, sizeof *r.queue.items, "work", error));
+    by_status status =
+        by__alloc((void **)&r.queue.left, work->count + 1, sizeof *r.queue.left, "work", error);
+    if (status == BY_OK) {
+        run_items(&r, job);
+        *out = time;
+    }
+    free(r.queue.left);
+    free(r.queue.items);
+    return status;
+}
+
+void by__layout_add(by__layout_time *sum, const by__layout_time *time, double times)
+{
+    sum->total += times * time->total;
+    for (int part = 0; part < BY_LAYOUT_PARTS; part++) {
+        sum->seconds[part] += times * time->seconds[part];
+        sum->hidden[part] += times * time->hidden[part];
+    }
+}
+
+void by__layout_add_exchange(by__layout_time *sum, const by__layout_job *job, by_layout_part part,
+                             by_exchange what, double bytes, unsigned mesh)
+{
+    const by_exchange_group group = by__layout_group(job, mesh);
+    double seconds = by_cluster_exchange(job->cluster, what, bytes, &group);
+    sum->seconds[part] += seconds;
+    sum->total += seconds;
+}
