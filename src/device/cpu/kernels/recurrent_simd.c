@@ -96,7 +96,7 @@ BY__INLINE by__vf sigmoid(by__vf x)
     by__vf n;
     by__vf r = by__exp_reduced(by__at_least(-87.0f, by__at_most(87.0f, -x)), &n);
     by__vf two_n = by__power_of_two(__builtin_convertvector(n, by__vi));
-    return 1.0f / (by__multiply_add(two_n, r, two_n) + 1.0f);
+    return by__reciprocal(by__multiply_add(two_n, r, two_n) + 1.0f);
 }
 
 /* The sum of gate g of units j .. j + n - 1. */
@@ -196,6 +196,16 @@ BY__ACT_RANGES_OF(gru_blocks, forward, false)
 
 /* ---- gradients ---- */
 
+/* Gradients vanish from step to step, and processors take a hundred times as long for products with
+ * subnormal numbers. What is smaller than this becomes 0, so that its products with weights are not
+ * subnormal either. */
+#define LEAST_GRADIENT 1e-30f
+
+BY__INLINE by__vf vanished(by__vf d)
+{
+    return by__select(by__abs(d) < LEAST_GRADIENT, by__zero(), d);
+}
+
 /* d * s * (1 - s): the gradient of what a sigmoid s is of. */
 BY__INLINE by__vf through_sigmoid(by__vf d, by__vf s)
 {
@@ -218,9 +228,10 @@ BY__INLINE void lstm_grad_units(const by__device_call *call, const recurrent_blo
     by__vf dy = by__load_n(call->in[3].data, row * w + j, type, n) +
                 LOAD(b->product, r * b->p->row_floats + j);
     by__vf dc = by__multiply_add(dy * out, 1.0f - cell * cell, LOAD(b->carried, r * w + j));
-    by__vf sums[4] = {through_sigmoid(dc * new, in), through_sigmoid(dc * before, forget),
-                      dc * in * (1.0f - new *new), through_sigmoid(dy * cell, out)};
-    STORE(b->carried, r * w + j, dc * forget);
+    by__vf sums[4] = {
+        vanished(through_sigmoid(dc * new, in)), vanished(through_sigmoid(dc * before, forget)),
+        vanished(dc * in * (1.0f - new *new)), vanished(through_sigmoid(dy * cell, out))};
+    STORE(b->carried, r * w + j, vanished(dc * forget));
     for (int64_t g = 0; g < 4; g++) {
         STORE(b->rows, (4 * r + g) * w + j, sums[g]);
         by__store_n(call->out[0].data, (4 * row + g) * w + j, sums[g], type, n);
@@ -241,9 +252,10 @@ BY__INLINE void gru_grad_units(const by__device_call *call, const recurrent_bloc
     by__vf dy = by__load_n(call->in[3].data, row * w + j, type, n) +
                 (LOAD(b->product, r * b->p->row_floats + j) + LOAD(b->carried, r * w + j));
     by__vf dn = dy * (1.0f - update) * (1.0f - new *new);
-    by__vf sums[3] = {through_sigmoid(dn * hidden, reset),
-                      through_sigmoid(dy * (before - new), update), dn * reset};
-    STORE(b->carried, r * w + j, dy * update);
+    by__vf sums[3] = {vanished(through_sigmoid(dn * hidden, reset)),
+                      vanished(through_sigmoid(dy * (before - new), update)), vanished(dn * reset)};
+    dn = vanished(dn);
+    STORE(b->carried, r * w + j, vanished(dy * update));
     for (int64_t g = 0; g < 3; g++) {
         STORE(b->rows, (3 * r + g) * w + j, sums[g]);
         by__store_n(call->out[0].data, (3 * row + g) * w + j, g == 2 ? dn : sums[g], type, n);

@@ -215,7 +215,7 @@ BY__INLINE void next_step(tile_rows *rows, int height)
 BY__INLINE const panel_unit *next_panel(const panel_product *p, int64_t i, int64_t j,
                                         const panel_unit *b)
 {
-    if (i == 0 || j + TILE_COLUMNS >= p->n) {
+    if (i < TILE_ROWS || j + TILE_COLUMNS >= p->n) {
         return b;
     }
     int64_t part = (i / TILE_ROWS - 1) % (TILE_COLUMNS / NEXT_UNITS);
@@ -281,8 +281,15 @@ BY__INLINE void compute_tile(arithmetic kind, const panel_product *p, int64_t i,
     BY__AT_LEVEL(by__kernel_panel_store)(&target, edge, TILE_COLUMNS, rows, columns);
 }
 
-/* Uses the smallest sufficient height: the last panel of 128 rows has 2 of 14, and would take as
- * long as a full one. */
+/* Rows of the tile before which `left` are left: the last panel of 128 rows has 2 of 14, and would
+ * take as long as a full one. Rows that are not packed may be cut anywhere: the last two tiles then
+ * get as many each, since one of 2 rows waits for its own sums. */
+BY__INLINE int64_t tile_height(int64_t left, bool packed)
+{
+    int64_t rows = !packed && left > TILE_ROWS && left < 2 * TILE_ROWS ? (left + 1) / 2 : left;
+    return by__min_i64((rows + 1) / 2 * 2, TILE_ROWS);
+}
+
 #define TILE_OF(h)                                                                                 \
     case h:                                                                                        \
         compute_tile(kind, p, i, j, a, h, across);                                                 \
@@ -310,13 +317,17 @@ BY__INLINE void compute_tile(arithmetic kind, const panel_product *p, int64_t i,
 
 BY__INLINE void compute_column(arithmetic kind, const panel_product *p, int64_t j, int across)
 {
+    bool packed = p->k_step == TILE_ROWS; /* a constant */
     const panel_unit *a = p->a;
-    for (int64_t i = 0; i < p->m; i += TILE_ROWS, a += p->panel_step) {
-        switch ((by__min_i64(p->m - i, TILE_ROWS) + 1) / 2 * 2) {
+    int64_t height;
+    for (int64_t i = 0; i < p->m; i += height) {
+        height = tile_height(p->m - i, packed);
+        switch (height) {
             LOWER_TILES();
         default:
             compute_tile(kind, p, i, j, a, TILE_ROWS, across);
         }
+        a += packed ? p->panel_step : height * p->row_step;
     }
 }
 
