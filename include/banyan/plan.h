@@ -165,6 +165,64 @@ typedef struct by_law_isoflop {
 BY_API by_status by_law_isoflop_runs(by_law_isoflop *out, const by_law_run *runs, size_t count,
                                      by_error *error);
 
+/* ---- a ladder of runs ---- */
+
+/* The loss over compute of models that grow with it: L(C) = e + a C^-gamma. */
+typedef struct by_curve {
+    double e;
+    double a;
+    double gamma;
+} by_curve;
+
+typedef struct by_curve_prediction {
+    by_curve curve; /* fitted to the runs, by least squares of relative errors */
+    double loss;    /* at the FLOPs asked for */
+    double low;    /* where that of a run is, with probability `level`: the curve's draws and the */
+    double high;   /* spread of a run itself */
+    double spread; /* of runs around the curve, relative; 0.2 % at least, 1 % of three runs */
+} by_curve_prediction;
+
+/* A curve takes so many runs. */
+#define BY_CURVE_RUNS 3
+/* Predicts the loss at other FLOPs from runs (3 to 64, with flops). Intervals come from curves of
+ * redrawn losses, normal around the fitted curve (parametric bootstrap), bias-corrected as in
+ * by_law_between; deterministic for a seed. Returns BY_EARG for fewer runs, or a value that is not
+ * positive and finite. */
+BY_API by_status by_curve_predict(by_curve_prediction *out, const by_law_run *runs, size_t count,
+                                  double flops, double level, uint64_t seed, by_error *error);
+BY_API double by_curve_loss(const by_curve *curve, double flops);
+
+#define BY_LADDER_RUNGS 16
+
+/* A rung: a config's model with another number of heads, and its training. */
+typedef struct by_rung {
+    int64_t heads;
+    int64_t width;
+    int64_t steps;
+    double parameters;
+    double tokens;
+    double flops; /* of all of its training, the graph's own */
+} by_rung;
+
+typedef struct by_ladder_options {
+    double flops;  /* of all rungs together, above 0 */
+    size_t rungs;  /* at most; 0: 6; from 4 on */
+    double factor; /* least ratio between the FLOPs of two rungs; 0: 2 */
+    double ratio;  /* tokens for each parameter; 0: 20 (Hoffmann et al. 2022) */
+} by_ladder_options;
+
+/* Designs rungs of growing compute for a resolved config with known sizes: its model with 1, 2, ...
+ * heads of the same width, as many times its MLP, all its layers, and in proportion to its
+ * parameters as many tokens, so that both grow together. The last rungs that the FLOPs allow, in
+ * ascending order; *count is at least 4. Returns BY_EARG if the FLOPs do not suffice for four,
+ * BY_ECONFIG if the config's heads do not divide its MLP or the model has none. */
+BY_API by_status by_ladder_design(by_rung rungs[BY_LADDER_RUNGS], size_t *count,
+                                  const by_config *config, const by_ladder_options *options,
+                                  by_error *error);
+/* Sets a copy of the config to a rung: sizes, steps; the base of muP stays that of the config. */
+BY_API by_status by_ladder_config(by_config **out, const by_config *config, const by_rung *rung,
+                                  by_error *error);
+
 /* ---- the coordinate check ---- */
 
 #define BY_COORDINATE_NAMES  66

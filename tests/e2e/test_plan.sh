@@ -115,6 +115,33 @@ holds err "is a run directory"
 run 2 "$banyan" plan fit runs/w*
 holds err "no held-out loss was recorded"
 
+say "a ladder of runs: designed, climbed, and gone on with"
+cat >ladder.yaml <<END
+name: steps
+model: {kind: llama, layers: 1, heads: 4, width: 32, context: 16, parameterisation: mup}
+data: {text: [text.txt], tokenizer: char}
+train: {batch: 8, eval_batches: 4}
+optimizer: {lr: 0.01, warmup: 0.1}
+END
+run 2 "$banyan" plan ladder ladder.yaml --budget 1e6
+holds err "a ladder has at least 4"
+run 0 "$banyan" plan ladder ladder.yaml --budget 1e10 --rungs 4 --ratio 2 --dry-run --json
+[ "$(wc -l <out)" = 4 ] || fail "$(cat out)"
+run 0 "$banyan" plan ladder ladder.yaml --budget 1e10 --rungs 4 --ratio 2 --keep-going --json
+[ "$(wc -l <out)" = 5 ] || fail "$(cat out)"
+holds out '"next":{"flops":'
+[ "$(ls -d runs/steps-ladder/rung-w*-s* | wc -l)" = 4 ] || fail "$(ls runs/steps-ladder)"
+cp out before
+run 0 "$banyan" plan ladder ladder.yaml --budget 1e10 --rungs 4 --ratio 2 --keep-going --json
+cmp -s out before || fail "a ladder that is complete was climbed again: $(cat out)"
+
+say "the coordinate check"
+run 0 "$banyan" plan coords ladder.yaml --set model.vocab=64 --widths 16,32 --steps 1 --seeds 1 --out coords.svg --json
+holds out '"verdict":"'
+[ -s coords.svg ] || fail "no picture"
+run 2 "$banyan" plan coords ladder.yaml --widths 32,16
+holds err "is not a list of 2 to 16 ascending widths"
+
 say "money, energy and CO2 of a time, of FLOPs, of tokens and of a loss"
 cat >prices.csv <<END
 device,price_per_hour,spot_per_hour,purchase_price,upkeep_per_month,watts,idle_watts,tflops

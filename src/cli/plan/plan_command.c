@@ -3,7 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_command *const parts[] = {&cli_plan_fit, &cli_plan_cost, &cli_plan_coords};
+static const cli_command *const parts[] = {&cli_plan_fit, &cli_plan_cost, &cli_plan_coords,
+                                           &cli_plan_ladder};
 
 static int run(int argc, char **argv)
 {

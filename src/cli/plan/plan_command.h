@@ -6,7 +6,7 @@
 #include "banyan/plan.h"
 #include "base/cli.h"
 
-extern const cli_command cli_plan_fit, cli_plan_cost, cli_plan_coords;
+extern const cli_command cli_plan_fit, cli_plan_cost, cli_plan_coords, cli_plan_ladder;
 
 /* ---- layouts (plan_layout.c) ---- */
 
