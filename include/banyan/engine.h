@@ -87,6 +87,16 @@ BY_API by_status by_engine_open(by_engine **out, const by_config *config, const 
                                 const by_engine_options *options, by_error *error);
 /* Closes an engine. Ends all sessions without events. */
 BY_API void by_engine_close(by_engine **engine);
+/* Sets *out to a weight by the name that it has in the graph: f32, in host memory, valid until the
+ * next call. */
+typedef by_status by_weight_reader(void *user, const char *name, by_tensor_view *out,
+                                   by_error *error);
+/* Replaces the values of all weights, converted to the engine's format, and forgets the keys and
+ * values of earlier sequences. Sequences submitted afterwards get the tokens that they would get
+ * from an engine opened with these weights. Returns BY_ESTATE while there are sequences, BY_EARG
+ * for a tensor of another shape, and what `read` returns. */
+BY_API by_status by_engine_set_weights(by_engine *engine, by_weight_reader *read, void *user,
+                                       by_error *error);
 /* Returns the memory that the engine holds. */
 BY_API const by_engine_memory_report *by_engine_memory(const by_engine *engine);
 /* Like by_embed_open, but shares the weights of an engine, which must outlive it. `config` is the

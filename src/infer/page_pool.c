@@ -150,3 +150,13 @@ int64_t by__infer_pool_available(const by__infer_page_pool *pool)
 {
     return pool->free_count + pool->kept_count;
 }
+
+void by__infer_pool_forget(by__infer_page_pool *pool)
+{
+    while (pool->oldest != BY__NO_PAGE) {
+        int32_t page = pool->oldest;
+        unlink_kept(pool, page);
+        by__infer_prefix_remove(pool, page);
+        link_free(pool, page);
+    }
+}

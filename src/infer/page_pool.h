@@ -72,6 +72,8 @@ void by__infer_pool_share(by__infer_page_pool *pool, int32_t page);
 void by__infer_pool_release(by__infer_page_pool *pool, int32_t page);
 /* Returns how many pages by__infer_pool_allocate can provide. */
 int64_t by__infer_pool_available(const by__infer_page_pool *pool);
+/* Frees all pages that only the prefix cache holds. */
+void by__infer_pool_forget(by__infer_page_pool *pool);
 
 /* ---- the prefix cache (prefix_cache.c) ---- */
 
