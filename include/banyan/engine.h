@@ -129,9 +129,13 @@ typedef struct by_request {
     int32_t top;          /* most probable tokens to report with each token, 0 to BY_TOP_TOKENS */
     /* Report the log-probability of each token of the prompt but the first, which has none, in
      * events with a `prompt_position`, in order, before those of generated tokens; of n
-     * continuations with the first. The prompt is then computed as a whole, without the prefix
-     * cache, at most as many of its tokens in a step as the engine has sessions. */
+     * continuations with the first. These tokens are then computed, also where the prefix cache
+     * has them, at most as many in a step as the engine has sessions. */
     bool score;
+    /* With `score`: the first token of the prompt that is reported, so that the tokens before it
+     * may come from the prefix cache: what several prompts have in common is computed once. 0 and
+     * 1: all are reported but the first. */
+    int64_t score_from;
     bool only_prompt;             /* generate no token: the sequence ends behind its prompt */
     const int32_t *stop;          /* [stop_count] tokens that end a sequence; copied */
     size_t stop_count;            /* 0 to BY_STOP_TOKENS */

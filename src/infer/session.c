@@ -83,6 +83,10 @@ static by_status check_request(const by_engine *e, const by_request *r, by_error
     if (r->top < 0 || r->top > BY_TOP_TOKENS) {
         return by_error_set(error, BY_EARG, "top %d is not in 0 .. %d", (int)r->top, BY_TOP_TOKENS);
     }
+    if (r->score_from < 0 || r->score_from > (int64_t)r->prompt_count) {
+        return by_error_set(error, BY_EARG, "score_from %lld is not in 0 .. %zu, the prompt",
+                            (long long)r->score_from, r->prompt_count);
+    }
     BY_TRY(check_tokens(e, "token", r->prompt, r->prompt_count, error));
     BY_TRY(check_tokens(e, "stop token", r->stop, r->stop_count, error));
     BY_TRY(by_sampling_check(&r->sampling, error));
@@ -131,6 +135,7 @@ static void fill(by_engine *e, by__infer_sequence *s, const by_request *r, int32
                               .prepare = r->process == NULL ? NULL : r->prepare,
                               .user = r->user,
                               .scores = r->score && index == 0,
+                              .scored = r->score_from > 1 ? r->score_from - 1 : 0,
                               .only_prompt = r->only_prompt,
                               .tokens = tokens,
                               .prompt = (int64_t)r->prompt_count,
