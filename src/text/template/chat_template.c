@@ -207,72 +207,6 @@ by_status by_chat_parse(by_chat **out, const char *text, size_t length, const ch
     return BY_OK;
 }
 
-/* ---- JSON to values ---- */
-
-static by_status convert(by__template_render *r, const json_t *json, by__template_value *out);
-
-static by_status convert_object(by__template_render *r, const json_t *json, by__template_value *out)
-{
-    const char *key;
-    json_t *item;
-    size_t count = json_object_size(json);
-    const char *spelled = by__json_spelled(json);
-    if (spelled != NULL) {
-        BY_TRY(by__template_value_copy_string(r, spelled, strlen(spelled), out));
-        out->kind = BY__SPELLED;
-        return BY_OK;
-    }
-    BY_TRY(by__template_value_map(r, out));
-    BY_TRY(by__template_render_allocate(r, (void **)&out->as.table->pairs, count,
-                                        sizeof(by__template_pair)));
-    out->as.table->capacity = count;
-    json_object_foreach((json_t *)(uintptr_t)json, key, item)
-    {
-        by__template_pair *pair = &out->as.table->pairs[out->as.table->count];
-        BY_TRY(by__template_value_copy_string(r, key, strlen(key), &pair->key));
-        BY_TRY(convert(r, item, &pair->value));
-        out->as.table->count++;
-    }
-    return BY_OK;
-}
-
-static by_status convert_inner(by__template_render *r, const json_t *json, by__template_value *out)
-{
-    switch (json_typeof(json)) {
-    case JSON_OBJECT:
-        return convert_object(r, json, out);
-    case JSON_ARRAY:
-        BY_TRY(by__template_value_list(r, json_array_size(json), false, out));
-        for (size_t i = 0; i < out->as.list->count; i++) {
-            BY_TRY(convert(r, json_array_get(json, i), &out->as.list->items[i]));
-        }
-        return BY_OK;
-    case JSON_STRING:
-        return by__template_value_copy_string(r, json_string_value(json), json_string_length(json),
-                                              out);
-    case JSON_INTEGER:
-        *out = by__template_value_integer(json_integer_value(json));
-        return BY_OK;
-    case JSON_REAL:
-        *out = (by__template_value){.kind = BY__REAL, .as.real = json_real_value(json)};
-        return BY_OK;
-    case JSON_NULL:
-        *out = by__template_value_none();
-        return BY_OK;
-    default:
-        *out = by__template_value_bool(json_is_true(json));
-        return BY_OK;
-    }
-}
-
-static by_status convert(by__template_render *r, const json_t *json, by__template_value *out)
-{
-    BY_TRY(by__template_render_enter(r));
-    BY_TRY(convert_inner(r, json, out));
-    r->depth--;
-    return BY_OK;
-}
-
 /* ---- rendering ---- */
 
 static by_status set_global(by__template_render *r, const char *name,
@@ -336,7 +270,7 @@ static by_status set_json(by__template_render *r, const char *name, const char *
         json_decref(json);
         return status;
     }
-    status = json_is_array(json) ? convert(r, json, &value)
+    status = json_is_array(json) ? by__template_value_of_json(r, json, &value)
                                  : by_error_set(r->error, BY_EFORMAT, "%s: not a JSON list", name);
     json_decref(json);
     return status == BY_OK ? set_global(r, name, &value) : status;
@@ -360,7 +294,7 @@ static by_status set_variables(by__template_render *r, const char *text, size_t 
     by__template_value value;
     BY_TRY(by__json_parse(&json, "variables", text, length, JSON_ALLOW_NUL, r->error));
     by_status status = json_is_object(json)
-                           ? convert(r, json, &value)
+                           ? by__template_value_of_json(r, json, &value)
                            : by_error_set(r->error, BY_EFORMAT, "variables: not a JSON object");
     json_decref(json);
     for (size_t i = 0; status == BY_OK && i < value.as.table->count; i++) {

@@ -5,8 +5,8 @@
  * (template_lexer.c) and parsed (template_parser.c) into nodes once; rendering walks them
  * (template_render.c: statements; template_expression.c: expressions; template_filters.c,
  * template_tests.c and template_methods.c: functions called by name). by__template_value is a
- * Python value (template_value.c, template_text.c). chat_template.c implements the public
- * functions.
+ * Python value (template_value.c, template_text.c, template_json.c). chat_template.c implements the
+ * public functions.
  *
  * Who owns what: nodes and their strings live in the template's arena; values in the render's,
  * which ends with the call. Values never change, except the attributes of a namespace.
@@ -24,6 +24,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <jansson.h>
 
 #include "base/base.h"
 
@@ -185,10 +187,16 @@ typedef struct by__template {
     char *source; /* with line ends as '\n'; owned by the handle, like the rest */
     by__template_arena arena;
     by__template_node *body;
+    /* White space at blocks and a newline at the end stay, and to print an undefined value is an
+     * error: keep_trailing_newline and StrictUndefined. Else as for chat templates. */
+    bool plain;
 } by__template;
 
 by_status by__template_parse(by__template *out, const char *source, size_t length, const char *name,
                              by_error *error);
+/* The same for a text of fields that is no chat template (`plain`). */
+by_status by__template_parse_text(by__template *out, const char *source, size_t length,
+                                  const char *name, by_error *error);
 void by__template_free(by__template *tpl);
 /* Returns true if the template iterates over the parts of a message's content
  * (template_content.c). */
@@ -282,6 +290,11 @@ typedef struct by__template_filter_row {
                       const by__template_arguments *arguments, by__template_value *out);
 } by__template_filter_row;
 extern const by__template_filter_row by__template_list_filters[]; /* template_list_filters.c */
+/* re.sub, in plain templates (template_pattern.c). */
+by_status by__template_filter_regex_replace(by__template_render *r,
+                                            const by__template_value *subject,
+                                            const by__template_arguments *arguments,
+                                            by__template_value *out);
 /* Rounding as in Python, and its operator % (template_format.c). */
 by_status by__template_filter_round(by__template_render *r, const by__template_value *subject,
                                     const by__template_arguments *arguments,
@@ -373,6 +386,15 @@ bool by__template_is_space(const char *s, size_t n, size_t *length);
 /* Strips whitespace, or the characters of `set`, from the ends. */
 void by__template_strip(const char **s, size_t *n, const by__template_value *set, bool left,
                         bool right);
+
+/* ---- values from JSON (template_json.c) ---- */
+
+by_status by__template_value_of_json(by__template_render *r, const json_t *json,
+                                     by__template_value *out);
+/* Renders a template with the members of a JSON object as its variables. *out ends with a NUL and
+ * is freed with free(). BY_EARG: a variable that it prints is missing, or it fails otherwise. */
+by_status by__template_render_json(const by__template *tpl, const json_t *variables, char **out,
+                                   size_t *length, by_error *error);
 
 /* ---- values as text (template_text.c) ---- */
 

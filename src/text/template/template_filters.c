@@ -256,28 +256,30 @@ static by_status filter_indent(by__template_render *r, const by__template_value 
     return by__template_value_move_text(r, &lines, out);
 }
 
-static const by__template_filter_row filters[] = {{"default", filter_default},
-                                                  {"d", filter_default},
-                                                  {"length", filter_length},
-                                                  {"count", filter_length},
-                                                  {"string", filter_string},
-                                                  {"int", filter_int},
-                                                  {"float", filter_float},
-                                                  {"abs", filter_abs},
-                                                  {"safe", filter_same},
-                                                  {"trim", filter_trim},
-                                                  {"upper", filter_upper},
-                                                  {"lower", filter_lower},
-                                                  {"capitalize", filter_capitalize},
-                                                  {"title", filter_title},
-                                                  {"replace", filter_replace},
-                                                  {"escape", filter_escape},
-                                                  {"e", filter_escape},
-                                                  {"indent", filter_indent},
-                                                  {"tojson", by__template_value_json},
-                                                  {"round", by__template_filter_round},
-                                                  {"format", by__template_filter_format},
-                                                  {NULL, NULL}};
+static const by__template_filter_row filters[] = {
+    {"default", filter_default},
+    {"d", filter_default},
+    {"length", filter_length},
+    {"count", filter_length},
+    {"string", filter_string},
+    {"int", filter_int},
+    {"float", filter_float},
+    {"abs", filter_abs},
+    {"safe", filter_same},
+    {"trim", filter_trim},
+    {"upper", filter_upper},
+    {"lower", filter_lower},
+    {"capitalize", filter_capitalize},
+    {"title", filter_title},
+    {"replace", filter_replace},
+    {"regex_replace", by__template_filter_regex_replace},
+    {"escape", filter_escape},
+    {"e", filter_escape},
+    {"indent", filter_indent},
+    {"tojson", by__template_value_json},
+    {"round", by__template_filter_round},
+    {"format", by__template_filter_format},
+    {NULL, NULL}};
 
 static const by__template_filter_row *find(const by__template_filter_row *rows, const char *name)
 {

@@ -1,5 +1,5 @@
-/* Splits a template into tokens, with Jinja's whitespace rules for trim_blocks and lstrip_blocks: a
- * newline after a block is dropped, and so are blanks between the beginning of a line and a block;
+/* Splits a template into tokens, with Jinja's whitespace rules, unless it is plain with those for
+ * trim_blocks and lstrip_blocks: a newline after a block is dropped, and so are blanks between the beginning of a line and a block;
  * a '-' at a delimiter strips all whitespace on its side, a '+' keeps it. */
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static by_status add_text(lexer *l, size_t end, char sign, bool lstrip)
         size_t length = end - begin;
         by__template_strip(&data, &length, NULL, false, true);
         stop = begin + length;
-    } else if (sign != '+' && lstrip) {
+    } else if (sign != '+' && lstrip && !l->tpl->plain) {
         size_t line = end;
         while (line > begin && l->s[line - 1] != '\n') {
             line--;
@@ -83,7 +83,7 @@ static void continue_at(lexer *l, size_t at, bool strip, bool trim)
 {
     if (strip) {
         at = skip_space(l, at);
-    } else if (trim && at < l->n && l->s[at] == '\n') {
+    } else if (trim && !l->tpl->plain && at < l->n && l->s[at] == '\n') {
         at++;
     }
     l->line_start = at > 0 && l->s[at - 1] == '\n';

@@ -406,15 +406,15 @@ static by_status copy_source(by__template *tpl, const char *source, size_t lengt
         tpl->source[used++] = line_end ? '\n' : source[i];
         i += line_end && i + 1 < length && source[i + 1] == '\n' ? 1 : 0;
     }
-    used -= used > 0 && tpl->source[used - 1] == '\n' ? 1 : 0;
+    used -= used > 0 && tpl->source[used - 1] == '\n' && !tpl->plain ? 1 : 0;
     tpl->source[used] = '\0';
     return BY_OK;
 }
 
-by_status by__template_parse(by__template *out, const char *source, size_t length, const char *name,
-                             by_error *error)
+static by_status parse(by__template *out, const char *source, size_t length, const char *name,
+                       bool plain, by_error *error)
 {
-    by__template tpl = {.arena.left = 64 * BY__TEMPLATE_MAX_BYTES};
+    by__template tpl = {.arena.left = 64 * BY__TEMPLATE_MAX_BYTES, .plain = plain};
     by__template_token *tokens = NULL;
     tpl.name = by__strdup(name);
     by_status status = tpl.name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: template")
@@ -436,4 +436,16 @@ by_status by__template_parse(by__template *out, const char *source, size_t lengt
     }
     *out = tpl;
     return BY_OK;
+}
+
+by_status by__template_parse(by__template *out, const char *source, size_t length, const char *name,
+                             by_error *error)
+{
+    return parse(out, source, length, name, false, error);
+}
+
+by_status by__template_parse_text(by__template *out, const char *source, size_t length,
+                                  const char *name, by_error *error)
+{
+    return parse(out, source, length, name, true, error);
 }

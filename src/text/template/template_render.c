@@ -239,6 +239,9 @@ static by_status render_statement(by__template_render *r, const by__template_nod
         return print(r, node->value.as.string.data, node->value.as.string.length);
     case BY__NODE_PRINT:
         BY_TRY(by__template_render_expression(r, node->a, &value));
+        if (r->tpl->plain && value.kind == BY__UNDEFINED) {
+            return by__template_render_fail(r, "there is no '%s'", value.as.string.data);
+        }
         BY_TRY(by__template_value_text(r, &value, &value));
         return print(r, value.as.string.data, value.as.string.length);
     case BY__NODE_IF:
