@@ -72,6 +72,7 @@
 #include "banyan/engine.h"
 #include "banyan/infer.h"
 #include "banyan/logit_process.h"
+#include "banyan/suite.h"
 
 /* Serving and drift */
 #include "banyan/drift.h"

@@ -37,7 +37,7 @@ while read -r command; do
             ;;
         FILE | DIR)
             case $flag in # made by the command, or keys of a configuration
-            out | image | images | masks | logits-out | remote-cache | trace | failure | ready-file | tasks | dir | quota | control | keys | checkpoint) continue ;;
+            out | image | images | masks | logits-out | items-out | remote-cache | trace | failure | ready-file | tasks | dir | quota | control | keys | checkpoint) continue ;;
             esac
             # shellcheck disable=SC2086
             run 2 "$banyan" $command "--$flag" /nowhere/at/all --help

@@ -42,7 +42,8 @@ formats/shards: formats
 text: base
 text/unicode: text
 text/tokenizer: text/unicode formats
-text/template: text/tokenizer
+text/pattern: text/unicode
+text/template: text/tokenizer text/pattern
 data: config text/template formats/image formats/shards remote
 data/transform: data
 data/loader: data/transform
@@ -66,10 +67,11 @@ trainer/step: trainer/offload
 trainer/plan: trainer/step
 job: trainer/plan
 infer: schema track
+evaluate: infer
 plan: job infer
 plot: plan
 compress: plan
-serve: compress
+serve: compress evaluate
 serve/base: serve
 serve/protocol: serve/base
 serve/http: serve/base

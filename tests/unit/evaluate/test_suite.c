@@ -1,0 +1,449 @@
+/* Suites: the draws of Python, prompts as others make them, and scores against logits of whole
+ * sequences, whatever runs beside them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "banyan/suite.h"
+#include "base/base.h"
+#include "evaluate/python_literal.h"
+#include "evaluate/python_random.h"
+#include "evaluate/suite_yaml.h"
+#include "runner.h"
+#include "temporary.h"
+#include "tiny_model.h"
+
+/* ---- Python's random ---- */
+
+static void check_sample(uint64_t seed, uint32_t n, const uint32_t *want, uint32_t k)
+{
+    by__evaluate_random random;
+    by_error error = {0};
+    uint32_t out[16];
+    by__evaluate_random_seed(&random, seed);
+    check_ok(by__evaluate_random_sample(&random, n, out, k, &error), &error);
+    assert_memory_equal(out, want, k * sizeof *out);
+}
+
+/* Of Python 3.11: random.Random(seed).sample(range(n), k), and shuffle. */
+static void draws_are_those_of_python(void **state)
+{
+    (void)state;
+    by__evaluate_random random;
+    uint32_t items[12];
+    check_sample(1237, 49, (uint32_t[]){9, 25, 19, 15, 14}, 5);
+    check_sample(1234, 7, (uint32_t[]){6, 3, 0}, 3);
+    check_sample(1234, 1000, (uint32_t[]){989, 796, 451, 119, 7, 92, 932, 965, 961, 826}, 10);
+    check_sample(1235, 80, (uint32_t[]){54, 68, 75, 60, 50, 19}, 6);
+    check_sample(1235, 90, (uint32_t[]){88, 54, 68, 75, 60, 50}, 6);
+    check_sample(0, 1000000000, (uint32_t[]){906691059, 413653999, 813847339}, 3);
+    check_sample(12345678901234567, 1000000000, (uint32_t[]){104181971, 640315855, 716129882}, 3);
+    for (uint32_t i = 0; i < 12; i++) {
+        items[i] = i;
+    }
+    by__evaluate_random_seed(&random, 1337);
+    by__evaluate_random_shuffle(&random, items, 12);
+    assert_memory_equal(items, ((uint32_t[]){6, 0, 1, 4, 10, 7, 3, 11, 2, 5, 8, 9}), sizeof items);
+}
+
+/* ---- YAML and Python's lists ---- */
+
+static void check_yaml(const char *text, const char *want)
+{
+    by_error error = {0};
+    json_t *value;
+    if (want == NULL) {
+        check_error(by__evaluate_yaml(&value, "f", text, strlen(text), &error), BY_EFORMAT, &error,
+                    "f:");
+        return;
+    }
+    check_ok(by__evaluate_yaml(&value, "f", text, strlen(text), &error), &error);
+    char *out = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    assert_string_equal(out, want);
+    free(out);
+    json_decref(value);
+}
+
+static void yaml_is_read_as_python_reads_it(void **state)
+{
+    (void)state;
+    check_yaml("a: 1\nb: [x, 'yes', no, ~, 1.5, -3, '7', 1e3, 1.2.3]\nc: \"\\nAnswer: \"\n",
+               "{\"a\":1,\"b\":[\"x\",\"yes\",false,null,1.5,-3,\"7\",1000.0,\"1.2.3\"],"
+               "\"c\":\"\\nAnswer: \"}");
+    check_yaml("p: !function utils.f\nq: &a {r: 1}\ns: *a\n",
+               "{\"p\":{\"!function\":\"utils.f\"},\"q\":{\"r\":1},\"s\":{\"r\":1}}");
+    check_yaml("a: 1\na: 2\n", NULL);
+    check_yaml("a: [1, 2\n", NULL);
+    check_yaml("", NULL);
+    check_yaml("[a]: 1\n", NULL);
+    check_yaml("a: &x [*x]\n", NULL);
+}
+
+static void check_list(const char *text, const char *want)
+{
+    json_t *value = by__evaluate_python_list(text, strlen(text));
+    assert_true((value != NULL) == (want != NULL));
+    if (want != NULL) {
+        char *out = json_dumps(value, JSON_COMPACT);
+        assert_string_equal(out, want);
+        free(out);
+        json_decref(value);
+    }
+}
+
+static void lists_are_those_of_python(void **state)
+{
+    (void)state;
+    check_list("['it\\'s', \"a\\n\\u00e9\", 1, -2.5, True, None, ['b',], ('c', 'd')]",
+               "[\"it's\",\"a\\n\303\251\",1,-2.5,true,null,[\"b\"],[\"c\",\"d\"]]");
+    check_list("[]", "[]");
+    check_list("['a' 'b']", NULL);
+    check_list("['a'", NULL);
+    check_list("[x]", NULL);
+    check_list("['a'] b", NULL);
+    check_list("['\\ud800']", NULL);
+}
+
+/* ---- prompts ---- */
+
+static by_suite *parse(const char *yaml, const char *rows, int64_t few_shot, int64_t limit)
+{
+    by_error error = {0};
+    by_suite *suite;
+    const by_suite_options options = {.few_shot = few_shot, .limit = limit, .seed = BY_SUITE_SEED};
+    check_ok(by_suite_parse(&suite, yaml, strlen(yaml), rows, strlen(rows), &options, &error),
+             &error);
+    return suite;
+}
+
+static void refuse(const char *yaml, const char *rows, by_status want, const char *text)
+{
+    by_error error = {0};
+    by_suite *suite = NULL;
+    const by_suite_options options = {.few_shot = -1, .seed = BY_SUITE_SEED};
+    by_status status =
+        by_suite_parse(&suite, yaml, strlen(yaml), rows, strlen(rows), &options, &error);
+    if (status == BY_OK) {
+        char *out;
+        status = by_suite_show(suite, 0, 0, &out, &error);
+        by_suite_close(&suite);
+    }
+    check_error(status, want, &error, text);
+}
+
+static void check_item(const by_suite *suite, size_t task, size_t item, const char *want)
+{
+    by_error error = {0};
+    char *out;
+    check_ok(by_suite_show(suite, task, item, &out, &error), &error);
+    assert_string_equal(out, want);
+    free(out);
+}
+
+static const char core[] =
+    "icl_tasks:\n"
+    "- {label: mc, dataset_uri: x, num_fewshot: [2], icl_task_type: multiple_choice,\n"
+    "   continuation_delimiter: \"\\nA: \"}\n"
+    "- {label: sc, dataset_uri: x, num_fewshot: [1], icl_task_type: schema}\n"
+    "- {label: lm, dataset_uri: x, num_fewshot: [1], icl_task_type: language_modeling}\n";
+
+#define CORE_ROW(n, gold)                                                                          \
+    "{\"query\":\"q" #n "\",\"choices\":[\"a" #n "\",\"b" #n "\"],\"gold\":" #gold                 \
+    ",\"context_options\":[\"s" #n "\",\"t" #n "\"],\"continuation\":\"c" #n                       \
+    "\",\"context\":\" x" #n " \"}\n"
+static const char core_rows[] =
+    CORE_ROW(0, 0) CORE_ROW(1, 1) CORE_ROW(2, 0) CORE_ROW(3, 1) CORE_ROW(4, 0);
+
+/* Made with Python: random.Random(1337).shuffle of the rows; the examples of item i are those of
+ * random.Random(1234 + i).sample of all other indexes. */
+static void core_prompts_are_those_of_nanochat(void **state)
+{
+    (void)state;
+    by_suite *suite = parse(core, core_rows, -1, 0);
+    assert_int_equal(by_suite_tasks(suite), 3);
+    assert_int_equal(by_suite_items(suite, 0), 5);
+    check_item(suite, 0, 0,
+               "{\"task\":\"mc\",\"item\":0,\"gold\":1,\"contexts\":[\"q4\\nA: a4\\n\\nq0\\nA: a"
+               "0\\n\\nq1\\nA: \",\"q4\\nA: a4\\n\\nq0\\nA: a0\\n\\nq1\\nA: \"],\"continuations"
+               "\":[\"a1\",\"b1\"]}");
+    check_item(suite, 0, 3,
+               "{\"task\":\"mc\",\"item\":3,\"gold\":0,\"contexts\":[\"q0\\nA: a0\\n\\nq4\\nA: a"
+               "4\\n\\nq2\\nA: \",\"q0\\nA: a0\\n\\nq4\\nA: a4\\n\\nq2\\nA: \"],\"continuations"
+               "\":[\"a2\",\"b2\"]}");
+    check_item(suite, 1, 3,
+               "{\"task\":\"sc\",\"item\":3,\"gold\":0,\"contexts\":[\"s0 c0\\n\\ns2 \",\"s0 c0"
+               "\\n\\nt2 \"],\"continuations\":[\"c2\",\"c2\"]}");
+    check_item(suite, 2, 1,
+               "{\"task\":\"lm\",\"item\":1,\"gold\":0,\"contexts\":[\"x4 c4\\n\\nx0 \"],\"conti"
+               "nuations\":[\"c0\"]}");
+    by_suite_close(&suite);
+}
+
+static const char harness[] = "task: t\n"
+                              "output_type: multiple_choice\n"
+                              "test_split: test\n"
+                              "training_split: test\n"
+                              "description: \"About {{query[:1]}}.\\n\"\n"
+                              "doc_to_text: \"Q: {{query}}{% if gold %}!{% endif %}\\nA:\"\n"
+                              "doc_to_choice: choices\n"
+                              "doc_to_target: gold\n";
+
+/* random.Random(1234).sample(range(5), 2) is [3, 0], then [0, 4], of which the first that is not
+ * the item itself is its example. */
+static void harness_prompts_are_those_of_its_templates(void **state)
+{
+    (void)state;
+    by_suite *suite = parse(harness, core_rows, 1, 2);
+    check_item(suite, 0, 0,
+               "{\"task\":\"t\",\"item\":0,\"gold\":0,\"contexts\":[\"About q.\\nQ: q3!\\nA: b3"
+               "\\n\\nQ: q0\\nA:\",\"About q.\\nQ: q3!\\nA: b3\\n\\nQ: q0\\nA:\"],\"continuation"
+               "s\":[\" a0\",\" b0\"]}");
+    check_item(suite, 0, 1,
+               "{\"task\":\"t\",\"item\":1,\"gold\":1,\"contexts\":[\"About q.\\nQ: q0\\nA: a0"
+               "\\n\\nQ: q1!\\nA:\",\"About q.\\nQ: q0\\nA: a0\\n\\nQ: q1!\\nA:\"],\"continuatio"
+               "ns\":[\" a1\",\" b1\"]}");
+    by_suite_close(&suite);
+}
+
+static void what_needs_python_or_is_missing_is_refused(void **state)
+{
+    (void)state;
+    refuse("task: t\noutput_type: multiple_choice\ntest_split: a\ndoc_to_choice: [a]\n"
+           "doc_to_text: !function u.f\n",
+           "{\"q\":1}\n", BY_EFORMAT, "needs Python");
+    refuse("task: t\noutput_type: multiple_choice\ntest_split: a\nprocess_docs: x\n", "{\"q\":1}\n",
+           BY_EFORMAT, "process_docs needs Python");
+    refuse("task: t\noutput_type: loglikelihood\ntest_split: a\ndoc_to_text: \"{{nothing}}\"\n"
+           "doc_to_target: q\n",
+           "{\"q\":1}\n", BY_EARG, "there is no 'nothing'");
+    refuse("task: t\noutput_type: guess\n", "{\"q\":1}\n", BY_EFORMAT, "output_type");
+    refuse("task: t\noutput_type: loglikelihood\ntest_split: a\nnum_fewshot: 3\n"
+           "doc_to_target: q\n",
+           "{\"q\":1}\n", BY_EARG, "3 examples");
+    refuse("task: [a.yaml]\n", "{}\n", BY_EFORMAT, "other files");
+    refuse(core, "{\"query\":\"q\",\"choices\":[\"a\"],\"gold\":1}\n", BY_EFORMAT, "'gold'");
+    refuse(core, "{]\n", BY_EFORMAT, "rows:1");
+}
+
+/* ---- scores ---- */
+
+static const char text[] = "the cat sat on the mat and the dog ran to the cat that sat there. ";
+
+/* A directory with a model and its tokenizer. */
+static char *make_model(void)
+{
+    by_error error = {0};
+    by_tokenizer *tokenizer;
+    const by_bpe_options options = {.vocab = 280};
+    const by_text texts[] = {{text, sizeof text - 1}};
+    const char *const settings[] = {
+        "model.kind=gpt2",  "model.layers=2",  "model.heads=2",    "model.width=32",
+        "model.context=64", "model.vocab=280", "data.text=[none]", "seed=5"};
+    char *directory = temporary_make();
+    by_config *config = tiny_config(settings, BY_ARRAY_LENGTH(settings));
+    tiny_model_write(config, directory);
+    by_config_close(&config);
+    check_ok(by_tokenizer_train_bpe(&tokenizer, &options, texts, 1, &error), &error);
+    char *path = by__path_join(directory, "tokenizer.json");
+    check_ok(by_tokenizer_save(tokenizer, path, &error), &error);
+    free(path);
+    by_tokenizer_close(&tokenizer);
+    return directory;
+}
+
+/* The log-probability of the tokens from `from` on, by logits of the whole sequence. */
+static double log_probability(const by_pretrained *model, const by_token_buffer *ids, size_t from)
+{
+    by_error error = {0};
+    by_logits *logits;
+    const float *values;
+    int64_t vocab = by_pretrained_config(model)->model.vocab;
+    double sum = 0.0;
+    check_ok(by_logits_open(&logits, by_pretrained_config(model), by_pretrained_weights(model), 1,
+                            (int64_t)ids->count, NULL, 1, &error),
+             &error);
+    check_ok(by_logits_run(logits, (const int32_t *)(const void *)ids->ids, &values, &error),
+             &error);
+    for (size_t t = from; t < ids->count; t++) {
+        const float *row = values + (int64_t)(t - 1) * vocab;
+        double total = 0.0;
+        for (int64_t v = 0; v < vocab; v++) {
+            total += exp((double)row[v]);
+        }
+        sum += (double)row[ids->ids[t]] - log(total);
+    }
+    by_logits_close(&logits);
+    return sum;
+}
+
+static by_status keep_item(void *user, const char *json, by_error *error)
+{
+    (void)error;
+    json_t *line = json_loads(json, 0, NULL);
+    assert_non_null(line);
+    json_array_append_new(user, line);
+    return BY_OK;
+}
+
+static json_t *run_suite(const by_suite *suite, const by_pretrained *model,
+                         by_suite_results **results)
+{
+    by_error error = {0};
+    json_t *lines = json_array();
+    const by_suite_run_options options = {.item = keep_item, .user = lines, .threads = 1};
+    check_ok(by_suite_run(results, suite, model, &options, &error), &error);
+    return lines;
+}
+
+static const char questions[] =
+    "{\"q\":\"the cat sat on the mat and the dog\",\"c\":[\"ran\",\"sat on\",\"that\"],\"g\":1}\n"
+    "{\"q\":\"\",\"c\":[\"a\",\"the cat\"],\"g\":0}\n"
+    "{\"q\":\"the dog ran to the cat and the cat ran to the mat. there \",\"c\":[\"there\",\"x\"],"
+    "\"g\":0}\n"
+    "{\"q\":\"cat\",\"c\":[\"s\"],\"g\":0}\n";
+
+static const char question_suite[] = "task: q\noutput_type: multiple_choice\ntest_split: a\n"
+                                     "doc_to_text: q\ndoc_to_choice: c\ndoc_to_target: g\n";
+
+/* Tokens of a prompt as lm-evaluation-harness cuts them, and where the continuation begins. */
+static size_t expected_tokens(by_token_buffer *ids, const by_tokenizer *tokenizer, const char *q,
+                              const char *choice)
+{
+    by_error error = {0};
+    by_token_buffer before = {0};
+    char whole[256];
+    size_t n = strlen(q);
+    ids->count = 0;
+    if (n == 0) { /* behind <|endoftext|> */
+        check_ok(
+            by_tokenizer_encode(tokenizer, "<|endoftext|>", 13, ids, BY_ENCODE_SPECIAL, &error),
+            &error);
+    }
+    (void)snprintf(whole, sizeof whole, "%s %s", q, choice);
+    check_ok(by_tokenizer_encode(tokenizer, whole, strlen(whole), ids, 0, &error), &error);
+    n -= n > 0 && q[n - 1] == ' ';
+    check_ok(by_tokenizer_encode(tokenizer, q, n, &before, 0, &error), &error);
+    size_t from = before.count + (n == 0);
+    by_token_buffer_free(&before);
+    return from;
+}
+
+static void check_scores(const by_pretrained *model, const json_t *rows, const json_t *lines)
+{
+    by_error error = {0};
+    by_tokenizer *tokenizer;
+    by_token_buffer ids = {0};
+    check_ok(by_pretrained_tokenizer(&tokenizer, model, &error), &error);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const json_t *scores = json_object_get(json_array_get(lines, i), "log_probabilities");
+        const json_t *choices = json_object_get(row, "c");
+        assert_int_equal(json_array_size(scores), json_array_size(choices));
+        for (size_t k = 0; k < json_array_size(choices); k++) {
+            size_t from =
+                expected_tokens(&ids, tokenizer, json_string_value(json_object_get(row, "q")),
+                                json_string_value(json_array_get(choices, k)));
+            double want = log_probability(model, &ids, from);
+            assert_true(fabs(json_real_value(json_array_get(scores, k)) - want) < 1e-4);
+        }
+    }
+    by_token_buffer_free(&ids);
+    by_tokenizer_close(&tokenizer);
+}
+
+static void scores_are_those_of_whole_sequences(void **state)
+{
+    (void)state;
+    by_error error = {0};
+    by_pretrained *model;
+    by_suite_results *results;
+    char *directory = make_model();
+    json_t *rows = json_array();
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    for (const char *line = questions; *line != '\0'; line = strchr(line, '\n') + 1) {
+        json_array_append_new(rows, json_loads(line, JSON_DISABLE_EOF_CHECK, NULL));
+    }
+    by_suite *suite = parse(question_suite, questions, -1, 0);
+    json_t *lines = run_suite(suite, model, &results);
+    assert_int_equal(json_array_size(lines), 4);
+    check_scores(model, rows, lines);
+    assert_int_equal(results->tasks[0].items, 4);
+    assert_string_equal(results->tasks[0].metrics[0].name, "acc");
+    assert_true(results->computed < results->tokens); /* the choices of the first share a page */
+    by_suite_results_close(&results);
+    by_suite_close(&suite);
+    /* Alone, the first item has the same bits. */
+    suite = parse(question_suite, questions, -1, 1);
+    json_t *alone = run_suite(suite, model, &results);
+    assert_true(json_equal(json_array_get(alone, 0), json_array_get(lines, 0)));
+    by_suite_results_close(&results);
+    by_suite_close(&suite);
+    json_decref(alone);
+    json_decref(lines);
+    json_decref(rows);
+    by_pretrained_close(&model);
+    temporary_remove(directory);
+}
+
+/* A document of several windows: each token but the one before it all is predicted once. */
+static void documents_are_predicted_in_windows(void **state)
+{
+    (void)state;
+    by_error error = {0};
+    by_pretrained *model;
+    by_suite_results *results;
+    by_string row = {0};
+    char *directory = make_model();
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    by_string_format(&row, "{\"p\":\"");
+    for (int i = 0; i < 9; i++) {
+        by_string_add(&row, text, sizeof text - 1);
+    }
+    by_string_format(&row, "\"}\n{\"p\":\"x\"}\n");
+    by_suite *suite = parse("task: d\noutput_type: loglikelihood_rolling\ntest_split: a\n"
+                            "doc_to_target: p\n",
+                            row.data, -1, 0);
+    json_t *lines = run_suite(suite, model, &results);
+    const json_t *windows = json_object_get(json_array_get(lines, 0), "tokens");
+    assert_true(json_array_size(windows) > 2);
+    assert_int_equal(json_integer_value(json_array_get(windows, 0)), 63);
+    double sum = 0.0;
+    for (size_t i = 0; i < json_array_size(windows); i++) {
+        sum += json_real_value(
+            json_array_get(json_object_get(json_array_get(lines, 0), "log_probabilities"), i));
+    }
+    sum += json_real_value(
+        json_array_get(json_object_get(json_array_get(lines, 1), "log_probabilities"), 0));
+    double bytes = 9.0 * (sizeof text - 1) + 1.0;
+    assert_string_equal(results->tasks[0].metrics[0].name, "bits_per_byte");
+    assert_true(fabs(results->tasks[0].metrics[0].value + sum / bytes / log(2.0)) < 1e-9);
+    assert_true(results->tasks[0].metrics[0].low <= results->tasks[0].metrics[0].value);
+    by_suite_results_close(&results);
+    by_suite_close(&suite);
+    by_string_free(&row);
+    json_decref(lines);
+    by_pretrained_close(&model);
+    temporary_remove(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(draws_are_those_of_python),
+        cmocka_unit_test(yaml_is_read_as_python_reads_it),
+        cmocka_unit_test(lists_are_those_of_python),
+        cmocka_unit_test(core_prompts_are_those_of_nanochat),
+        cmocka_unit_test(harness_prompts_are_those_of_its_templates),
+        cmocka_unit_test(what_needs_python_or_is_missing_is_refused),
+        cmocka_unit_test(scores_are_those_of_whole_sequences),
+        cmocka_unit_test(documents_are_predicted_in_windows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
