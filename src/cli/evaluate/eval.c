@@ -6,6 +6,7 @@
 #include "banyan/infer.h"
 #include "banyan/train.h"
 #include "base/cli.h"
+#include "evaluate/eval_suite.h"
 
 typedef struct eval_request {
     const char *run; /* run directory; NULL: a directory in Hugging Face format */
@@ -21,11 +22,12 @@ typedef struct eval_request {
     bool best;
     bool ema;
     bool json;
+    cli_suite_request suite;
+    bool compare;
 } eval_request;
 
 /* Number of sequences whose logits are written if --tokens is not given. */
 #define LOGITS_BATCH 2
-/* Value of --batches if it is not given. */
 
 /* Opens the data to evaluate on: --data, or what the run held out. Completes `config`. */
 static by_status open_data(by_task_data **out, const eval_request *r, const by_pretrained *model,
@@ -226,17 +228,94 @@ static by_status write_logits(void *user, const by_pretrained *model, const char
     return status;
 }
 
+/* ---- the command ---- */
+
+/* Refuses flags that do not go together. Returns -1 to continue, or an exit code. */
+static int check_flags(const eval_request *r)
+{
+    if (r->batches > 0 && r->logits_out != NULL) {
+        return cli_misuse(&cli_eval, "--batches cannot be used with --logits-out");
+    }
+    if (r->kv != NULL && r->logits_out != NULL) {
+        return cli_misuse(&cli_eval, "--kv cannot be used with --logits-out, which uses no cache");
+    }
+    if (r->tokens != NULL && r->logits_out == NULL) {
+        return cli_misuse(&cli_eval,
+                          "--tokens needs --logits-out: it gives the tokens to compute logits for");
+    }
+    if (r->test && r->data != NULL) {
+        return cli_misuse(&cli_eval, "choose one of --test and --data");
+    }
+    if (r->suite.suite == NULL) {
+        const cli_suite_request *s = &r->suite;
+        return s->few_shot >= 0 || s->limit > 0 || s->items != NULL || s->show
+                   ? cli_misuse(&cli_eval,
+                                "--few-shot, --limit, --items-out and --show need --suite")
+                   : -1;
+    }
+    return r->logits_out != NULL || r->test || r->kv != NULL || r->batches > 0
+               ? cli_misuse(&cli_eval, "--suite cannot be used with --logits-out, --test, --kv or "
+                                       "--batches")
+               : -1;
+}
+
+static int show_suite(const eval_request *r)
+{
+    by_error error = {0};
+    return cli_suite_show(&r->suite, &error) == BY_OK ? cli_finish_output(CLI_DONE)
+                                                      : cli_fail(&cli_eval, &error);
+}
+
+static int compare_items(const eval_request *r, char **files, int count)
+{
+    by_error error = {0};
+    if (count != 2) {
+        return cli_misuse(&cli_eval, "--compare needs two files that --items-out has written");
+    }
+    return cli_suite_compare(files[0], files[1], r->suite.seed, r->json, &error) == BY_OK
+               ? cli_finish_output(CLI_DONE)
+               : cli_fail(&cli_eval, &error);
+}
+
+static int evaluate_model(eval_request *r, const char *model)
+{
+    r->suite.data = r->data;
+    r->suite.precision = r->precision;
+    r->suite.json = r->json;
+    if (r->suite.suite != NULL) {
+        return cli_with_pretrained(&cli_eval, model, r->device, r->best, r->ema, r->adapter,
+                                   cli_suite_run, &r->suite);
+    }
+    return cli_with_pretrained(&cli_eval, model, r->device, r->best, r->ema, r->adapter,
+                               r->logits_out != NULL ? write_logits : evaluate, r);
+}
+
 static int run(int argc, char **argv)
 {
-    eval_request r = {0};
+    eval_request r = {.suite = {.few_shot = -1, .seed = BY_SUITE_SEED}};
     const cli_flag flags[] = {
         {"data", CLI_STRING, &r.data, "WHAT",
          "packed directory, text file, JSON lines, a directory of them, or - for standard input; "
-         "table; IMAGES,LABELS (default: the held-out data of the run)"},
+         "table; IMAGES,LABELS (default: the held-out data of the run); with --suite: the "
+         "directory of its data files"},
         {"test", CLI_SWITCH, &r.test, NULL,
          "the part of its data that the run keeps for a test, of tasks that have one"},
         {"batches", CLI_INTEGER_FROM(1), &r.batches, "N",
          "micro-batches to evaluate, at most (default: all)"},
+        {"suite", CLI_STRING, &r.suite.suite, "SUITE",
+         "answer the questions of a suite: a YAML file, or the name of one in examples/suites"},
+        {"few-shot", CLI_INTEGER_FROM(0), &r.suite.few_shot, "N",
+         "with --suite: examples before each item (default: as the suite says)"},
+        {"limit", CLI_INTEGER_FROM(1), &r.suite.limit, "N",
+         "with --suite: only the first N items of each task"},
+        {"seed", CLI_SEED, &r.suite.seed, "N",
+         "with --suite: of the examples and the intervals (default: 1234, as others use)"},
+        {"items-out", CLI_STRING, &r.suite.items, "FILE",
+         "with --suite: write a JSON line for each item"},
+        {"show", CLI_SWITCH, &r.suite.show, NULL,
+         "with --suite: print the texts of its items as JSON lines, without a model"},
+        {"compare", CLI_SWITCH, &r.compare, NULL,
+         "compare two files of --items-out, item by item, instead of running a model"},
         {"device", CLI_STRING, &r.device, "NAME", CLI_DEVICE_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
@@ -255,50 +334,49 @@ static int run(int argc, char **argv)
     char **rest;
     int count;
     int code = cli_parse(&cli_eval, flags, argc, argv, &rest, &count);
-    if (code >= 0) {
+    if (code >= 0 || (code = check_flags(&r)) >= 0) {
         return code;
     }
-    if (count != 1) {
-        return cli_misuse(&cli_eval, "name one run directory");
+    if (r.compare) {
+        return compare_items(&r, rest, count);
     }
-    if (r.batches > 0 && r.logits_out != NULL) {
-        return cli_misuse(&cli_eval, "--batches cannot be used with --logits-out");
+    if (r.suite.show && count == 0) {
+        r.suite.data = r.data;
+        return show_suite(&r);
     }
-    if (r.kv != NULL && r.logits_out != NULL) {
-        return cli_misuse(&cli_eval, "--kv cannot be used with --logits-out, which uses no cache");
+    if (count != 1 || r.suite.show) {
+        return cli_misuse(&cli_eval, r.suite.show ? "--show runs no model: name none"
+                                                  : "name one run directory");
     }
-    if (r.tokens != NULL && r.logits_out == NULL) {
-        return cli_misuse(&cli_eval,
-                          "--tokens needs --logits-out: it gives the tokens to compute logits for");
-    }
-    if ((code = cli_check_precision(&cli_eval, r.precision)) >= 0) {
+    if ((code = cli_check_precision(&cli_eval, r.precision)) >= 0 ||
+        (code = cli_check_data(&cli_eval, r.data)) >= 0) {
         return code;
     }
-    if (r.test && r.data != NULL) {
-        return cli_misuse(&cli_eval, "choose one of --test and --data");
-    }
-    if ((code = cli_check_data(&cli_eval, r.data)) >= 0) {
-        return code;
-    }
-    return cli_with_pretrained(&cli_eval, rest[0], r.device, r.best, r.ema, r.adapter,
-                               r.logits_out != NULL ? write_logits : evaluate, &r);
+    return evaluate_model(&r, rest[0]);
 }
 
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "compute loss and metrics of a model on held-out or other data",
     .usage = "banyan eval RUN [--data WHAT | --test] [--best] [--ema] [--json] | banyan eval RUN "
+             "--suite SUITE [--few-shot N] [--limit N] [--items-out FILE] | banyan eval "
+             "--compare A B | banyan eval RUN "
              "--logits-out FILE",
     .text =
         "Computes the loss and metrics of a model on the data that its run held out, or on\n"
         "other data with targets. For language models it also prints perplexity and bits per\n"
         "byte.\n"
         "\n"
+        "With --suite it answers questions: the choice, continuation or document that the\n"
+        "model finds likely. Printed are the accuracies with 95 % bootstrap intervals.\n"
+        "\n"
         "examples:\n"
         "  banyan eval runs/shakespeare-char --json\n"
         "  banyan eval path/to/gpt2 --data packed/valid\n"
         "  banyan eval runs/shakespeare-char --data new.txt\n"
         "  tail -n 100 log.txt | banyan eval runs/logs --data -\n"
+        "  banyan eval path/to/gpt2 --suite task.yaml --few-shot 5 --items-out items.jsonl\n"
+        "  banyan eval --compare items.jsonl other.jsonl\n"
         "\n"
         "RUN is a run directory (its newest checkpoint is used), a directory that holds runs\n"
         "(the newest one), or a model directory in Hugging Face form with config.json and\n"
