@@ -49,8 +49,8 @@ typedef struct by_suite_options {
     uint64_t seed;    /* of few-shot examples: BY_SUITE_SEED gives the published prompts */
 } by_suite_options;
 
-/* Reads a suite and its data. Returns BY_EIO if a file cannot be read; BY_EFORMAT, with the file and
- * the line or key, if one is malformed, needs Python, or an item lacks what a template names;
+/* Reads a suite and its data. Returns BY_EIO if a file cannot be read; BY_EFORMAT, with the file
+ * and the line or key, if one is malformed, needs Python, or an item lacks what a template names;
  * BY_EARG for an option that is out of range. */
 BY_API by_status by_suite_open(by_suite **out, const char *path, const by_suite_options *options,
                                by_error *error);

@@ -1,6 +1,6 @@
 /* The bootstrap (Efron, "Bootstrap methods: another look at the jackknife", 1979): items are drawn
- * with replacement, as many as there are, and a statistic is computed anew; the 2.5th and the 97.5th
- * percentile of BY__EVALUATE_SAMPLES such values bound it. */
+ * with replacement, as many as there are, and a statistic is computed anew; the 2.5th and the
+ * 97.5th percentile of BY__EVALUATE_SAMPLES such values bound it. */
 #ifndef BY_EVALUATE_BOOTSTRAP_H
 #define BY_EVALUATE_BOOTSTRAP_H
 

@@ -5,7 +5,8 @@
  * an item's contexts and continuations together, with its few-shot examples; suite_encode.c makes
  * tokens of them; suite_run.c scores them with the engine, suite_score.c says what that comes to,
  * with answer.c for generated texts; suite_results.c has the metrics and bootstrap.c their
- * intervals; suite_compare.c compares two runs. python_random.c draws few-shot examples as others drew them, suite_yaml.c reads YAML.
+ * intervals; suite_compare.c compares two runs. python_random.c draws few-shot examples as others
+ * drew them, suite_yaml.c reads YAML.
  *
  * Types: by__evaluate_task is a task with its rows; by__evaluate_texts what an item says;
  * by__evaluate_item the same in tokens; by__evaluate_score what the model made of it.
@@ -121,9 +122,9 @@ by_status by__evaluate_rows(json_t *rows, const char *path, const char *field, b
 /* The same for the text of a file of JSON lines. */
 by_status by__evaluate_line_rows(json_t *rows, const char *path, const char *data, size_t size,
                                  by_error *error);
-/* Finds the files of a split in a directory, .jsonl, .json or .parquet whose names begin or end with
- * the split's, such as "test.jsonl" or "data_val.jsonl", and appends their rows in the order of the
- * names. BY_EIO: there is none. */
+/* Finds the files of a split in a directory, .jsonl, .json or .parquet whose names begin or end
+ * with the split's, such as "test.jsonl" or "data_val.jsonl", and appends their rows in the order
+ * of the names. BY_EIO: there is none. */
 by_status by__evaluate_split_rows(json_t *rows, const char *directory, const char *split,
                                   const char *field, by_error *error);
 

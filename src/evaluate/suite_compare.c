@@ -48,10 +48,11 @@ static by_status add_item(scored_items *s, const char *path, size_t number, cons
     const json_t *score = json_object_get(line, "score");
     by_string key = {0};
     if (task == NULL || id == NULL || !json_is_integer(item) || !json_is_number(score)) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s:%zu: not an item of banyan eval --items-out: it needs task, item, id "
-                            "and score",
-                            path, number);
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%s:%zu: not an item of banyan eval --items-out: it needs task, item, id "
+            "and score",
+            path, number);
     }
     BY_TRY(by__reserve((void **)&s->items, &s->capacity, s->count + 1, sizeof *s->items, error));
     by_string_format(&key, "%s\n%lld\n%s", task, (long long)json_integer_value(item), id);

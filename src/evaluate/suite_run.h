@@ -18,8 +18,8 @@ typedef struct by__evaluate_open {
     size_t generated;       /* tokens of it */
 } by__evaluate_open;
 
-/* What the model made of an item that has ended: its score and, if line is not NULL, the JSON object
- * for by_suite_run_options.item, freed with free(). */
+/* What the model made of an item that has ended: its score and, if line is not NULL, the JSON
+ * object for by_suite_run_options.item, freed with free(). */
 by_status by__evaluate_score_item(by__evaluate_score *out, char **line,
                                   const by__evaluate_task *task, size_t index,
                                   const by__evaluate_open *open, by_error *error);

@@ -5,7 +5,8 @@
 
 #include <yaml.h>
 
-/* Levels of nesting, and values with the copies that aliases make: more are a mistake or a trick. */
+/* Levels of nesting, and values with the copies that aliases make: more are a mistake or a
+ * trick. */
 #define MAX_DEPTH  64
 #define MAX_VALUES 1000000u
 

@@ -1,8 +1,8 @@
 /* text/pattern: regular expressions as Python's `re` reads them, for texts of UTF-8.
  *
- * What it is for: extracting answers from texts (findall) and changing them (sub), with the patterns
- * that people wrote for Python. pattern_parse.c makes a tree of a pattern, pattern_compile.c a
- * program of it, pattern_match.c runs that with backtracking.
+ * What it is for: extracting answers from texts (findall) and changing them (sub), with the
+ * patterns that people wrote for Python. pattern_parse.c makes a tree of a pattern,
+ * pattern_compile.c a program of it, pattern_match.c runs that with backtracking.
  *
  * Supported: characters and escapes, ., [sets], \d \w \s \b and their opposites, ^ $ \A \Z, groups
  * ((...), (?:...), (?P<name>...)), alternatives, * + ? {m,n} greedy and lazy, back references \1,
@@ -13,7 +13,8 @@
  * Who owns what: a pattern owns its program and never changes; any number of threads may use one.
  *
  * Bounds: a pattern has at most BY__PATTERN_BYTES bytes and BY__PATTERN_INSTRUCTIONS
- * instructions, a search BY__PATTERN_STEPS steps, so that any pattern ends in bounded time on any text.
+ * instructions, a search BY__PATTERN_STEPS steps, so that any pattern ends in bounded time on any
+ * text.
  *
  * Never put here: the patterns of tokenizers, which have their own matchers (text/tokenizer). */
 #ifndef BY_TEXT_PATTERN_PATTERN_H

@@ -1,6 +1,7 @@
 /* Splits a template into tokens, with Jinja's whitespace rules, unless it is plain with those for
- * trim_blocks and lstrip_blocks: a newline after a block is dropped, and so are blanks between the beginning of a line and a block;
- * a '-' at a delimiter strips all whitespace on its side, a '+' keeps it. */
+ * trim_blocks and lstrip_blocks: a newline after a block is dropped, and so are blanks between the
+ * beginning of a line and a block; a '-' at a delimiter strips all whitespace on its side, a '+'
+ * keeps it. */
 #include <stdlib.h>
 #include <string.h>
 
