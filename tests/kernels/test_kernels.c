@@ -260,9 +260,9 @@ static void test_softmax_weights(void **state)
 
 enum { LIMIT_TIME = 300, LIMIT_WIDTH = 32, LIMIT_COLUMNS = 3 * LIMIT_WIDTH };
 
-/* y and lse of one head; starts may be NULL. */
-static void attend(const float *qkv, int64_t window, const int32_t *starts, by__cpu_isa level,
-                   float *y, float *lse)
+/* y and lse of some heads; starts may be NULL. */
+static void attend_heads(const float *qkv, int64_t heads, int64_t window, const int32_t *starts,
+                         by__cpu_isa level, float *y, float *lse)
 {
     by__device_tensor in[BY__MAX_INPUTS];
     for (int i = 0; i < BY__MAX_INPUTS; i++) {
@@ -272,18 +272,55 @@ static void attend(const float *qkv, int64_t window, const int32_t *starts, by__
         (by__device_tensor){(void *)(uintptr_t)qkv, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_COLUMNS)};
     in[4] = (by__device_tensor){(void *)(uintptr_t)starts, BY_I32, BY_SHAPE(1, LIMIT_TIME)};
     by__device_call call = {.op = BY_OP_ATTENTION,
-                            .attrs = {.heads = 1, .kv_heads = 1, .window = window},
+                            .attrs = {.heads = heads, .kv_heads = heads, .window = window},
                             .in = in,
                             .input_count = starts == NULL ? 1 : 5,
                             .output_count = 2};
     call.out[0] = (by__device_tensor){y, BY_F32, BY_SHAPE(1, LIMIT_TIME, LIMIT_WIDTH)};
-    call.out[1] = (by__device_tensor){lse, BY_F32, BY_SHAPE(1, 1, LIMIT_TIME)};
+    call.out[1] = (by__device_tensor){lse, BY_F32, BY_SHAPE(1, heads, LIMIT_TIME)};
     const by__device_kernel *kernel = by__cpu_kernel_at(&call, level);
     assert_int_equal(kernel->prepare(&call, &one_thread, NULL), BY_OK);
     assert_int_equal(posix_memalign(&call.work, 64, call.work_bytes), 0);
     assert_int_equal(kernel->run(&call, &one_thread), BY_OK);
     free(call.work);
     kernel->release(&call);
+}
+
+/* The same of one head. */
+static void attend(const float *qkv, int64_t window, const int32_t *starts, by__cpu_isa level,
+                   float *y, float *lse)
+{
+    attend_heads(qkv, 1, window, starts, level, y, lse);
+}
+
+/* A document that begins behind the first block of keys of its tile: all keys of that block are
+ * hidden from it. Its first row sees itself alone. */
+static void test_late_starts(void **state)
+{
+    enum { FIRST = 290 };
+    static float qkv[LIMIT_TIME * LIMIT_COLUMNS];
+    static float y[LIMIT_TIME * LIMIT_WIDTH];
+    static float lse[4 * LIMIT_TIME];
+    int32_t starts[LIMIT_TIME];
+    BY_UNUSED(state);
+    for (int i = 0; i < LIMIT_TIME * LIMIT_COLUMNS; i++) {
+        qkv[i] = (float)(i * 7919 % 1009) / 500.0f - 1.0f;
+    }
+    for (int t = 0; t < LIMIT_TIME; t++) {
+        starts[t] = t < FIRST ? 0 : FIRST;
+    }
+    for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+        for (int64_t heads = 1; heads <= 4; heads *= 2) {
+            attend_heads(qkv, heads, 0, starts, (by__cpu_isa)level, y, lse);
+            for (int i = 0; i < LIMIT_TIME * LIMIT_WIDTH; i++) {
+                assert_true(isfinite(y[i]));
+            }
+            for (int c = 0; c < LIMIT_WIDTH; c++) {
+                float v = qkv[FIRST * LIMIT_COLUMNS + 2 * LIMIT_WIDTH + c];
+                assert_true(fabsf(y[FIRST * LIMIT_WIDTH + c] - v) < 1e-6f);
+            }
+        }
+    }
 }
 
 /* A limit that hides nothing changes no bit, and keys far before all limits are not read: what
@@ -533,7 +570,7 @@ int main(int argc, char **argv)
                      argc > 4 ? atoi(argv[4]) : BY__ISA_BASELINE);
     }
     static by_op ops[BY_OP_COUNT];
-    struct CMUnitTest tests[BY_OP_COUNT + 7];
+    struct CMUnitTest tests[BY_OP_COUNT + 8];
     for (int op = 0; op < BY_OP_COUNT; op++) {
         ops[op] = (by_op)op;
         tests[op] = (struct CMUnitTest){by_op_name((by_op)op), test_op, NULL, NULL, &ops[op]};
@@ -545,6 +582,7 @@ int main(int argc, char **argv)
     tests[BY_OP_COUNT + 4] = (struct CMUnitTest)cmocka_unit_test(test_softmax_weights);
     tests[BY_OP_COUNT + 5] = (struct CMUnitTest)cmocka_unit_test(test_normal_values);
     tests[BY_OP_COUNT + 6] = (struct CMUnitTest)cmocka_unit_test(test_limits);
+    tests[BY_OP_COUNT + 7] = (struct CMUnitTest)cmocka_unit_test(test_late_starts);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
