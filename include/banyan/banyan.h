@@ -37,6 +37,7 @@
 /* Data */
 #include "banyan/array_set.h"
 #include "banyan/chat.h"
+#include "banyan/conversation.h"
 #include "banyan/data.h"
 #include "banyan/graph_pack.h"
 #include "banyan/image_pack.h"

@@ -28,8 +28,8 @@ typedef struct by_chat_source {
     /* Directory with tokenizer_config.json and chat_template.jinja, each optional, or path of a
      * GGUF file. NULL: none. */
     const char *directory;
-    /* File with the template itself, or the name of a built-in one: "chatml", "llama3", "zephyr" or
-     * "plain"; NULL: the directory's. */
+    /* File with the template itself, or the name of a built-in one: "chatml", "llama3", "zephyr",
+     * "plain", or "none", which joins the texts; NULL: the directory's. */
     const char *file;
     const char *name; /* which of several named templates; NULL: "default" */
 } by_chat_source;
@@ -72,6 +72,8 @@ typedef struct by_chat_request {
  * exceeds a limit. */
 BY_API by_status by_chat_render(const by_chat *chat, const by_chat_request *request, char **out,
                                 size_t *length, by_error *error);
+/* Returns the text of the template, which lives as long as the handle. */
+BY_API const char *by_chat_text(const by_chat *chat);
 /* Returns whether the template iterates over the parts of a message's content (`for part in
  * message.content` or similar). Other templates need each content as a single string. */
 BY_API bool by_chat_accepts_parts(const by_chat *chat);

@@ -44,7 +44,8 @@ text/unicode: text
 text/tokenizer: text/unicode formats
 text/pattern: text/unicode
 text/template: text/tokenizer text/pattern
-data: config text/template formats/image formats/shards remote
+text/chat: text/template
+data: config text/chat formats/image formats/shards remote
 data/transform: data
 data/loader: data/transform
 data/corpus: data/loader

@@ -19,9 +19,11 @@ static const struct {
                "{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}"},
     {"plain", "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content }}\n{% endfor %}"
               "{% if add_generation_prompt %}Assistant:{% endif %}"},
+    {"none", "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}"
+             "{% endif %}{% endfor %}"},
 };
 
-const char by__template_chat_builtin_names[] = "chatml, llama3, zephyr, plain";
+const char by__template_chat_builtin_names[] = "chatml, llama3, zephyr, plain, none";
 
 const char *by__template_chat_builtin(const char *name)
 {

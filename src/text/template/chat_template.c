@@ -9,6 +9,7 @@
 #include "base/paths.h"
 #include "base/utf8.h"
 #include "text/template/chat_builtin.h"
+#include "text/template/chat_render.h"
 #include "text/template/template.h"
 #include "text/tokenizer/gguf_tokenizer.h"
 
@@ -259,21 +260,27 @@ static by_status open_calls(json_t *messages, by_error *error)
     return BY_OK;
 }
 
+static by_status set_value(by__template_render *r, const char *name, const json_t *json)
+{
+    by__template_value value;
+    if (!json_is_array(json)) {
+        return by_error_set(r->error, BY_EFORMAT, "%s: not a JSON list", name);
+    }
+    BY_TRY(by__template_value_of_json(r, json, &value));
+    return set_global(r, name, &value);
+}
+
 static by_status set_json(by__template_render *r, const char *name, const char *text, size_t length,
                           bool calls)
 {
     json_t *json;
-    by__template_value value;
     BY_TRY(by__json_parse(&json, name, text, length, JSON_ALLOW_NUL, r->error));
     by_status status = calls ? open_calls(json, r->error) : BY_OK;
-    if (status != BY_OK) {
-        json_decref(json);
-        return status;
+    if (status == BY_OK) {
+        status = set_value(r, name, json);
     }
-    status = json_is_array(json) ? by__template_value_of_json(r, json, &value)
-                                 : by_error_set(r->error, BY_EFORMAT, "%s: not a JSON list", name);
     json_decref(json);
-    return status == BY_OK ? set_global(r, name, &value) : status;
+    return status;
 }
 
 /* The name, if it is of what a conversation consists of; NULL: it may be given. */
@@ -310,21 +317,43 @@ static by_status set_variables(by__template_render *r, const char *text, size_t 
     return status;
 }
 
-static by_status set_globals(by__template_render *r, const by_chat *c, const by_chat_request *q)
+static by_status set_settings(by__template_render *r, const by_chat *c, bool prompt)
 {
     by__template_value none = by__template_value_none();
-    by__template_value prompt = by__template_value_bool(q->add_generation_prompt);
+    by__template_value asks = by__template_value_bool(prompt);
     for (size_t i = 0; i < c->special_count; i++) {
         by__template_value text =
             by__template_value_string(c->special[i].text, strlen(c->special[i].text));
         BY_TRY(set_global(r, c->special[i].name, &text));
     }
-    BY_TRY(set_json(r, "messages", q->messages, q->messages_length, q->calls_as_text));
-    BY_TRY(q->tools != NULL ? set_json(r, "tools", q->tools, q->tools_length, false)
-                            : set_global(r, "tools", &none));
+    BY_TRY(set_global(r, "tools", &none));
     BY_TRY(set_global(r, "documents", &none));
-    BY_TRY(set_global(r, "add_generation_prompt", &prompt));
+    return set_global(r, "add_generation_prompt", &asks);
+}
+
+static by_status set_globals(by__template_render *r, const by_chat *c, const by_chat_request *q)
+{
+    BY_TRY(set_settings(r, c, q->add_generation_prompt));
+    BY_TRY(set_json(r, "messages", q->messages, q->messages_length, q->calls_as_text));
+    if (q->tools != NULL) {
+        BY_TRY(set_json(r, "tools", q->tools, q->tools_length, false));
+    }
     return q->variables != NULL ? set_variables(r, q->variables, q->variables_length) : BY_OK;
+}
+
+/* Renders with the globals set; ends the render. */
+static by_status finish(by__template_render *r, by_status status, char **out, size_t *length)
+{
+    if (status == BY_OK) {
+        status = by__template_render_body(r, r->tpl->body);
+    }
+    by__template_arena_free(&r->arena);
+    if (status != BY_OK) {
+        by_string_free(r->out);
+        return status;
+    }
+    *length = r->out->length;
+    return by__string_release(r->out, out, r->error);
 }
 
 by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **out, size_t *length,
@@ -343,17 +372,49 @@ by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **o
                              .now = q->now != 0 ? q->now : (int64_t)time(NULL),
                              .error = error};
     r.arena.left = q->limits.memory > 0 ? q->limits.memory : 64 * MIB + 16 * input;
-    by_status status = set_globals(&r, chat, q);
+    return finish(&r, set_globals(&r, chat, q), out, length);
+}
+
+by_status by__template_chat_calls(json_t *messages, by_error *error)
+{
+    return open_calls(messages, error);
+}
+
+by_status by__template_chat_render(const by_chat *chat, const by__template_chat *q, char **out,
+                                   size_t *length, by_error *error)
+{
+    by_string text = {0};
+    by__template_scope globals = {0};
+    by__template_render r = {.tpl = &chat->tpl,
+                             .steps = 1000000 + 16 * q->bytes,
+                             .output = 8 * MIB + 4 * q->bytes,
+                             .out = &text,
+                             .scope = &globals,
+                             .now = q->now,
+                             .spans = q->spans,
+                             .error = error};
+    r.arena.left = 64 * MIB + 16 * q->bytes;
+    by_status status = set_settings(&r, chat, q->prompt);
     if (status == BY_OK) {
-        status = by__template_render_body(&r, chat->tpl.body);
+        status = set_value(&r, "messages", q->messages);
     }
-    by__template_arena_free(&r.arena);
-    if (status != BY_OK) {
-        by_string_free(&text);
-        return status;
+    if (status == BY_OK && q->tools != NULL) {
+        status = set_value(&r, "tools", q->tools);
     }
-    *length = text.length;
-    return by__string_release(&text, out, error);
+    if (status == BY_OK && q->variables != NULL) {
+        status = set_variables(&r, q->variables, strlen(q->variables));
+    }
+    return finish(&r, status, out, length);
+}
+
+bool by__template_chat_marks(const by_chat *chat)
+{
+    return chat->tpl.marks;
+}
+
+const char *by_chat_text(const by_chat *chat)
+{
+    return chat->tpl.source;
 }
 
 int64_t by_chat_end(const by_chat *chat, const by_tokenizer *tokenizer)

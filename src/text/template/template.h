@@ -122,7 +122,7 @@ typedef enum by__template_node_kind {
     BY__NODE_SET,      /* a: target; b: value, or NULL: body is the value */
     BY__NODE_MACRO,    /* name; a: parameters; body */
     BY__NODE_FILTERED, /* a: filter chain whose innermost operand is NULL; body */
-    BY__NODE_GROUP,    /* body */
+    BY__NODE_GROUP,    /* body: what the model wrote (generation) */
     BY__NODE_WITH,     /* a: targets; b: values, as many; body */
     BY__NODE_BREAK,
     BY__NODE_CONTINUE,
@@ -190,6 +190,7 @@ typedef struct by__template {
     /* White space at blocks and a newline at the end stay, and to print an undefined value is an
      * error: keep_trailing_newline and StrictUndefined. Else as for chat templates. */
     bool plain;
+    bool marks; /* it has {% generation %} */
 } by__template;
 
 by_status by__template_parse(by__template *out, const char *source, size_t length, const char *name,
@@ -230,6 +231,20 @@ by_status by__template_lex(const by__template *tpl, by__template_token **out, by
 
 /* ---- rendering ---- */
 
+/* Bytes [begin, end) of a text. */
+typedef struct by__template_span {
+    size_t begin;
+    size_t end;
+} by__template_span;
+
+typedef struct by__template_spans {
+    by__template_span *items;
+    size_t count;
+    size_t capacity;
+    bool hidden; /* one was inside a captured text (a macro, a block that is set): its place in the
+                    output is unknown */
+} by__template_spans;
+
 struct by__template_scope {
     by__template_scope *parent;
     by__template_table variables; /* keys are strings */
@@ -242,12 +257,14 @@ typedef struct by__template_render {
     size_t output;  /* bytes left */
     unsigned depth;
     unsigned line;
+    unsigned captured; /* texts that are being captured; 0: the output is printed */
     by_string *out;
     by__template_scope *scope;
     const by__template_value *subject; /* of a filter without an operand: the output of its body */
     by__template_node_kind
         leaving; /* BY__NODE_BREAK or BY__NODE_CONTINUE while a loop is being left */
     int64_t now; /* seconds since 1970, for strftime_now */
+    struct by__template_spans *spans; /* of {% generation %} in the output; NULL: not wanted */
     by_error *error;
 } by__template_render;
 

@@ -264,8 +264,7 @@ static by_status parse_macro(by__template_parser *p, by__template_node **out)
     return consume_end(p, "endmacro");
 }
 
-/* Parses {% filter trim %}, and {% generation %}, which marks what a model wrote and has no
- * effect. */
+/* Parses {% filter trim %}, and {% generation %}, which marks what a model wrote and prints it. */
 static by_status parse_group(by__template_parser *p, bool filter, by__template_node **out)
 {
     static const char *const filter_ends[] = {"endfilter", NULL};
@@ -283,6 +282,7 @@ static by_status parse_group(by__template_parser *p, bool filter, by__template_n
     }
     BY_TRY(end_block(p));
     BY_TRY(parse_body(p, filter ? filter_ends : ends, &(*out)->body));
+    p->tpl->marks = p->tpl->marks || !filter;
     return consume_end(p, filter ? filter_ends[0] : ends[0]);
 }
 

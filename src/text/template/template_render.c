@@ -20,7 +20,9 @@ by_status by__template_render_capture(by__template_render *r, const by__template
     by_string text = {0};
     by_string *kept = r->out;
     r->out = &text;
+    r->captured++;
     by_status status = by__template_render_body(r, body);
+    r->captured--;
     r->out = kept;
     if (status != BY_OK) {
         by_string_free(&text);
@@ -109,6 +111,25 @@ static by_status render_filtered(by__template_render *r, const by__template_node
     BY_TRY(by__template_render_expression(r, node->a, &value));
     BY_TRY(by__template_value_text(r, &value, &value));
     return print(r, value.as.string.data, value.as.string.length);
+}
+
+/* Notes where the output of {% generation %} is, as transformers does for its mask. */
+static by_status render_generation(by__template_render *r, const by__template_node *node)
+{
+    by__template_spans *spans = r->spans;
+    size_t begin = r->out->length;
+    BY_TRY(by__template_render_body(r, node->body));
+    if (spans == NULL) {
+        return BY_OK;
+    }
+    if (r->captured > 0) {
+        spans->hidden = true;
+        return BY_OK;
+    }
+    BY_TRY(by__reserve((void **)&spans->items, &spans->capacity, spans->count + 1,
+                       sizeof *spans->items, r->error));
+    spans->items[spans->count++] = (by__template_span){begin, r->out->length};
+    return BY_OK;
 }
 
 /* Values are evaluated outside, before any of the names is set. */
@@ -257,7 +278,7 @@ static by_status render_statement(by__template_render *r, const by__template_nod
     case BY__NODE_FILTERED:
         return render_filtered(r, node);
     case BY__NODE_GROUP:
-        return by__template_render_body(r, node->body);
+        return render_generation(r, node);
     case BY__NODE_WITH:
         return render_with(r, node);
     default: /* break and continue */
