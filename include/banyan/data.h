@@ -95,6 +95,18 @@ BY_API void by_dataset_hash(const by_dataset *dataset, char out[33]);
 /* Returns the bytes of text that the tokens encode, for metrics per byte; 0 if the manifest lacks
  * it. */
 BY_API uint64_t by_dataset_text_bytes(const by_dataset *dataset);
+/* What was packed of conversations (banyan/conversation.h). */
+typedef struct by_dataset_chat {
+    uint64_t records;  /* conversations in the inputs, of all parts */
+    uint64_t samples;  /* documents: conversations, or parts of them */
+    uint64_t targets;  /* learned tokens */
+    uint64_t corrupt;  /* records left out as no conversations, or without an answer */
+    uint64_t too_long; /* samples left out since they are longer than the context, */
+    uint64_t cut;      /* samples of which the beginning was kept, */
+    uint64_t lost;     /* and learned tokens left out with these */
+} by_dataset_chat;
+/* Returns whether the documents are conversations, and then sets *out. */
+BY_API bool by_dataset_is_chat(const by_dataset *dataset, by_dataset_chat *out);
 /* Returns the number of documents. */
 BY_API uint64_t by_dataset_documents(const by_dataset *dataset);
 /* Finds the document that contains the token at `position`, and its range [*begin, *end) of tokens.
@@ -289,11 +301,15 @@ BY_API by_status by_logit_store_check(const by_logit_store *store, const by_data
  * number of threads may read them at the same time. */
 typedef struct by_token_weights by_token_weights;
 
-/* Opens an npy file of one axis, little-endian f32, with a number for each token of the data set,
- * in their order. Returns BY_EIO, or BY_EFORMAT if it is another array or a number is negative or
- * not finite. */
+/* Opens an npy file of one axis, little-endian f32, or u8 of 0 and 1, with a number for each token
+ * of the data set, in their order. Returns BY_EIO, or BY_EFORMAT if it is another array or a number
+ * is negative or not finite. */
 BY_API by_status by_token_weights_open(by_token_weights **out, const char *path,
                                        const by_dataset *dataset, by_error *error);
+/* Opens the mask of what is learned of packed conversations. Returns BY_ESTATE if the data are not
+ * conversations, BY_EFORMAT if the mask is damaged. */
+BY_API by_status by_token_mask_open(by_token_weights **out, const by_dataset *dataset,
+                                    by_error *error);
 /* Close all sources over them first. */
 BY_API void by_token_weights_close(by_token_weights **weights);
 /* Writes a 128-bit hash of the weights as 32 hex digits. */
@@ -302,17 +318,19 @@ BY_API void by_token_weights_hash(const by_token_weights *weights, char out[33])
 /* How documents are arranged in samples. */
 typedef enum by_token_packing {
     BY_TOKENS_STREAM = 0, /* windows of the concatenated documents */
-    BY_TOKENS_BEST_FIT    /* whole documents, packed by best-fit decreasing (Ding et al. 2024,
+    BY_TOKENS_BEST_FIT,   /* whole documents, packed by best-fit decreasing (Ding et al. 2024,
                              section 3); documents longer than a sample are split */
+    BY_TOKENS_PADDED      /* one document a sample, padded; longer ones are split */
 } by_token_packing;
 
 typedef struct by_token_options {
     size_t context; /* tokens per sample, 1 to 2^30 */
-    bool shuffle;   /* training: epochs in random order; false: one pass, always over the stream */
+    bool shuffle;   /* training: epochs in random order; false: one pass */
+    bool whole;     /* a pass is packed, too; else it is always over the stream */
     /* Keep documents apart: samples get the array "starts", and the first token of a document is
      * not a target of the last token of the document before it. */
     bool documents;
-    by_token_packing packing; /* with `shuffle`; default BY_TOKENS_STREAM */
+    by_token_packing packing; /* with `shuffle` or `whole`; default BY_TOKENS_STREAM */
     /* With `shuffle` and BY_TOKENS_STREAM: samples also get the arrays of by_logit_arrays, and
      * windows begin at multiples of `context`. Must outlive the source. NULL: none. */
     const by_logit_store *logits;

@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "banyan/chat.h"
+#include "banyan/conversation.h"
 #include "banyan/remote.h"
 #include "banyan/status.h"
 #include "banyan/tokenizer.h"
@@ -47,6 +49,15 @@ typedef enum by_pack_dedup {
                                src/data/corpus/duplicates.h) */
 } by_pack_dedup;
 
+/* Conversations instead of texts (banyan/conversation.h). Inputs are JSON lines, Parquet files
+ * whose columns of texts are the fields of a record, and .json files with a list of records; other
+ * files of directories are passed over. Samples are the documents, without an end-of-text token
+ * that the template does not write, beside a mask of what is learned. */
+typedef struct by_pack_chat {
+    const by_chat *chat;
+    by_conversation_options options;
+} by_pack_chat;
+
 typedef struct by_pack_options {
     const char *const *inputs; /* paths, or URLs (banyan/remote.h) */
     size_t input_count;
@@ -57,8 +68,12 @@ typedef struct by_pack_options {
     const char *tokenizer_kind;
     size_t tokenizer_vocab; /* vocabulary size of a BPE trained here */
     const char *field;      /* of JSON lines and Parquet files; NULL: "text" */
-    uint64_t shard_tokens;  /* tokens per shard; 0: 2^27 */
-    size_t threads;         /* 0: one per core */
+    /* NULL: the inputs are texts. Conversations need a tokenizer that exists, one rank and no
+     * `dedup`; valid_fraction holds out records in even distances; skip_corrupt skips records that
+     * are no conversations or have no answer. */
+    const by_pack_chat *chat;
+    uint64_t shard_tokens; /* tokens per shard; 0: 2^27 */
+    size_t threads;        /* 0: one per core */
     /* Fraction held out for validation, in [0, 1). If > 0, OUTPUT/train gets the first
      * floor(n * (1 - fraction)) of the n characters of the inputs and OUTPUT/valid the rest. The
      * cut may be inside a text file; in JSON lines it moves back to the start of the line, unless
@@ -96,6 +111,9 @@ typedef struct by_pack_result {
     uint64_t near_duplicates;  /* documents dropped */
     uint64_t duplicate_bytes;  /* bytes of all dropped documents */
     uint64_t corrupt_lines;    /* lines skipped */
+    uint64_t targets;          /* of conversations: learned tokens, */
+    uint64_t too_long;         /* samples left out since they are longer than the context, */
+    uint64_t cut;              /* and those of which the beginning was kept */
     uint32_t vocab;
     bool complete;         /* false: other ranks still encode; the numbers above are 0 */
     double learn_seconds;  /* training or opening the tokenizer; 0 if the caller passed one */

@@ -442,8 +442,8 @@ by_status by__format_npy_writer_finish(by__format_npy_writer *writer, char hash[
     header[8] = (char)(NPY_HEADER_BYTES - 10);
     header[9] = 0;
     int n = snprintf(header + 10, NPY_HEADER_BYTES - 10,
-                     "{'descr': '<u%u', 'fortran_order': False, 'shape': (%" PRIu64 ",), }",
-                     writer->width, writer->count);
+                     "{'descr': '%cu%u', 'fortran_order': False, 'shape': (%" PRIu64 ",), }",
+                     writer->width == 1 ? '|' : '<', writer->width, writer->count);
     header[10 + n] = ' ';
     header[NPY_HEADER_BYTES - 1] = '\n';
     if (lseek(writer->fd, 0, SEEK_SET) < 0) {

@@ -28,7 +28,8 @@ by_status by__format_npy_parse_array(by__format_array_view *out, const char *nam
 /* Opens a file for reading and checks its header against its size. The caller closes *fd. */
 by_status by__format_npy_open(int *fd, by__format_npy_info *out, const char *path, by_error *error);
 
-/* Writes a file sequentially: the element count is put into the header at the end. */
+/* Writes a file sequentially, elements of 1, 2, 4 or 8 bytes: the element count is put into the
+ * header at the end. */
 typedef struct by__format_npy_writer by__format_npy_writer;
 
 by_status by__format_npy_writer_open(by__format_npy_writer **out, const char *path, unsigned width,

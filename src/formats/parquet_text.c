@@ -72,6 +72,95 @@ static by_status write_column(int fd, const by__format_parquet *file, size_t col
     return status;
 }
 
+/* ---- records ---- */
+
+/* Columns of texts, and the values of a group of rows. */
+typedef struct record_columns {
+    size_t *columns;
+    by__format_parquet_values *values;
+    size_t count;
+} record_columns;
+
+static void close_values(record_columns *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        by__format_parquet_values_free(&t->values[i]);
+    }
+}
+
+static void add_record(by_string *lines, const by__format_parquet *file, const record_columns *t,
+                       size_t row)
+{
+    bool first = true;
+    by__string_append(lines, "{");
+    for (size_t i = 0; i < t->count; i++) {
+        const by__format_parquet_values *values = &t->values[i];
+        const by__format_parquet_value *value = &values->items[row];
+        const char *text = value->length < 0 ? NULL : values->bytes + value->as.offset;
+        const char *name = file->columns[t->columns[i]].name;
+        if (row < values->count && text != NULL && by__utf8_valid(text, (size_t)value->length)) {
+            by__string_append(lines, first ? "" : ", ");
+            by_string_json(lines, name, strlen(name));
+            by__string_append(lines, ": ");
+            by_string_json(lines, text, (size_t)value->length);
+            first = false;
+        }
+    }
+    by__string_append(lines, "}\n");
+}
+
+static by_status write_group(int fd, const by__format_parquet *file, record_columns *t,
+                             size_t group, by_string *lines, by_error *error)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        BY_TRY(by__format_parquet_read_group(file, t->columns[i], group, &t->values[i], error));
+        rows = i == 0 || t->values[i].count < rows ? t->values[i].count : rows;
+    }
+    for (size_t row = 0; row < rows; row++) {
+        add_record(lines, file, t, row);
+        if (lines->length >= FLUSH) {
+            BY_TRY(flush(fd, lines, error));
+        }
+    }
+    return BY_OK;
+}
+
+/* Writes the columns of texts as records. */
+static by_status write_records(int fd, const by__format_parquet *file, by_error *error)
+{
+    record_columns t = {0};
+    by_string lines = {0};
+    by_status status =
+        by__alloc((void **)&t.columns, file->column_count, sizeof *t.columns, "columns", error);
+    if (status == BY_OK) {
+        status =
+            by__alloc((void **)&t.values, file->column_count, sizeof *t.values, "columns", error);
+    }
+    for (size_t i = 0; i < file->column_count && status == BY_OK; i++) {
+        if (file->columns[i].kind == BY__PARQUET_TEXT && file->columns[i].list_length == 0) {
+            t.columns[t.count++] = i;
+        }
+    }
+    if (status == BY_OK && t.count == 0) {
+        status = by_error_set(error, BY_EFORMAT,
+                              "%s: no column holds texts; conversations in lists of structures are "
+                              "read from JSON lines",
+                              file->name);
+    }
+    for (size_t g = 0; g < file->groups && status == BY_OK; g++) {
+        status = write_group(fd, file, &t, g, &lines, error);
+        close_values(&t);
+    }
+    if (status == BY_OK) {
+        status = flush(fd, &lines, error);
+    }
+    by_string_free(&lines);
+    free(t.columns);
+    free(t.values);
+    return status;
+}
+
 static by_status find_column(size_t *out, const by__format_parquet *file, const char *field,
                              by_error *error)
 {
@@ -114,14 +203,15 @@ by_status by__format_parquet_text_lines(int *fd, const char *path, const char *f
     BY_TRY(by__format_array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status =
         by__format_parquet_open(&file, path, data, size, by__format_parquet_max_rows(size), error);
-    if (status == BY_OK) {
+    if (status == BY_OK && field != NULL) {
         status = find_column(&column, &file, field, error);
     }
     if (status == BY_OK) {
         status = by__open_nameless(&made, by__temporary_dir(), "banyan-text", error);
     }
     if (status == BY_OK) {
-        status = write_column(made, &file, column, field, error);
+        status = field == NULL ? write_records(made, &file, error)
+                               : write_column(made, &file, column, field, error);
     }
     by__format_parquet_close(&file);
     free(data);

@@ -154,6 +154,16 @@ static void put_bin(packer *p, uint32_t bin, uint32_t room)
     p->newest[room] = bin;
 }
 
+/* A bin for each piece, in the order of documents. */
+static void place_apart(packer *p)
+{
+    for (uint32_t i = 0; i < p->bins->piece_count; i++) {
+        p->sorted[i] = i;
+        p->bin_of[i] = i;
+    }
+    p->bins->count = p->bins->piece_count;
+}
+
 static void place_pieces(packer *p)
 {
     for (uint32_t i = 0; i < p->bins->piece_count; i++) {
@@ -186,7 +196,8 @@ static by_status gather_pieces(packer *p, by_error *error)
     return BY_OK;
 }
 
-static by_status pack(packer *p, const uint64_t *offsets, uint64_t documents, by_error *error)
+static by_status pack(packer *p, const uint64_t *offsets, uint64_t documents, bool apart,
+                      by_error *error)
 {
     by__data_bins *b = p->bins;
     uint64_t count = cut_documents(b, NULL, offsets, documents);
@@ -207,6 +218,10 @@ static by_status pack(packer *p, const uint64_t *offsets, uint64_t documents, by
     memset(p->newest, 0xff, ((size_t)b->capacity + 1) * sizeof *p->newest); /* NONE */
     BY_TRY(open_rooms(&p->rooms, b->capacity, error));
     (void)cut_documents(b, p->cut, offsets, documents);
+    if (apart) {
+        place_apart(p);
+        return gather_pieces(p, error);
+    }
     BY_TRY(sort_pieces(p, error));
     place_pieces(p);
     return gather_pieces(p, error);
@@ -229,11 +244,11 @@ uint64_t by__data_bins_bytes(uint64_t pieces, uint64_t documents, uint32_t capac
 }
 
 by_status by__data_bins_open(by__data_bins *out, const uint64_t *offsets, uint64_t documents,
-                             uint32_t capacity, by_error *error)
+                             uint32_t capacity, bool apart, by_error *error)
 {
     by__data_bins bins = {.capacity = capacity};
     packer p = {.bins = &bins};
-    by_status status = pack(&p, offsets, documents, error);
+    by_status status = pack(&p, offsets, documents, apart, error);
     close_rooms(&p.rooms);
     free(p.newest);
     free(p.older);

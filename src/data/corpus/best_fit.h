@@ -11,6 +11,7 @@
 #ifndef BY_DATA_CORPUS_BEST_FIT_H
 #define BY_DATA_CORPUS_BEST_FIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,10 +32,10 @@ typedef struct by__data_bins {
     uint64_t tokens; /* tokens of all pieces: shared ones count twice */
 } by__data_bins;
 
-/* Fills bins of `capacity` tokens (at least 2) with the documents [offsets[i], offsets[i + 1]).
- * Memory: by__data_bins_bytes. BY_EARG: there are 2^32 pieces or more; BY_EMEMORY. */
+/* Fills bins of `capacity` tokens (at least 2) with the documents [offsets[i], offsets[i + 1]);
+ * `apart`: each bin has one piece, in the order of documents. Memory: by__data_bins_bytes. BY_EARG: there are 2^32 pieces or more; BY_EMEMORY. */
 by_status by__data_bins_open(by__data_bins *out, const uint64_t *offsets, uint64_t documents,
-                             uint32_t capacity, by_error *error);
+                             uint32_t capacity, bool apart, by_error *error);
 void by__data_bins_close(by__data_bins *bins);
 /* Number of pieces of the documents with offsets[0 .. count]. */
 uint64_t by__data_bins_pieces(const uint64_t *offsets, size_t count, uint32_t capacity);

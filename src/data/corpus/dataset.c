@@ -260,6 +260,49 @@ uint64_t by_dataset_documents(const by_dataset *dataset)
     return dataset->manifest.documents;
 }
 
+bool by_dataset_is_chat(const by_dataset *dataset, by_dataset_chat *out)
+{
+    const by__data_chat_manifest *c = &dataset->manifest.chat;
+    if (c->mask_file == NULL) {
+        return false;
+    }
+    *out = (by_dataset_chat){.records = c->records,
+                             .samples = dataset->manifest.documents,
+                             .targets = c->targets,
+                             .corrupt = c->corrupt,
+                             .too_long = c->too_long,
+                             .cut = c->cut,
+                             .lost = c->lost};
+    return true;
+}
+
+by_status by_token_mask_open(by_token_weights **out, const by_dataset *dataset, by_error *error)
+{
+    const by__data_chat_manifest *c = &dataset->manifest.chat;
+    char *path;
+    char hash[33];
+    if (c->mask_file == NULL) {
+        return by_error_set(error, BY_ESTATE,
+                            "%s holds no conversations: it has no mask of what is learned; `banyan "
+                            "pack --chat` makes one of conversations",
+                            dataset->directory);
+    }
+    BY_TRY(by__path_make(&path, dataset->directory, c->mask_file, error));
+    by_status status = by_token_weights_open(out, path, dataset, error);
+    if (status == BY_OK) {
+        by_token_weights_hash(*out, hash);
+        if (strcmp(hash, c->mask_hash) != 0) {
+            by_token_weights_close(out);
+            status = by_error_set(error, BY_EFORMAT,
+                                  "%s: damaged: it has checksum %s, but the manifest says %s; pack "
+                                  "the data again",
+                                  path, hash, c->mask_hash);
+        }
+    }
+    free(path);
+    return status;
+}
+
 const by_damage *by_dataset_damage(const by_dataset *dataset, size_t *count)
 {
     *count = dataset->damage.count;

@@ -50,9 +50,10 @@ by_status by__data_borders_open(by__data_borders *out, const by_dataset *dataset
 /* Finds the next border; *found is false if there is none. */
 by_status by__data_borders_next(by__data_borders *borders, bool *found, uint64_t *begin,
                                 by_error *error);
-/* Packs the documents into bins of context + 1 tokens. Closed with by__data_bins_close. */
+/* Packs the documents into bins of context + 1 tokens; `apart`: one piece in each. Closed with
+ * by__data_bins_close. */
 by_status by__data_bins_of(by__data_bins *out, const by_dataset *dataset, size_t context,
-                           by_error *error);
+                           bool apart, by_error *error);
 /* Tells the operating system whether the shards will be read at random or sequentially. */
 void by__data_advise(const by_dataset *dataset, bool at_random);
 

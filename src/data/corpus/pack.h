@@ -39,6 +39,9 @@ void by__data_pack_note(const by__data_pack *pack, const char *format, ...) BY_P
  * text is invalid, or has changed since the scan. */
 by_status by__data_pack_encode(const by__data_pack *pack, const by_tokenizer *tokenizer,
                                const char *directory, by_pack_result *result, by_error *error);
+/* The same for conversations (pack_conversations.c). */
+by_status by__data_pack_encode_chat(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                                    const char *directory, by_pack_result *result, by_error *error);
 /* Encodes the units of this rank that pack->pieces does not have yet (pack_encode.c). */
 by_status by__data_pack_encode_share(const by__data_pack *pack, const by_tokenizer *tokenizer,
                                      by_error *error);

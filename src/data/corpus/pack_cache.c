@@ -12,6 +12,30 @@ static void add_string(by__hasher *hasher, const char *s)
     by__hasher_add(hasher, s, strlen(s));
 }
 
+static void add_optional(by__hasher *hasher, const char *s)
+{
+    add_string(hasher, s == NULL ? "" : s);
+}
+
+static void add_chat(by__hasher *hasher, const by_pack_chat *chat)
+{
+    const by_conversation_options *o = &chat->options;
+    static const char *const specials[] = {"bos_token", "eos_token", "pad_token", "unk_token"};
+    add_string(hasher, "conversations 1");
+    add_string(hasher, by_chat_text(chat->chat));
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(specials); i++) {
+        add_optional(hasher, by_chat_special(chat->chat, specials[i]));
+    }
+    add_string(hasher, by_conversation_form_name(o->form));
+    add_optional(hasher, o->question);
+    add_optional(hasher, o->answer);
+    add_optional(hasher, o->system);
+    add_string(hasher, by_conversation_learn_name(o->learn));
+    add_optional(hasher, o->variables);
+    add_string(hasher, by_conversation_long_name(o->longer));
+    by__hasher_add_u64(hasher, o->context);
+}
+
 by_status by__data_pack_key(char key[33], const by__data_pack *pack, const by_tokenizer *tokenizer,
                             by_error *error)
 {
@@ -41,10 +65,13 @@ by_status by__data_pack_key(char key[33], const by__data_pack *pack, const by_to
     if (pack->source.split_end > 0) { /* earlier versions held all of the document out */
         add_string(hasher, "with a document that is cut");
     }
+    if (o->chat != NULL) {
+        add_chat(hasher, o->chat);
+    }
     by__hasher_add_u64(hasher, pack->source.count);
     for (size_t i = 0; i < pack->source.count; i++) {
         const by__data_source_file *file = &pack->source.files[i];
-        add_string(hasher, file->json_lines ? o->field : "");
+        add_string(hasher, file->json_lines && o->chat == NULL ? o->field : "");
         by__hasher_add_u64(hasher, file->bytes);
         add_string(hasher, file->hash);
         if (file->mark_bytes > 0) {

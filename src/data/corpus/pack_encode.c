@@ -493,6 +493,9 @@ static void note_duplicates(const pack_encoder *p)
 by_status by__data_pack_encode(const by__data_pack *pack, const by_tokenizer *tokenizer,
                                const char *directory, by_pack_result *result, by_error *error)
 {
+    if (pack->options.chat != NULL) {
+        return by__data_pack_encode_chat(pack, tokenizer, directory, result, error);
+    }
     pack_encoder p = {.pack = pack, .eos = pack->options.no_eos ? -1 : by_tokenizer_eos(tokenizer)};
     bool split = pack->options.valid_fraction > 0.0;
     by_status status = open_writer(&p, tokenizer, 0, directory, split ? "train" : "", error);

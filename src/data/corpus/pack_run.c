@@ -2,6 +2,7 @@
 #include "data/corpus/pack.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 #include "base/paths.h"
 #include "base/threads.h"
@@ -93,6 +94,26 @@ static void note_omissions(const by__data_pack *pack)
     }
 }
 
+/* What conversations cannot be packed with. */
+static by_status check_chat(const by_pack_options *o, by_error *error)
+{
+    const char *kind = o->tokenizer_kind;
+    if (o->chat == NULL) {
+        return BY_OK;
+    }
+    if (o->tokenizer == NULL && (strcmp(kind, "bpe") == 0 || strcmp(kind, "char") == 0)) {
+        return by_error_set(error, BY_EARG,
+                            "conversations are packed for a model that exists: name its tokenizer, "
+                            "not %s",
+                            kind);
+    }
+    if (o->dedup != BY_PACK_DEDUP_NONE || o->ranks > 1) {
+        return by_error_set(error, BY_EARG, "conversations are packed %s",
+                            o->ranks > 1 ? "by one rank" : "without removing duplicates");
+    }
+    return BY_OK;
+}
+
 by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options, by_error *error)
 {
     by__data_pack p = {.options = *options};
@@ -100,6 +121,7 @@ by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options
     if (o->tokenizer == NULL && o->tokenizer_kind == NULL) {
         return by_error_set(error, BY_EARG, "packing needs a tokenizer");
     }
+    BY_TRY(check_chat(o, error));
     if (!(o->valid_fraction >= 0.0 && o->valid_fraction < 1.0)) {
         return by_error_set(error, BY_EARG, "valid_fraction %g is not in [0, 1)",
                             o->valid_fraction);
@@ -114,7 +136,7 @@ by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options
     }
     o->threads = o->threads > 0 ? o->threads : (size_t)by__thread_count(-1);
     o->shard_tokens = o->shard_tokens > 0 ? o->shard_tokens : SHARD_TOKENS;
-    o->field = o->field != NULL ? o->field : "text";
+    o->field = o->chat != NULL ? NULL : o->field != NULL ? o->field : "text";
     const by_remote_options remote = {.cache = o->remote.cache,
                                       .bytes = o->remote.bytes,
                                       .progress = o->progress == NULL ? NULL : report_fetch,
@@ -127,7 +149,7 @@ by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options
     if (status == BY_OK) {
         status = check_empty(&p, error);
     }
-    if (status == BY_OK) {
+    if (status == BY_OK && o->chat == NULL) {
         status = by__data_source_hold_out(&p.source, o->valid_fraction, error);
     }
     if (status != BY_OK) {
@@ -136,7 +158,9 @@ by_status by__data_pack_open(by__data_pack *pack, const by_pack_options *options
     }
     *pack = p;
     note_omissions(pack);
-    note_markup(pack);
+    if (o->chat == NULL) {
+        note_markup(pack);
+    }
     return BY_OK;
 }
 

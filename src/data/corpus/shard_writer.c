@@ -5,6 +5,8 @@
 
 #define TOKENIZER_FILE "tokenizer.json"
 #define OFFSETS_FILE   "documents.npy"
+#define MASK_FILE      "mask.npy"
+#define TEMPLATE_FILE  "chat_template.jinja"
 
 static by_status no_memory(by_error *error)
 {
@@ -131,6 +133,31 @@ by_status by__data_shard_writer_add(by__data_shard_writer *w, const uint32_t *id
     return BY_OK;
 }
 
+by_status by__data_shard_writer_open_mask(by__data_shard_writer *w, const by_chat *chat,
+                                          by_error *error)
+{
+    by__data_chat_manifest *c = &w->manifest.chat;
+    const char *text = by_chat_text(chat);
+    c->mask_file = by__strdup(MASK_FILE);
+    c->template_file = by__strdup(TEMPLATE_FILE);
+    char *path = by__path_join(w->directory, TEMPLATE_FILE);
+    by_status status = c->mask_file == NULL || c->template_file == NULL || path == NULL
+                           ? no_memory(error)
+                           : by__file_write(path, text, strlen(text), error);
+    free(path);
+    return status == BY_OK ? open_npy(w, &w->mask, MASK_FILE, 1, error) : status;
+}
+
+by_status by__data_shard_writer_add_mask(by__data_shard_writer *w, const uint8_t *learned,
+                                         size_t count, by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t value = learned[i];
+        BY_TRY(by__format_npy_writer_add_u32(w->mask, &value, 1, error));
+    }
+    return BY_OK;
+}
+
 by_status by__data_shard_writer_end_document(by__data_shard_writer *w, by_error *error)
 {
     w->manifest.documents++;
@@ -159,6 +186,9 @@ by_status by__data_shard_writer_finish(by__data_shard_writer *w, by_error *error
     BY_TRY(end_shard(w, error));
     BY_TRY(by__format_npy_writer_finish(w->blocks, unnamed, error));
     BY_TRY(by__format_npy_writer_finish(w->offsets, w->manifest.offsets_hash, error));
+    if (w->mask != NULL) {
+        BY_TRY(by__format_npy_writer_finish(w->mask, w->manifest.chat.mask_hash, error));
+    }
     BY_TRY(by__data_token_manifest_write(&w->manifest, w->directory, error));
     return by__sync_dir(w->directory, error);
 }
@@ -168,6 +198,7 @@ void by__data_shard_writer_close(by__data_shard_writer *w)
     by__format_npy_writer_close(&w->shard);
     by__format_npy_writer_close(&w->offsets);
     by__format_npy_writer_close(&w->blocks);
+    by__format_npy_writer_close(&w->mask);
     free(w->block);
     by__data_token_manifest_free(&w->manifest);
     free(w->directory);

@@ -2,6 +2,7 @@
 #ifndef BY_DATA_CORPUS_SHARD_WRITER_H
 #define BY_DATA_CORPUS_SHARD_WRITER_H
 
+#include "banyan/chat.h"
 #include "banyan/tokenizer.h"
 #include "data/corpus/token_manifest.h"
 #include "formats/npy.h"
@@ -19,6 +20,7 @@ typedef struct by__data_shard_writer {
     by__format_npy_writer *blocks; /* checksums of blocks */
     uint8_t *block;                /* the last tokens of the shard, encoded as in the file */
     size_t block_tokens;
+    by__format_npy_writer *mask; /* of conversations; NULL: there is none */
 } by__data_shard_writer;
 
 /* Creates the directory and writes the tokenizer. eos: true if documents end with the end-of-text
@@ -29,6 +31,13 @@ by_status by__data_shard_writer_open(by__data_shard_writer *writer, const char *
 /* Appends tokens. */
 by_status by__data_shard_writer_add(by__data_shard_writer *writer, const uint32_t *ids,
                                     size_t count, by_error *error);
+/* Begins the mask of conversations, and writes the template that renders them. Called once, before
+ * tokens are added. */
+by_status by__data_shard_writer_open_mask(by__data_shard_writer *writer, const by_chat *chat,
+                                          by_error *error);
+/* Appends the mask of the tokens that were added. */
+by_status by__data_shard_writer_add_mask(by__data_shard_writer *writer, const uint8_t *learned,
+                                         size_t count, by_error *error);
 /* Ends a document after the last added token. */
 by_status by__data_shard_writer_end_document(by__data_shard_writer *writer, by_error *error);
 /* Adds a source to the manifest. */

@@ -129,7 +129,7 @@ static by_status measure_windows(by_dataset_statistics *s, const by_dataset *dat
         &source, dataset, &(by_token_options){.context = o->context, .shuffle = true}, error));
     s->windows = source->samples;
     by_source_close(&source);
-    BY_TRY(by__data_bins_of(&bins, dataset, o->context, error));
+    BY_TRY(by__data_bins_of(&bins, dataset, o->context, false, error));
     s->bins = bins.count;
     s->bins_filled = (double)bins.tokens / ((double)bins.count * (double)bins.capacity);
     s->bins_cut = bins.cut;

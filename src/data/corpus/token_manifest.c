@@ -29,14 +29,16 @@ void by__data_token_manifest_free(by__data_token_manifest *manifest)
     }
     free(manifest->shards);
     free(manifest->sources);
+    free(manifest->chat.mask_file);
+    free(manifest->chat.template_file);
     free(manifest->tokenizer_file);
     free(manifest->offsets_file);
     *manifest = (by__data_token_manifest){0};
 }
 
-/* The object must have exactly the `count` keys of `keys`. */
-static by_status check_keys(const scope *s, const json_t *object, const char *const *keys,
-                            size_t count)
+/* The object must have exactly the `count` keys of `keys`; `other` (may be NULL) may be there. */
+static by_status check_keys_or(const scope *s, const json_t *object, const char *const *keys,
+                               size_t count, const char *other)
 {
     const char *key;
     json_t *value;
@@ -49,21 +51,24 @@ static by_status check_keys(const scope *s, const json_t *object, const char *co
                                 keys[i]);
         }
     }
-    if (json_object_size(object) == count) {
-        return BY_OK;
-    }
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         size_t i = 0;
         while (i < count && strcmp(key, keys[i]) != 0) {
             i++;
         }
-        if (i == count) {
+        if (i == count && (other == NULL || strcmp(key, other) != 0)) {
             return by_error_set(s->error, BY_EFORMAT, "%s: unknown key %s%s", s->name, s->where,
                                 key);
         }
     }
     return BY_OK;
+}
+
+static by_status check_keys(const scope *s, const json_t *object, const char *const *keys,
+                            size_t count)
+{
+    return check_keys_or(s, object, keys, count, NULL);
 }
 
 static by_status get_number(const scope *s, const json_t *object, const char *key, uint64_t max,
@@ -188,7 +193,7 @@ static by_status read_header(by__data_token_manifest *m, const scope *s, const j
         return by_error_set(s->error, BY_EFORMAT, "%s: version %" PRIu64 " is not %d; pack anew",
                             s->name, number, MANIFEST_VERSION);
     }
-    BY_TRY(check_keys(s, root, keys, BY_ARRAY_LENGTH(keys)));
+    BY_TRY(check_keys_or(s, root, keys, BY_ARRAY_LENGTH(keys), "chat"));
     const char *dtype = json_string_value(json_object_get(root, "dtype"));
     if (dtype == NULL || (strcmp(dtype, "u16") != 0 && strcmp(dtype, "u32") != 0)) {
         return by_error_set(s->error, BY_EFORMAT, "%s: dtype is not \"u16\" or \"u32\"", s->name);
@@ -223,6 +228,29 @@ static by_status read_files(by__data_token_manifest *m, const scope *s, const js
     return get_hash(&offsets, item, "xxh3_128", m->offsets_hash);
 }
 
+/* Of conversations, if the documents are some. */
+static by_status read_chat(by__data_token_manifest *m, const scope *s, const json_t *root)
+{
+    static const char *const keys[] = {"mask",    "xxh3_128", "template", "records", "targets",
+                                       "corrupt", "too_long", "cut",      "lost"};
+    scope inner = {s->name, "chat.", s->error};
+    by__data_chat_manifest *c = &m->chat;
+    const json_t *item = json_object_get(root, "chat");
+    if (item == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(check_keys(&inner, item, keys, BY_ARRAY_LENGTH(keys)));
+    BY_TRY(get_file(&inner, item, "mask", &c->mask_file));
+    BY_TRY(get_file(&inner, item, "template", &c->template_file));
+    BY_TRY(get_hash(&inner, item, "xxh3_128", c->mask_hash));
+    BY_TRY(get_number(&inner, item, "records", MANIFEST_MAX_NUMBER, &c->records));
+    BY_TRY(get_number(&inner, item, "targets", m->tokens, &c->targets));
+    BY_TRY(get_number(&inner, item, "corrupt", MANIFEST_MAX_NUMBER, &c->corrupt));
+    BY_TRY(get_number(&inner, item, "too_long", MANIFEST_MAX_NUMBER, &c->too_long));
+    BY_TRY(get_number(&inner, item, "cut", MANIFEST_MAX_NUMBER, &c->cut));
+    return get_number(&inner, item, "lost", MANIFEST_MAX_NUMBER, &c->lost);
+}
+
 by_status by__data_token_manifest_parse(by__data_token_manifest *out, const char *name,
                                         const char *text, size_t length, by_error *error)
 {
@@ -239,6 +267,9 @@ by_status by__data_token_manifest_parse(by__data_token_manifest *out, const char
     }
     if (status == BY_OK) {
         status = read_sources(&m, &s, root);
+    }
+    if (status == BY_OK) {
+        status = read_chat(&m, &s, root);
     }
     json_decref(root);
     if (status != BY_OK) {
@@ -270,6 +301,19 @@ by_status by__data_token_manifest_read(by__data_token_manifest *out, const char 
     return status;
 }
 
+static void print_chat(by_string *text, const by__data_chat_manifest *c)
+{
+    by__string_append(text, ",\n  \"chat\": {\"mask\": ");
+    by_string_json(text, c->mask_file, strlen(c->mask_file));
+    by_string_format(text, ", \"xxh3_128\": \"%s\", \"template\": ", c->mask_hash);
+    by_string_json(text, c->template_file, strlen(c->template_file));
+    by_string_format(text,
+                     ",\n    \"records\": %" PRIu64 ", \"targets\": %" PRIu64
+                     ", \"corrupt\": %" PRIu64 ", \"too_long\": %" PRIu64 ", \"cut\": %" PRIu64
+                     ", \"lost\": %" PRIu64 "}",
+                     c->records, c->targets, c->corrupt, c->too_long, c->cut, c->lost);
+}
+
 static void print(by_string *text, const by__data_token_manifest *m)
 {
     by_string_format(text,
@@ -298,7 +342,11 @@ static void print(by_string *text, const by__data_token_manifest *m)
         by_string_format(text, ", \"bytes\": %" PRIu64 ", \"xxh3_128\": \"%s\"}",
                          m->sources[i].bytes, m->sources[i].hash);
     }
-    by__string_append(text, "\n  ]\n}\n");
+    by__string_append(text, "\n  ]");
+    if (m->chat.mask_file != NULL) {
+        print_chat(text, &m->chat);
+    }
+    by__string_append(text, "\n}\n");
 }
 
 by_status by__data_token_manifest_write(const by__data_token_manifest *manifest,

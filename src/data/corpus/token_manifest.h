@@ -26,7 +26,15 @@
  *   "shards": [{"file": NAME, "tokens": N, "xxh3_128": HEX32}, ...],
  *   "sources": [{"path": TEXT, "bytes": N, "xxh3_128": HEX32}, ...]
  *
- * xxh3_128 of an npy file is that of its elements, without the npy header; that of a source is of
+ * and, if the documents are conversations (banyan/conversation.h), the key
+ *
+ *   "chat": {"mask": "mask.npy", "xxh3_128": HEX32, "template": "chat_template.jinja",
+ *            "records": N, "targets": N, "corrupt": N, "too_long": N, "cut": N, "lost": N}
+ *
+ *   DIR/mask.npy              1-D '|u1': 1 for each token of the stream that is learned, or 0
+ *   DIR/chat_template.jinja   the template that rendered them
+ *
+ * whose numbers are those of by_dataset_chat (banyan/data.h). xxh3_128 of an npy file is that of its elements, without the npy header; that of a source is of
  * the whole file. Each N fits in 53 bits. NAME is a plain file name (no '/', not "." or "..").
  */
 #ifndef BY_DATA_CORPUS_TOKEN_MANIFEST_H
@@ -49,6 +57,19 @@ typedef struct by__data_token_source {
     char hash[33];
 } by__data_token_source;
 
+/* Of conversations. */
+typedef struct by__data_chat_manifest {
+    char *mask_file; /* NULL: the documents are no conversations */
+    char mask_hash[33];
+    char *template_file;
+    uint64_t records;
+    uint64_t targets;
+    uint64_t corrupt;
+    uint64_t too_long;
+    uint64_t cut;
+    uint64_t lost;
+} by__data_chat_manifest;
+
 typedef struct by__data_token_manifest {
     unsigned width; /* bytes per token in the shards: 2 or 4 */
     uint32_t vocab;
@@ -64,6 +85,7 @@ typedef struct by__data_token_manifest {
     size_t shard_count;
     by__data_token_source *sources;
     size_t source_count;
+    by__data_chat_manifest chat;
 } by__data_token_manifest;
 
 /* Reads DIRECTORY/manifest.json strictly: every key present and of its type, no unknown key, shard

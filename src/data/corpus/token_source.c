@@ -21,10 +21,10 @@
 typedef struct token_source {
     by_source base;
     by_array arrays[6];
-    const by_dataset *dataset;    /* borrowed */
-    const by_logit_store *logits; /* borrowed; NULL: none */
-    const float *weights;         /* of tokens, borrowed; NULL: 1 */
-    size_t weight;                /* index of the array of weights; 0: there is none */
+    const by_dataset *dataset;       /* borrowed */
+    const by_logit_store *logits;    /* borrowed; NULL: none */
+    const by_token_weights *weights; /* borrowed; NULL: 1 */
+    size_t weight;                   /* index of the array of weights; 0: there is none */
     size_t context;
     bool documents;     /* are kept apart */
     uint64_t phases;    /* positions where the first window of an epoch may start */
@@ -40,7 +40,7 @@ static void fill_weights(const token_source *s, uint64_t first, size_t at, size_
 {
     const int32_t *targets = rows[1];
     for (size_t i = 0; s->weight > 0 && i < count; i++) {
-        float weight = s->weights == NULL ? 1.0f : s->weights[first + i];
+        float weight = s->weights == NULL ? 1.0f : by__data_token_weight(s->weights, first + i);
         ((float *)rows[s->weight])[at + i] = targets[at + i] >= 0 ? weight : 0.0f;
     }
 }
@@ -49,7 +49,7 @@ static void fill_weights(const token_source *s, uint64_t first, size_t at, size_
 static void add_weights(const token_source *s, uint64_t begin, uint64_t end, double *sum)
 {
     for (uint64_t i = begin; i < end; i++) {
-        *sum += s->weights == NULL ? 1.0 : (double)s->weights[i];
+        *sum += s->weights == NULL ? 1.0 : (double)by__data_token_weight(s->weights, i);
     }
 }
 
@@ -331,13 +331,26 @@ static by_status fill_piece(const token_source *s, const by__data_piece *piece, 
     return BY_OK;
 }
 
+/* The bin of a sample; *whole is false for one that only pads the last batch of a pass, and for a
+ * damaged one of a pass. */
+static by_source_sample bin_of(const token_source *s, const by_source_sample *sample, bool *whole)
+{
+    if (sample->place >= s->base.samples) {
+        *whole = false;
+        by_source_sample none = *sample;
+        none.place = 0;
+        return none;
+    }
+    return stand_in(s, sample, whole);
+}
+
 static by_status fill_bin(const by_source *source, const by_source_sample *sample,
                           void *const *rows, by_error *error)
 {
     const token_source *s = (const token_source *)source;
     const by__data_bins *b = &s->bins;
     bool whole;
-    const by_source_sample own = stand_in(s, sample, &whole);
+    const by_source_sample own = bin_of(s, sample, &whole);
     size_t at = 0;
     for (uint32_t i = b->first[own.place]; whole && i < b->first[own.place + 1]; i++) {
         BY_TRY(fill_piece(s, &b->pieces[i], at, rows, error));
@@ -354,7 +367,7 @@ static by_status count_bin(const by_source *source, const by_source_sample *samp
     const token_source *s = (const token_source *)source;
     const by__data_bins *b = &s->bins;
     bool whole;
-    const by_source_sample own = stand_in(s, sample, &whole);
+    const by_source_sample own = bin_of(s, sample, &whole);
     uint32_t bin = (uint32_t)own.place;
     BY_UNUSED(error);
     *targets = whole ? by__data_bins_used(b, bin) - (b->first[bin + 1] - b->first[bin]) : 0;
@@ -367,7 +380,7 @@ static by_status weigh_bin(const by_source *source, const by_source_sample *samp
     const token_source *s = (const token_source *)source;
     const by__data_bins *b = &s->bins;
     bool whole;
-    const by_source_sample own = stand_in(s, sample, &whole);
+    const by_source_sample own = bin_of(s, sample, &whole);
     BY_UNUSED(error);
     *weight = 0.0;
     for (uint32_t i = b->first[own.place]; whole && i < b->first[own.place + 1]; i++) {
@@ -395,7 +408,7 @@ static by_status plan_bins(uint64_t *bytes, uint64_t *opening, const by_dataset 
 }
 
 by_status by__data_bins_of(by__data_bins *out, const by_dataset *dataset, size_t context,
-                           by_error *error)
+                           bool apart, by_error *error)
 {
     uint64_t *offsets;
     uint64_t documents = by_dataset_documents(dataset);
@@ -407,15 +420,15 @@ by_status by__data_bins_of(by__data_bins *out, const by_dataset *dataset, size_t
     BY_TRY(by__alloc((void **)&offsets, count, sizeof *offsets, "documents", error));
     by_status status = by__data_offsets(dataset, 0, count, offsets, error);
     if (status == BY_OK) {
-        status = by__data_bins_open(out, offsets, documents, (uint32_t)context + 1, error);
+        status = by__data_bins_open(out, offsets, documents, (uint32_t)context + 1, apart, error);
     }
     free(offsets);
     return status;
 }
 
-static by_status fill_bins(token_source *s, by_error *error)
+static by_status fill_bins(token_source *s, by_token_packing packing, by_error *error)
 {
-    BY_TRY(by__data_bins_of(&s->bins, s->dataset, s->context, error));
+    BY_TRY(by__data_bins_of(&s->bins, s->dataset, s->context, packing == BY_TOKENS_PADDED, error));
     s->base.fill = fill_bin;
     s->base.count = count_bin;
     s->base.weigh = s->weight > 0 ? weigh_bin : NULL;
@@ -460,15 +473,19 @@ static by_status check_context(size_t context, by_error *error)
                : by_error_set(error, BY_EARG, "context %zu must be from 1 to 2^30", context);
 }
 
+/* Whether samples are whole documents instead of windows. */
+static bool in_bins(const by_token_options *options)
+{
+    return (options->shuffle || options->whole) && options->packing != BY_TOKENS_STREAM;
+}
+
 by_status by_token_source_bytes(uint64_t *bytes, uint64_t *opening, const by_dataset *dataset,
                                 const by_token_options *options, by_error *error)
 {
     BY_TRY(check_context(options->context, error));
     *bytes = 0;
     *opening = 0;
-    return options->shuffle && options->packing == BY_TOKENS_BEST_FIT
-               ? plan_bins(bytes, opening, dataset, options->context, error)
-               : BY_OK;
+    return in_bins(options) ? plan_bins(bytes, opening, dataset, options->context, error) : BY_OK;
 }
 
 by_status by_token_source_open(by_source **out, const by_dataset *dataset,
@@ -499,14 +516,12 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
         s->base.array_count += 2;
     }
     if (options->weighted) {
-        s->weights =
-            options->weights == NULL ? NULL : by__data_token_weights_values(options->weights);
+        s->weights = options->weights;
         s->weight = s->base.array_count++;
         s->arrays[s->weight] = (by_array){"weight", BY_F32, BY_SHAPE((int64_t)context), NULL};
     }
-    by_status status = options->shuffle && options->packing == BY_TOKENS_BEST_FIT
-                           ? fill_bins(s, error)
-                           : cut_windows(s, error);
+    by_status status =
+        in_bins(options) ? fill_bins(s, options->packing, error) : cut_windows(s, error);
     if (status != BY_OK) {
         close_source(&s->base);
         return status;

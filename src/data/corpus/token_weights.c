@@ -9,7 +9,8 @@
 
 struct by_token_weights {
     by__map map;
-    const float *values;
+    const float *values; /* NULL: */
+    const uint8_t *mask; /* 0 or 1 */
     char hash[33];
 };
 
@@ -25,6 +26,17 @@ static by_status check_values(const float *values, int64_t count, const char *pa
     return BY_OK;
 }
 
+static by_status check_mask(const uint8_t *mask, int64_t count, const char *path, by_error *error)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (mask[i] > 1) {
+            return by_error_set(error, BY_EFORMAT, "%s: element %lld is %d: a mask has 0 and 1",
+                                path, (long long)i, mask[i]);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status open_file(by_token_weights *w, const char *path, const by_dataset *dataset,
                            by_error *error)
 {
@@ -33,10 +45,12 @@ static by_status open_file(by_token_weights *w, const char *path, const by_datas
     BY_TRY(by__map_open(&w->map, path, error));
     BY_TRY(
         by__format_npy_parse_array(&view, path, (const uint8_t *)w->map.data, w->map.size, error));
-    if (view.element != BY__ELEMENT_F32 || view.big_endian || view.shape.rank != 1 ||
-        (uintptr_t)view.data % sizeof(float) != 0) {
+    bool mask = view.element == BY__ELEMENT_U8;
+    if ((view.element != BY__ELEMENT_F32 && !mask) || view.big_endian || view.shape.rank != 1 ||
+        (!mask && (uintptr_t)view.data % sizeof(float) != 0)) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s: weights of tokens are an npy array of one axis, '<f4'", path);
+                            "%s: weights of tokens are an npy array of one axis, '<f4' or '|u1'",
+                            path);
     }
     if (view.shape.dim[0] != tokens) {
         return by_error_set(error, BY_EFORMAT,
@@ -45,8 +59,12 @@ static by_status open_file(by_token_weights *w, const char *path, const by_datas
                             path, (long long)view.shape.dim[0], by__data_directory_name(dataset),
                             (long long)tokens);
     }
+    by__hash128_hex(w->hash, view.data, (size_t)tokens * (mask ? 1 : sizeof(float)));
+    if (mask) {
+        w->mask = view.data;
+        return check_mask(w->mask, tokens, path, error);
+    }
     w->values = (const float *)(const void *)view.data;
-    by__hash128_hex(w->hash, view.data, (size_t)tokens * sizeof(float));
     return check_values(w->values, tokens, path, error);
 }
 
@@ -78,7 +96,7 @@ void by_token_weights_hash(const by_token_weights *weights, char out[33])
     memcpy(out, weights->hash, sizeof weights->hash);
 }
 
-const float *by__data_token_weights_values(const by_token_weights *weights)
+float by__data_token_weight(const by_token_weights *w, uint64_t token)
 {
-    return weights->values;
+    return w->mask != NULL ? (float)w->mask[token] : w->values[token];
 }

@@ -22,7 +22,7 @@ static by__data_bins open_bins(const uint64_t *offsets, uint64_t documents, uint
 {
     by__data_bins bins;
     by_error error = {0};
-    if (by__data_bins_open(&bins, offsets, documents, capacity, &error) != BY_OK) {
+    if (by__data_bins_open(&bins, offsets, documents, capacity, false, &error) != BY_OK) {
         fail_msg("%s", error.message);
     }
     return bins;
