@@ -127,8 +127,11 @@ struct by_task_data {
     const by_task *task;
     uint64_t train_examples; /* for training, in the unit of by_task.examples; 0: none is open */
     uint64_t valid_examples; /* held out, or to predict; 0: none */
-    uint64_t bytes;          /* memory of it and its sources, without mapped files */
-    uint64_t opening_bytes;  /* peak memory while its sources are opened; may be 0 */
+    /* Tokens that the weights to start from know: the others begin as the mean of their embeddings.
+     * 0: they know all. */
+    int64_t known_tokens;
+    uint64_t bytes;         /* memory of it and its sources, without mapped files */
+    uint64_t opening_bytes; /* peak memory while its sources are opened; may be 0 */
     /* Damaged parts that are left out (data.corrupt: skip); places in a file count from its first
      * example. `damaged` of `all` examples are affected. */
     const by_damage *damage;

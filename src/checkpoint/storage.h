@@ -413,6 +413,9 @@ typedef struct by__checkpoint_load_options {
     size_t anew_count;
     const by__checkpoint_grid *grid; /* of by__checkpoint_store_load; NULL: none */
     bool exact;                      /* entries that grow need all of their rows, too */
+    /* Of entries that grow, the rows from here on become the mean of those before, as new tokens
+     * begin that a vocabulary gets (Hewitt 2021); 0: they keep their values. */
+    int64_t known_rows;
     bool whole;          /* the entries are all of the model: other tensors are refused */
     const char *besides; /* except this one; NULL: none */
     /* and except those whose names begin with one of these, separated by spaces; NULL: none */
@@ -429,6 +432,10 @@ by_status by__checkpoint_store_check(const by__store *store, int flat, const by_
 /* Makes the same checks and loads the values. */
 by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights *weights,
                                     const by__checkpoint_load_options *options, by_error *error);
+/* Sets the rows of a table from options->known_rows on (mean_rows.c). */
+by_status by__checkpoint_mean_rows(by__store *store, int flat, by__store_handle handle,
+                                   const by_weights *weights, const by_tensor_view *tensor,
+                                   const by__checkpoint_load_options *options, by_error *error);
 /* Appends the names of the entries that keep their values because of options->anew: "a, b".
  * BY_ECONFIG if there is none for one of the patterns. */
 by_status by__checkpoint_store_initialized(by_string *names, const by__store *store, int flat,

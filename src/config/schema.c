@@ -18,6 +18,10 @@ static const by__config_section sections[] = {
     {"activation", "The function between these layers, for all transformers.",
      offsetof(by_config, model.activation.own)},
     {"data", "Training and evaluation data. Paths are relative to the working directory.", 0},
+    {"chat",
+     "Conversations to tune on (docs/chat_tuning.md): how records are read and rendered, and what "
+     "of them is learned.",
+     0},
     {"train", "Length of the training, batch sizes, evaluation and logging.", 0},
     {"optimizer", "The update rule and the learning-rate schedule.",
      offsetof(by_config, optimizer.own)},

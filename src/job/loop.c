@@ -104,7 +104,8 @@ static by_status start_weights(by__job *job, by_error *error)
     }
     by_weights *weights;
     BY_TRY(by_weights_open(&weights, from, error));
-    by_status status = by__trainer_start_from(job->trainer, weights, error);
+    by_status status =
+        by__trainer_start_from(job->trainer, weights, job->data->known_tokens, error);
     by_weights_close(&weights);
     const by__trainer_recipe recipe = by__job_recipe(job);
     return status == BY_OK ? by__trainer_adapters_load(job->trainer, job->config, &recipe, error)

@@ -21,6 +21,13 @@ static by_status given_otherwise(const by_config *config, const char *key, const
                         given, config->model.from, theirs, key);
 }
 
+/* Whether the model may have more tokens than the weights to start from: those that a chat template
+ * adds. */
+static bool may_grow(const by_config *config, const by_config *theirs)
+{
+    return by__task_is_chat(config) && config->model.vocab >= theirs->model.vocab;
+}
+
 /* Sizes that a program may have written into the struct: `plain` has their defaults. */
 static by_status check_written(const by_config *config, const by_model_config *plain,
                                const by_config *other, by_error *error)
@@ -46,8 +53,9 @@ static by_status check_written(const by_config *config, const by_model_config *p
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(numbers); i++) {
         char text[2][24];
-        if (by__config_has_key(other, numbers[i].key) && numbers[i].given != numbers[i].theirs &&
-            numbers[i].given != numbers[i].plain) {
+        bool grows = strcmp(numbers[i].key, "model.vocab") == 0 && may_grow(config, other);
+        if (!grows && by__config_has_key(other, numbers[i].key) &&
+            numbers[i].given != numbers[i].theirs && numbers[i].given != numbers[i].plain) {
             (void)snprintf(text[0], sizeof text[0], "%lld", (long long)numbers[i].given);
             (void)snprintf(text[1], sizeof text[1], "%lld", (long long)numbers[i].theirs);
             return given_otherwise(config, numbers[i].key, text[0], text[1], error);
@@ -110,6 +118,7 @@ static bool may_set(const by_config *config, const by_config *theirs, const char
     bool of_head = strcmp(key, "model.outputs") == 0 || strcmp(key, "model.tied") == 0;
     return r == RULE_FREE || (r == RULE_UNSCALED && !is_scaled(theirs)) ||
            (of_head && config->model.new_parameters.count > 0) ||
+           (strcmp(key, "model.vocab") == 0 && may_grow(config, theirs)) ||
            (strcmp(key, "model.context") == 0 && by_model_is_rotary(m) &&
             config->model.context <= m->context);
 }
@@ -205,7 +214,9 @@ static by_status inherit_config(by_config *config, const char *json, by_error *e
     while (status == BY_OK &&
            (key = by__config_next_given(path, &at, given, config, "model")) != NULL) {
         inherit_rule r = rule_of(key);
-        if (strcmp(key, "model.kind") != 0 && (r == RULE_FREE || (r == RULE_UNSCALED && open))) {
+        bool grows = strcmp(key, "model.vocab") == 0 && may_grow(given, config);
+        if (strcmp(key, "model.kind") != 0 &&
+            (grows || r == RULE_FREE || (r == RULE_UNSCALED && open))) {
             status = by__config_copy_value(config, given, key, error);
         }
     }

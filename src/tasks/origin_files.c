@@ -119,6 +119,17 @@ by_status by__task_origin_files_read(by__task_origin_files *out, const char *dir
     return BY_OK;
 }
 
+void by__task_origin_files_drop(by__task_origin_files *files, const char *name)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        if (strcmp(files->others[i].name, name) == 0) {
+            free(files->others[i].text);
+            files->others[i] = files->others[--files->count];
+            return;
+        }
+    }
+}
+
 void by__task_origin_files_keep(const by__task_origin_files *files, by_task_kept *kept)
 {
     for (size_t i = 0; i < files->count; i++) {

@@ -22,6 +22,8 @@ typedef struct by__task_origin_files {
  * file that is no JSON object. Freed with by__task_origin_files_free even if this fails. */
 by_status by__task_origin_files_read(by__task_origin_files *out, const char *directory,
                                      int64_t context, by_error *error);
+/* Drops a file that the run has otherwise. */
+void by__task_origin_files_drop(by__task_origin_files *files, const char *name);
 /* Adds the files to those of a checkpoint, which borrows them. */
 void by__task_origin_files_keep(const by__task_origin_files *files, by_task_kept *kept);
 void by__task_origin_files_free(by__task_origin_files *files);

@@ -13,6 +13,7 @@
 /* One row per task: by__task_NAME of NAME.c. */
 #define TASKS(ROW)                                                                                 \
     ROW(language)                                                                                  \
+    ROW(chat)                                                                                      \
     ROW(masked)                                                                                    \
     ROW(classify)                                                                                  \
     ROW(regress)                                                                                   \

@@ -58,6 +58,8 @@ size_t by__task_loader_threads(const by_config *config);
 /* Returns true if data.documents is mask: samples have starts, and attention stays within
  * documents. */
 bool by__task_keeps_documents(const by_config *config);
+/* Returns true if the task learns conversations, of which it keeps the tokens apart. */
+bool by__task_is_chat(const by_config *config);
 
 /* ---- examples/examples_text.c ---- */
 

@@ -623,6 +623,8 @@ by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights
         const by__store_tensor held = by__store_held(store, flat, (by__store_handle)i);
         BY_TRY((by__store_is_part(&held) ? load_boxes : load)(
             store, flat, (by__store_handle)i, weights, &tensor, options->threads, error));
+        BY_TRY(by__checkpoint_mean_rows(store, flat, (by__store_handle)i, weights, &tensor, options,
+                                        error));
     }
     return BY_OK;
 }

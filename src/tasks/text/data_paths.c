@@ -6,6 +6,8 @@
 #include "checkpoint/storage.h"
 #include "config/kind.h"
 #include "data/corpus/token_manifest.h"
+#include "tasks/tasks.h"
+#include "tasks/text/conversation_data.h"
 #include "tasks/text/language.h"
 #include "text/tokenizer/vocabulary.h"
 
@@ -40,6 +42,15 @@ void by__task_relay_packing(by_pack_options *options, by__task_relay *relay)
     }
 }
 
+static by_pack_dedup dedup_of(const by_config *config)
+{
+    const char *dedup = config->data.dedup; /* NULL for conversations */
+    return dedup == NULL                 ? BY_PACK_DEDUP_NONE
+           : strcmp(dedup, "near") == 0  ? BY_PACK_DEDUP_NEAR
+           : strcmp(dedup, "exact") == 0 ? BY_PACK_DEDUP_EXACT
+                                         : BY_PACK_DEDUP_NONE;
+}
+
 static by_status pack_text(char **directory, const by_config *config, const char *tokenizer,
                            const by_train_options *progress, by_error *error)
 {
@@ -49,17 +60,23 @@ static by_status pack_text(char **directory, const by_config *config, const char
                                .tokenizer_kind = tokenizer,
                                .tokenizer_vocab = (size_t)config->data.tokenizer_vocab,
                                .field = config->data.field,
-                               .dedup = strcmp(config->data.dedup, "near") == 0 ? BY_PACK_DEDUP_NEAR
-                                        : strcmp(config->data.dedup, "exact") == 0
-                                            ? BY_PACK_DEDUP_EXACT
-                                            : BY_PACK_DEDUP_NONE,
+                               .dedup = dedup_of(config),
                                .skip_corrupt = strcmp(config->data.corrupt, "skip") == 0,
                                .corrupt_budget = config->data.corrupt_budget,
                                .valid_fraction = config->data.valid_fraction,
                                .remote = {.cache = config->data.remote_cache,
                                           .bytes = (uint64_t)config->data.remote_cache_size}};
     by__task_relay_packing(&options, &to);
-    return by_pack_cached(directory, &options, config->data.cache, error);
+    if (!by__task_is_chat(config)) {
+        return by_pack_cached(directory, &options, config->data.cache, error);
+    }
+    by__task_chat_pack chat;
+    BY_TRY(by__task_chat_pack_open(&chat, config, tokenizer,
+                                   progress != NULL && progress->resume != NULL, false, error));
+    by__task_chat_pack_use(&chat, &options);
+    by_status status = by_pack_cached(directory, &options, config->data.cache, error);
+    by__task_chat_pack_close(&chat);
+    return status;
 }
 
 static by_status join(char **out, const char *directory, const char *name, by_error *error)
@@ -397,10 +414,12 @@ static by_status check_tokenizer(const by__task_data_paths *paths, const char *p
 }
 
 /* Refuses data of another tokenizer than that of the weights to start from. */
-static by_status check_origin(const by__task_data_paths *paths, const char *from, by_error *error)
+static by_status check_origin(by__task_data_paths *paths, const by_config *config, by_error *error)
 {
     char *path = NULL;
+    bool same = false;
     bool of_text = paths->chosen != NULL;
+    const char *from = config->model.from;
     if (from[0] == '\0' || !by__path_is_dir(from)) {
         return BY_OK;
     }
@@ -408,15 +427,21 @@ static by_status check_origin(const by__task_data_paths *paths, const char *from
     if (path != NULL) {
         *strrchr(path, '/') = '\0';
     }
-    by_status status =
-        require_same(paths->train[0], path == NULL ? from : path,
-                     of_text ? "set data.tokenizer=" : "pack it with --tokenizer ", error);
+    by_status status = BY_OK;
+    if (by__task_is_chat(config)) { /* whose template may have added tokens */
+        status = by__task_chat_fits(paths->train[0], path == NULL ? from : path, &same,
+                                    &paths->known_tokens, error);
+    }
+    if (status == BY_OK && !same) {
+        status = require_same(paths->train[0], path == NULL ? from : path,
+                              of_text ? "set data.tokenizer=" : "pack it with --tokenizer ", error);
+    }
     free(path);
     return status;
 }
 
 /* Checks that all training data, valid and the weights to start from have the same tokenizer. */
-static by_status check_tokenizers(const by__task_data_paths *paths, const by_config *config,
+static by_status check_tokenizers(by__task_data_paths *paths, const by_config *config,
                                   bool is_resumed, by_error *error)
 {
     for (size_t i = 1; i < paths->train_count; i++) {
@@ -426,7 +451,7 @@ static by_status check_tokenizers(const by__task_data_paths *paths, const by_con
         BY_TRY(check_tokenizer(paths, paths->valid[i],
                                paths->names == NULL ? "data.valid" : "data.valid_sets", error));
     }
-    return is_resumed ? BY_OK : check_origin(paths, config->model.from, error);
+    return is_resumed ? BY_OK : check_origin(paths, config, error);
 }
 
 by_status by__task_data_prepare(by__task_data_paths *out, const by_config *config,

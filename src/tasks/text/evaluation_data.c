@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/paths.h"
+#include "tasks/tasks.h"
+#include "tasks/text/conversation_data.h"
 #include "tasks/text/language.h"
 
 #define COPY_BYTES ((size_t)1 << 16)
@@ -91,7 +93,17 @@ static by_status pack(const char *text, const char *output, const char *tokenize
                                .remote = {.cache = config->data.remote_cache,
                                           .bytes = (uint64_t)config->data.remote_cache_size}};
     by__task_relay_packing(&options, &relay);
-    return by_pack(&options, NULL, error);
+    if (!by__task_is_chat(config)) {
+        return by_pack(&options, NULL, error);
+    }
+    by__task_chat_pack chat;
+    BY_TRY(by__task_chat_pack_open(&chat, config, tokenizer, true, true, error));
+    by__task_chat_pack_use(&chat, &options);
+    options.skip_corrupt = strcmp(config->data.corrupt, "skip") == 0;
+    options.corrupt_budget = config->data.corrupt_budget;
+    by_status status = by_pack(&options, NULL, error);
+    by__task_chat_pack_close(&chat);
+    return status;
 }
 
 static by_status pack_text(by__task_evaluation_data *data, const char *path,

@@ -13,20 +13,22 @@
 /* ---- loss and metrics ---- */
 
 /* Head and loss are one operation, which never materializes all logits. */
-static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
-                      by_model *model, by_error *error)
+by_status by__task_language_loss(const by_config *config, const by_model_request *request,
+                                 by_graph *graph, by_model *model, by_error *error)
 {
     if (model->hidden == BY_NONE || model->head == BY_NONE) {
-        return by_error_set(error, BY_ECONFIG,
-                            "task.kind language needs a model of tokens; model.kind %s reads %s: "
-                            "set task.kind to classify or regress",
-                            config->model.kind, by_model_reads(&config->model));
+        return by_error_set(
+            error, BY_ECONFIG,
+            "task.kind %s needs a model of tokens; model.kind %s reads %s: set task.kind "
+            "to classify or regress",
+            config->task.kind, config->model.kind, by_model_reads(&config->model));
     }
     if (by_model_is_encoder(&config->model)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "task.kind language predicts each token from those before it, and "
-                            "model.kind %s sees all of them: set task.kind to masked",
-                            config->model.kind);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "task.kind %s predicts each token from those before it, and model.kind %s "
+            "sees all of them: set task.kind to masked",
+            config->task.kind, config->model.kind);
     }
     bool weighted = by__task_weighs_targets(config);
     by_value weights = BY_NONE;
@@ -55,8 +57,8 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     return BY_OK;
 }
 
-static double perplexity(const by_task_data *base, const double *const *sums,
-                         const by_evaluation *evaluation)
+double by__task_perplexity(const by_task_data *base, const double *const *sums,
+                           const by_evaluation *evaluation)
 {
     BY_UNUSED(base);
     BY_UNUSED(sums);
@@ -74,7 +76,7 @@ static double bits_per_byte(const by_task_data *base, const double *const *sums,
     return bytes > 0 ? evaluation->loss / log(2.0) * (double)tokens / (double)bytes : 0.0;
 }
 
-static const by_metric metrics[] = {{"perplexity", false, 2, perplexity},
+static const by_metric metrics[] = {{"perplexity", false, 2, by__task_perplexity},
                                     {"bits_per_byte", false, 4, bits_per_byte}};
 
 /* ---- predictions ---- */
@@ -117,7 +119,7 @@ static const char *loss_label(const by_config *config)
 const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "Prediction of the next token of text.",
-             .keys = {&by__task_text_keys, &by__task_weight_keys},
+             .keys = {&by__task_text_keys, &by__task_plain_text_keys, &by__task_weight_keys},
              .size = sizeof(by__task_language_keys),
              .resolve = resolve},
     .task = {.name = "language",
@@ -132,7 +134,7 @@ const by__task_row by__task_language = {
              .assume = by__task_text_assume,
              .complete = by__task_text_complete,
              .source = by__task_text_source,
-             .loss = loss,
+             .loss = by__task_language_loss,
              .keep = by__task_text_keep,
              .check = by__task_text_check,
              .predict = predict,

@@ -2,7 +2,9 @@
 #ifndef BY_TASKS_LANGUAGE_H
 #define BY_TASKS_LANGUAGE_H
 
+#include "banyan/model.h"
 #include "banyan/pack.h"
+#include "banyan/task.h"
 #include "banyan/train_events.h"
 #include "base/base.h"
 #include "config/kind.h"
@@ -17,8 +19,9 @@ typedef struct by__task_data_paths {
     size_t train_count;
     char **valid; /* [valid_count]; more than one, or one with a name: data.valid_sets */
     char **names; /* [valid_count], of data.valid_sets; NULL: the held-out data have no name */
-    size_t valid_count; /* 0 if nothing is held out */
-    char *chosen;       /* of data.text: a path or a kind of tokenizer; NULL: the data are packed */
+    size_t valid_count;   /* 0 if nothing is held out */
+    int64_t known_tokens; /* that the weights to start from know, if the data have more; 0: all */
+    char *chosen; /* of data.text: a path or a kind of tokenizer; NULL: the data are packed */
     char *tokenizer;
     /* Directory of the model that the tokenizer comes from: the newest checkpoint of an existing
      * run, otherwise model.from or data.tokenizer; NULL: there is none. */
@@ -75,6 +78,15 @@ by_status by__task_open_packed(by_dataset **out, const char *directory, const by
  * how the data are read. (stored_logits.c) */
 by_status by__task_open_logits(by_logit_store **out, const by_config *config, size_t train_count,
                                by_error *error);
+
+/* ---- language.c ---- */
+
+/* The loss of predicting tokens, as by_task.loss: each target weighs what the batch says. */
+by_status by__task_language_loss(const by_config *config, const by_model_request *request,
+                                 by_graph *graph, by_model *model, by_error *error);
+/* The metric exp(loss). */
+double by__task_perplexity(const by_task_data *data, const double *const *sums,
+                           const by_evaluation *evaluation);
 
 /* ---- target_weights.c: weights of tokens in the loss ---- */
 

@@ -8,7 +8,8 @@ static const by__config_key keys[] = {
     {"data", "token_weights", BY__KEY_TEXT, BY__OWN(by__task_language_keys, weight), "\"\"",
      .later = true,
      .help =
-         "npy file of little-endian f32 with a number of at least 0 for each token of train: its "
+         "npy file of little-endian f32 (or u8 of 0 and 1) with a number of at least 0 for each "
+         "token of train: its "
          "weight in the loss as a target, which is divided by the sum of the weights of a batch; 0 "
          "leaves a token out; empty: all weigh 1"},
     {"data", "valid_token_weights", BY__KEY_TEXT, BY__OWN(by__task_language_keys, valid_weight),
@@ -25,7 +26,8 @@ const by__task_language_keys *by__task_language_keys_of(const by_config *config)
 bool by__task_weighs_targets(const by_config *config)
 {
     const by__task_language_keys *k = by__task_language_keys_of(config);
-    return k != NULL && (k->weight[0] != '\0' || k->valid_weight[0] != '\0');
+    return by__task_is_chat(config) ||
+           (k != NULL && (k->weight[0] != '\0' || k->valid_weight[0] != '\0'));
 }
 
 static by_status check_one(const by_config *config, const char *weight, const char *key,

@@ -11,83 +11,32 @@
 #include "tasks/references.h"
 #include "tasks/tasks.h"
 #include "tasks/teacher.h"
+#include "tasks/text/conversation_data.h"
 #include "tasks/text/documents.h"
 #include "tasks/text/language.h"
 #include "tasks/text/task_tokenizer.h"
 #include "tasks/text/text_data.h"
 
-/* clang-format off: one row a key */
-static const by__config_key keys[] = {
-    {"data", "text", BY__KEY_TEXTS, BY__FIELD(data.text), "[]",
-     .help = "text files, JSON lines, Parquet files or directories of them; packed on first use "
-             "and cached by content"},
-    {"data", "tokenizer", BY__KEY_TEXT, BY__FIELD(data.tokenizer), "bpe", .min = 1,
-     .help =
-         "`char`, `bpe` (trained on the text), or the path of a tokenizer.json, of a directory "
-         "that contains one, or of a directory with encoder.json and vocab.bpe; with model.from "
-         "or distill.teacher, `char` and `bpe` stand for the tokenizer of that model, if it has "
-         "one"},
-    {"data", "tokenizer_vocab", BY__KEY_INT, BY__FIELD(data.tokenizer_vocab), "8192", 257, BY__MI24,
-     .help = "vocabulary size of a tokenizer that `tokenizer: bpe` trains"},
-    {"data", "field", BY__KEY_TEXT, BY__FIELD(data.field), "text", .min = 1,
-     .help = "field of JSON lines, or column of Parquet files, that holds the text"},
-    {"data", "dedup", BY__KEY_TEXT, BY__FIELD(data.dedup), "none", .choices = "none|exact|near",
-     .later = true,
-     .help = "duplicate documents to remove: none; exact: documents equal to an earlier one; near: "
-             "also those that share most of their word 5-grams with one (MinHash)"},
-    {"data", "train", BY__KEY_TEXT, BY__FIELD(data.train), "\"\"",
-     .help = "packed directory to train on, instead of text; empty: none"},
-    {"data", "mix", BY__KEY_TEXTS, BY__FIELD(data.mix), "[]", .later = true,
-     .help = "mixture of packed directories to train on, instead of train: a list of DIR=WEIGHT, "
-             "all with the same tokenizer. The share of a directory among the samples is its "
-             "weight divided by the sum of weights; each directory has its own epochs"},
-    {"data", "mix_order", BY__KEY_TEXT, BY__FIELD(data.mix_order), "exact",
-     .choices = "exact|random", .later = true,
-     .help = "exact: the shares hold in every batch, to within a sample or two; random: samples "
-             "are drawn at random, and the shares hold to within a few of 4,096 samples"},
-    {"data", "curriculum", BY__KEY_TEXTS, BY__FIELD(data.curriculum), "[]", .later = true,
-     .help = "changes of the weights of mix: a list of STEP=WEIGHT:WEIGHT..., in ascending order "
-             "of steps, with one weight per directory in the order of mix"},
-    {"data", "documents", BY__KEY_TEXT, BY__FIELD(data.documents), "join", .choices = "join|mask",
-     .later = true,
-     .help = "attention across documents in a sample: join allows it; mask restricts a token to "
-             "its own document, and no other document predicts the first token of one"},
-    {"data", "packing", BY__KEY_TEXT, BY__FIELD(data.packing), "stream",
-     .choices = "stream|best_fit", .later = true,
-     .help = "stream: samples are windows of all documents, one after another; best_fit: whole "
-             "documents are combined to fill samples as well as possible (best-fit decreasing), "
-             "and only documents longer than a sample are cut. Evaluation data is always a stream"},
-    {"data", "valid", BY__KEY_TEXT, BY__FIELD(data.valid), "\"\"",
-     .help = "packed directory to evaluate on; empty: none"},
-    {"data", "valid_sets", BY__KEY_TEXTS, BY__FIELD(data.valid_sets), "[]", .later = true,
-     .help = "several packed directories to evaluate on, instead of valid: a list of NAME=DIR, up "
-             "to 16, all with the same tokenizer. The loss of each is reported under its name, "
-             "valid_loss is the mean over the targets of all, and eval_batches applies to each"},
-    {"data", "cache", BY__KEY_TEXT, BY__FIELD(data.cache), "runs/.cache", .min = 1,
-     .help = "directory for packed text"},
-};
-/* clang-format on */
-const by__config_key_list by__task_text_keys = BY__KEY_LIST(keys);
-
 typedef struct text_data {
     by_task_data base;
-    by__task_data_paths paths;       /* of the data named by the config */
-    by__task_evaluation_data other;  /* data to evaluate or predict instead */
-    by_dataset **train;              /* [paths.train_count] */
-    by__task_data_mix mix;           /* how they are mixed; unused for one data set */
-    by_logit_store *logits;          /* of the data set; NULL: none */
-    by_token_weights *weights;       /* of the data set; NULL: none */
-    by_dataset **valid;              /* [valid_count] */
-    by_token_weights *valid_weights; /* of one; NULL: none */
-    size_t valid_count;              /* 0: nothing is held out */
-    char (*keys)[64];                /* names of the losses of data.valid_sets */
-    by__task_documents *documents;   /* for prediction */
+    by__task_data_paths paths;        /* of the data named by the config */
+    by__task_evaluation_data other;   /* data to evaluate or predict instead */
+    by_dataset **train;               /* [paths.train_count] */
+    by__task_data_mix mix;            /* how they are mixed; unused for one data set */
+    by_logit_store *logits;           /* of the data set; NULL: none */
+    by_token_weights **weights;       /* [train_count], each may be NULL: none */
+    by_dataset **valid;               /* [valid_count] */
+    by_token_weights **valid_weights; /* [valid_count], as weights */
+    size_t valid_count;               /* 0: nothing is held out */
+    char (*keys)[64];                 /* names of the losses of data.valid_sets */
+    by__task_documents *documents;    /* for prediction */
     int64_t eos;
     char *eos_token; /* NULL: none */
     by__task_origin_files origin;
     char *tokenizer_config;
     char *reference;          /* the text of BY_DRIFT_FILE */
-    bool best_fit;            /* data.packing is best-fit */
+    char *template_file;      /* path of the template of conversations; NULL: none */
+    by_token_packing packing; /* of the training data */
     by__loader_damage damage; /* of all data sets */
     char content[33];         /* hash of the training data */
 } text_data;
@@ -131,22 +80,40 @@ static by_status open_valid(text_data *d, char *const *paths, size_t count,
     return BY_OK;
 }
 
-/* Opens the weights of the config's data, as far as that is open. */
-static by_status open_weights(text_data *d, const by_task_request *r, by_error *error)
+/* Opens the weights of some data sets: the masks of conversations, or the file `path`. */
+static by_status open_weights(by_token_weights ***out, by_dataset *const *sets, size_t count,
+                              bool chat, const char *path, by_error *error)
+{
+    BY_TRY(by__alloc((void **)out, count, sizeof **out, "weights of tokens", error));
+    for (size_t i = 0; i < count && chat; i++) {
+        BY_TRY(by_token_mask_open(&(*out)[i], sets[i], error));
+    }
+    return !chat && count > 0 && path[0] != '\0'
+               ? by_token_weights_open(&(*out)[0], path, sets[0], error)
+               : BY_OK;
+}
+
+/* Opens the weights of the data that are open. */
+static by_status open_all_weights(text_data *d, const by_task_request *r, by_error *error)
 {
     const by__task_language_keys *k = by__task_language_keys_of(r->config);
-    if (k != NULL && k->weight[0] != '\0' && d->train != NULL) {
-        BY_TRY(by_token_weights_open(&d->weights, k->weight, d->train[0], error));
-    }
-    if (k != NULL && k->valid_weight[0] != '\0' && r->path == NULL) {
-        BY_TRY(by_token_weights_open(&d->valid_weights, k->valid_weight, d->valid[0], error));
-    }
-    return BY_OK;
+    bool chat = by__task_is_chat(r->config);
+    size_t count = d->train == NULL ? 0 : d->paths.train_count;
+    BY_TRY(open_weights(&d->weights, d->train, count, chat, k == NULL ? "" : k->weight, error));
+    return open_weights(&d->valid_weights, d->valid, d->valid_count, chat,
+                        k == NULL || r->path != NULL ? "" : k->valid_weight, error);
+}
+
+static by_token_packing packing_of(const by_config *config)
+{
+    return by__task_is_chat(config)                        ? by__task_chat_packing(config)
+           : strcmp(config->data.packing, "best_fit") == 0 ? BY_TOKENS_BEST_FIT
+                                                           : BY_TOKENS_STREAM;
 }
 
 static by_status open_training(text_data *d, const by_task_request *r, by_error *error)
 {
-    d->best_fit = strcmp(r->config->data.packing, "best_fit") == 0;
+    d->packing = packing_of(r->config);
     BY_TRY(by__task_data_prepare(&d->paths, r->config, r->progress, error));
     BY_TRY(by__task_data_mix_parse(&d->mix, r->config, error));
     BY_TRY(
@@ -159,7 +126,11 @@ static by_status open_training(text_data *d, const by_task_request *r, by_error 
         by__task_teacher_check_tokenizer(r->config, by_dataset_tokenizer_hash(d->train[0]), error));
     BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
     BY_TRY(by__task_open_logits(&d->logits, r->config, d->paths.train_count, error));
-    BY_TRY(open_weights(d, r, error));
+    BY_TRY(open_all_weights(d, r, error));
+    d->base.known_tokens = d->paths.known_tokens;
+    if (by__task_is_chat(r->config)) {
+        BY_TRY(by__path_make(&d->template_file, d->paths.train[0], BY__TEMPLATE_FILE, error));
+    }
     return by__task_find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);
 }
 
@@ -187,7 +158,6 @@ static by_status open_other(text_data *d, const by_task_request *r, by_error *er
             BY_TRY(by__task_same_tokenizer(d->paths.valid[i], learned, error));
         }
         BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
-        BY_TRY(open_weights(d, r, error));
     } else {
         BY_TRY(
             by__task_evaluation_data_open(&d->other, path, learned, r->config, r->progress, error));
@@ -199,6 +169,7 @@ static by_status open_other(text_data *d, const by_task_request *r, by_error *er
                             "no data is held out (data.valid_fraction is 0): give a file or a "
                             "packed directory with --data");
     }
+    BY_TRY(open_all_weights(d, r, error));
     if (r->purpose != BY_TASK_PREDICT) {
         return BY_OK;
     }
@@ -215,11 +186,17 @@ void by__task_text_close(by_task_data *base)
     }
     free(d->train);
     by_logit_store_close(&d->logits);
-    by_token_weights_close(&d->weights);
-    by_token_weights_close(&d->valid_weights);
+    for (size_t i = 0; d->weights != NULL && i < d->paths.train_count; i++) {
+        by_token_weights_close(&d->weights[i]);
+    }
+    free(d->weights);
     for (size_t i = 0; i < d->valid_count; i++) {
+        if (d->valid_weights != NULL) {
+            by_token_weights_close(&d->valid_weights[i]);
+        }
         by_dataset_close(&d->valid[i]);
     }
+    free(d->valid_weights);
     free(d->valid);
     free(d->keys);
     by__task_data_mix_free(&d->mix);
@@ -230,6 +207,7 @@ void by__task_text_close(by_task_data *base)
     by__task_origin_files_free(&d->origin);
     free(d->tokenizer_config);
     free(d->reference);
+    free(d->template_file);
     free(d);
 }
 
@@ -249,28 +227,30 @@ by_status by__task_text_open(by_task_data **out, const by_task *task, const by_t
     return BY_OK;
 }
 
-static by_token_options token_options(const text_data *d, const by_config *config, bool training)
+/* How the samples of a data set are made. Evaluation, too, leaves conversations whole. */
+static by_token_options token_options(const text_data *d, const by_config *config, bool training,
+                                      size_t set)
 {
+    by_token_weights *const *weights = training ? d->weights : d->valid_weights;
     return (by_token_options){.weighted = by__task_weighs_targets(config),
-                              .weights = training ? d->weights : d->valid_weights,
+                              .weights = weights == NULL ? NULL : weights[set],
                               .context = (size_t)config->model.context,
                               .shuffle = training,
+                              .whole = by__task_is_chat(config),
                               .documents = by__task_keeps_documents(config),
-                              .packing = strcmp(config->data.packing, "best_fit") == 0
-                                             ? BY_TOKENS_BEST_FIT
-                                             : BY_TOKENS_STREAM};
+                              .packing = packing_of(config)};
 }
 
 /* Computes the memory of the training data's sources, which are opened one after another. */
 static by_status plan_sources(text_data *d, const by_config *config, by_error *error)
 {
-    const by_token_options options = token_options(d, config, true);
     d->base.bytes = 0;
     d->base.opening_bytes = 0;
     size_t count = d->train == NULL || config->model.context < 1 ? 0 : d->paths.train_count;
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes;
         uint64_t opening;
+        const by_token_options options = token_options(d, config, true, i);
         BY_TRY(by_token_source_bytes(&bytes, &opening, d->train[i], &options, error));
         opening += d->base.bytes;
         d->base.opening_bytes = opening > d->base.opening_bytes ? opening : d->base.opening_bytes;
@@ -299,6 +279,7 @@ by_status by__task_text_complete(by_task_data *base, by_config *config, by_error
 {
     text_data *d = (text_data *)base;
     BY_TRY(name_tokenizer(config, d->paths.chosen, error));
+    BY_TRY(by__task_chat_adapters(config, d->base.known_tokens, error));
     if (d->train != NULL) {
         int64_t vocab = by_dataset_vocab(d->train[0]);
         if (config->model.vocab < 0) {
@@ -306,6 +287,9 @@ by_status by__task_text_complete(by_task_data *base, by_config *config, by_error
             config->model.vocab = (vocab + unit - 1) / unit * unit;
         }
         bool given = by__config_is_given(config, "model.vocab");
+        if (config->model.vocab < vocab && d->base.known_tokens > 0) { /* it gets the added ones */
+            config->model.vocab = vocab;
+        }
         if (config->model.vocab < vocab && config->model.from[0] != '\0' && !given) {
             return by_error_set(
                 error, BY_ECONFIG,
@@ -341,7 +325,7 @@ by_status by__task_text_complete(by_task_data *base, by_config *config, by_error
 /* Opens the training data: one source, or the mix of several. */
 static by_status open_mixed(by_source **out, text_data *d, const by_config *config, by_error *error)
 {
-    by_token_options options = token_options(d, config, true);
+    by_token_options options = token_options(d, config, true, 0);
     size_t count = d->paths.train_count;
     by_source **parts;
     options.logits = d->logits;
@@ -356,6 +340,7 @@ static by_status open_mixed(by_source **out, text_data *d, const by_config *conf
     by_status status = BY_OK;
     size_t opened = 0;
     while (opened < count && status == BY_OK) {
+        options.weights = d->weights[opened];
         status = by_token_source_open(&parts[opened], d->train[opened], &options, error);
         opened += status == BY_OK;
     }
@@ -379,15 +364,16 @@ static by_status open_mixed(by_source **out, text_data *d, const by_config *conf
 static by_status open_held_out(by_source **out, text_data *d, const by_config *config,
                                by_error *error)
 {
-    const by_token_options options = token_options(d, config, false);
     by_source *parts[BY_TASK_PARTS];
     uint64_t ends[BY_TASK_PARTS];
     uint64_t unit = (uint64_t)config->train.micro_batch;
     int64_t batches = config->train.eval_batches;
     if (d->base.part_count == 0) {
+        const by_token_options options = token_options(d, config, false, 0);
         return by_token_source_open(out, d->valid[0], &options, error);
     }
     for (size_t i = 0; i < d->valid_count; i++) {
+        const by_token_options options = token_options(d, config, false, i);
         by_status status = by_token_source_open(&parts[i], d->valid[i], &options, error);
         if (status != BY_OK) {
             while (i-- > 0) {
@@ -408,7 +394,7 @@ by_status by__task_text_source(by_source **out, by_task_data *base, const by_con
                                bool training, by_error *error)
 {
     text_data *d = (text_data *)base;
-    const by_token_options options = token_options(d, config, training);
+    const by_token_options options = token_options(d, config, training, 0);
     return d->documents != NULL
                ? by__task_documents_source(out, d->documents, options.context, options.documents,
                                            options.weighted, error)
@@ -449,7 +435,8 @@ static by_status hash_content(char out[33], const text_data *d, by_error *error)
     by_string text = {0};
     char *all;
     char hash[33];
-    if (d->mix.stage_count == 0 && !d->best_fit && d->logits == NULL && d->weights == NULL) {
+    if (d->mix.stage_count == 0 && d->packing == BY_TOKENS_STREAM && d->logits == NULL &&
+        d->weights[0] == NULL) {
         by_dataset_hash(d->train[0], out);
         return BY_OK;
     }
@@ -457,11 +444,13 @@ static by_status hash_content(char out[33], const text_data *d, by_error *error)
         by_logit_store_hash(d->logits, hash);
         by_string_format(&text, "logits %s\n", hash);
     }
-    if (d->weights != NULL) {
-        by_token_weights_hash(d->weights, hash);
+    for (size_t i = 0; i < d->paths.train_count && d->weights[i] != NULL; i++) {
+        by_token_weights_hash(d->weights[i], hash);
         by_string_format(&text, "weights %s\n", hash);
     }
-    by__string_append(&text, d->best_fit ? "best fit\n" : "");
+    by__string_append(&text, d->packing == BY_TOKENS_BEST_FIT ? "best fit\n"
+                             : d->packing == BY_TOKENS_PADDED ? "padded\n"
+                                                              : "");
     by__string_append(&text, d->mix.shuffle ? "random\n" : "exact\n");
     for (size_t i = 0; i < d->paths.train_count; i++) {
         by_dataset_hash(d->train[i], hash);
@@ -512,6 +501,11 @@ by_status by__task_text_keep(by_task_data *base, const by_config *config, by_tas
                   {.name = BY_DRIFT_FILE, .data = d->reference, .size = strlen(d->reference)}},
         .file_count = 3,
         .eos = d->eos};
+    if (d->template_file != NULL) {
+        by__task_origin_files_drop(&d->origin, BY__TEMPLATE_FILE);
+        out->files[out->file_count++] =
+            (by_checkpoint_file){.name = BY__TEMPLATE_FILE, .path = d->template_file};
+    }
     by__task_origin_files_keep(&d->origin, out);
     return BY_OK;
 }

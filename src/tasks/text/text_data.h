@@ -7,8 +7,10 @@
 #include "config/kind.h"
 #include "tasks/text/documents.h"
 
-/* The keys of the section `data` for text. */
+/* Keys of the section `data` (text_keys.c): of all text, and those that conversations have
+ * otherwise. */
 extern const by__config_key_list by__task_text_keys;
+extern const by__config_key_list by__task_plain_text_keys;
 
 /* Opens text as data of `task`, as by_task.open. */
 by_status by__task_text_open(by_task_data **out, const by_task *task,

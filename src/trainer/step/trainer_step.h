@@ -62,8 +62,10 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements);
 /* ---- trainer_weights.c ---- */
 
 /* by_trainer_load_weights for the weights that a run starts from: parameters that match model.new
- * keep their initial values where these lack them or have them in another shape. */
-by_status by__trainer_start_from(by_trainer *t, const by_weights *weights, by_error *error);
+ * keep their initial values where these lack them or have them in another shape. known_tokens: as
+ * in by_task_data. */
+by_status by__trainer_start_from(by_trainer *t, const by_weights *weights, int64_t known_tokens,
+                                 by_error *error);
 /* Collective: loads those parameters that are present, checked by the caller; the others keep their
  * values. */
 by_status by__trainer_load_adapter(by_trainer *trainer, const by_weights *weights, by_error *error);

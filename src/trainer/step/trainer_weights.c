@@ -93,7 +93,7 @@ static by_status find_grid(by__checkpoint_grid *out, const by_trainer *t, const 
 }
 
 static by_status load_weights(by_trainer *t, const by_weights *weights, const by_string_list *anew,
-                              by_error *error)
+                              int64_t known_rows, by_error *error)
 {
     by__checkpoint_grid grid = {0};
     /* The base weights of a run with adapters have none. */
@@ -106,6 +106,7 @@ static by_status load_weights(by_trainer *t, const by_weights *weights, const by
                                            .may_lack = is_base ? is_added : is_besides,
                                            .anew = anew == NULL ? NULL : anew->items,
                                            .anew_count = anew == NULL ? 0 : anew->count,
+                                           .known_rows = known_rows,
                                            .whole = t->model.stages == 1,
                                            .threads = t->threads};
     if (anew != NULL) {
@@ -121,12 +122,13 @@ static by_status load_weights(by_trainer *t, const by_weights *weights, const by
 
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
-    return load_weights(t, weights, NULL, error);
+    return load_weights(t, weights, NULL, 0, error);
 }
 
-by_status by__trainer_start_from(by_trainer *t, const by_weights *weights, by_error *error)
+by_status by__trainer_start_from(by_trainer *t, const by_weights *weights, int64_t known_tokens,
+                                 by_error *error)
 {
-    return load_weights(t, weights, &t->config->model.new_parameters, error);
+    return load_weights(t, weights, &t->config->model.new_parameters, known_tokens, error);
 }
 
 /* Returns true if a tensor is called "STATE.NAME" with a state that this optimizer keeps. */

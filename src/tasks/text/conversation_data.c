@@ -1,0 +1,193 @@
+#include "tasks/text/conversation_data.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/data.h"
+#include "base/json.h"
+#include "base/paths.h"
+#include "tasks/tasks.h"
+
+/* clang-format off: one row a key */
+static const by__config_key keys[] = {
+    {"chat", "template", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, template_file), "\"\"",
+     .help = "chat template: a file, or chatml, llama3, zephyr, plain, or none, which joins the "
+             "texts; its special tokens <|NAME|> that the tokenizer lacks are added to it and to "
+             "the model; empty: that of the model"},
+    {"chat", "form", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, form), "auto",
+     .choices = "auto|messages|sharegpt|alpaca|prompt|columns",
+     .help = "form of the records: messages (OpenAI), sharegpt (conversations of from and value), "
+             "alpaca (instruction, input, output or response), prompt (and completion), columns "
+             "(question and answer); auto: by the fields of each record"},
+    {"chat", "question", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, question), "\"\"",
+     .help = "field of the question of form columns; empty: question"},
+    {"chat", "answer", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, answer), "\"\"",
+     .help = "field of its answer; empty: answer"},
+    {"chat", "system", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, system), "\"\"",
+     .help = "system message of conversations without one; empty: none"},
+    {"chat", "variables", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, variables), "\"\"",
+     .help = "further variables of the template, a JSON object: '{\"enable_thinking\": false}'; "
+             "empty: none"},
+    {"chat", "learn", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, learn), "assistant",
+     .choices = "assistant|last_turn|all",
+     .help = "what is learned: all answers, the last one, or all tokens; a message with \"train\": "
+             "false (or \"weight\": 0) never is"},
+    {"chat", "long", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, longer), "skip",
+     .choices = "skip|cut|error",
+     .help = "what becomes of a conversation longer than model.context: it is left out and "
+             "counted; cut behind the last answer that fits; or an error"},
+};
+static const by__config_key data_keys[] = {
+    {"data", "packing", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, packing), "best_fit",
+     .choices = "best_fit|padded", .later = true,
+     .help = "best_fit: whole conversations are combined to fill samples as well as possible "
+             "(best-fit decreasing), and attention stays within a conversation; padded: one "
+             "conversation a sample"},
+};
+/* clang-format on */
+const by__config_key_list by__task_chat_key_list = BY__KEY_LIST(keys);
+const by__config_key_list by__task_chat_data_keys = BY__KEY_LIST(data_keys);
+
+/* The values of the keys. */
+static const by__task_chat_keys *keys_of(const by_config *config)
+{
+    return by__config_kind_own(config->task.own, by__config_kind_named(config->task.own, "chat"));
+}
+
+by_token_packing by__task_chat_packing(const by_config *config)
+{
+    const by__task_chat_keys *k = keys_of(config);
+    return strcmp(k->packing, "padded") == 0 ? BY_TOKENS_PADDED : BY_TOKENS_BEST_FIT;
+}
+
+static bool is_object(const char *text)
+{
+    json_t *json = by__json_read(text, 0, NULL);
+    bool object = json_is_object(json);
+    json_decref(json);
+    return object;
+}
+
+by_status by__task_chat_check(const by_config *config, const by__task_chat_keys *k, by_error *error)
+{
+    bool named = k->question[0] != '\0' || k->answer[0] != '\0';
+    if (named && strcmp(k->form, "auto") != 0 && strcmp(k->form, "columns") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: chat.%s names a field of form columns; chat.form is %s: leave one "
+                            "out",
+                            by__config_where(config, "chat.question", "chat.answer"),
+                            k->question[0] != '\0' ? "question" : "answer", k->form);
+    }
+    if (k->variables[0] != '\0' && !is_object(k->variables)) {
+        return by_error_set(error, BY_ECONFIG, "%s: chat.variables is not a JSON object: %.200s",
+                            by__config_where(config, "chat.variables", "task.kind"), k->variables);
+    }
+    return BY_OK;
+}
+
+by_status by__task_chat_adapters(const by_config *config, int64_t known_tokens, by_error *error)
+{
+    return known_tokens == 0 || config->lora.rank == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: the chat template adds special tokens to the model, whose "
+                              "embeddings adapters do not train: train all weights (lora.rank 0), "
+                              "or choose a template without them (chat.template: plain)",
+                              by__config_where(config, "lora.rank", "chat.template"));
+}
+
+static by_conversation_form form_of(const by__task_chat_keys *k)
+{
+    by_conversation_form form = BY_CONVERSATION_AUTO;
+    while (form + 1 < BY_CONVERSATION_FORMS &&
+           strcmp(by_conversation_form_name(form), k->form) != 0) {
+        form++;
+    }
+    return form;
+}
+
+/* The context of the model to train, which may start from other weights; 0: unknown. */
+static by_status find_context(size_t *out, const by_config *config, bool resolved, by_error *error)
+{
+    by_config *own;
+    int64_t context = config->model.context;
+    if (!resolved && config->model.from[0] != '\0') {
+        BY_TRY(by_config_copy(&own, config, error));
+        by_status status = by_config_inherit_model(own, error);
+        context = own->model.context;
+        by_config_close(&own);
+        BY_TRY(status);
+    }
+    *out = context > 0 ? (size_t)context : 0;
+    return BY_OK;
+}
+
+by_status by__task_chat_pack_open(by__task_chat_pack *out, const by_config *config,
+                                  const char *model, bool resolved, bool own, by_error *error)
+{
+    size_t context;
+    BY_TRY(find_context(&context, config, resolved, error));
+    const by__task_chat_keys *k = keys_of(config);
+    by__task_chat_pack p = {0};
+    BY_TRY(by_chat_for_tuning(&p.chat, &p.tokenizer, model, own ? NULL : k->template_file, error));
+    p.pack.options = (by_conversation_options){
+        .form = form_of(k),
+        .question = k->question,
+        .answer = k->answer,
+        .system = k->system,
+        .variables = k->variables[0] == '\0' ? NULL : k->variables,
+        .learn = strcmp(k->learn, "all") == 0         ? BY_LEARN_ALL
+                 : strcmp(k->learn, "last_turn") == 0 ? BY_LEARN_LAST_TURN
+                                                      : BY_LEARN_ASSISTANT,
+        .context = context,
+        .longer = strcmp(k->longer, "cut") == 0     ? BY_LONG_CUT
+                  : strcmp(k->longer, "error") == 0 ? BY_LONG_ERROR
+                                                    : BY_LONG_SKIP};
+    p.pack.chat = p.chat;
+    *out = p;
+    return BY_OK;
+}
+
+void by__task_chat_pack_close(by__task_chat_pack *pack)
+{
+    by_chat_close(&pack->chat);
+    by_tokenizer_close(&pack->tokenizer);
+}
+
+void by__task_chat_pack_use(const by__task_chat_pack *pack, by_pack_options *options)
+{
+    options->chat = &pack->pack;
+    options->tokenizer = pack->tokenizer;
+    options->field = NULL;
+    options->dedup = BY_PACK_DEDUP_NONE;
+}
+
+by_status by__task_chat_fits(const char *data, const char *model, bool *same, int64_t *known,
+                             by_error *error)
+{
+    by_dataset *set;
+    by_tokenizer *base = NULL;
+    by_tokenizer *extended = NULL;
+    by_chat *chat = NULL;
+    char *template_file = NULL;
+    BY_TRY(by_dataset_open(&set, data, NULL, error));
+    by_status status = by__path_make(&template_file, data, BY__TEMPLATE_FILE, error);
+    if (status == BY_OK) {
+        status = by_tokenizer_open(&base, model, error);
+    }
+    if (status == BY_OK) {
+        status = by_chat_for_tuning(&chat, &extended, model, template_file, error);
+    }
+    if (status == BY_OK) {
+        const char *hash = by_dataset_tokenizer_hash(set);
+        bool plain = strcmp(hash, by_tokenizer_hash(base)) == 0;
+        *same = plain || strcmp(hash, by_tokenizer_hash(extended)) == 0;
+        *known = *same && !plain ? (int64_t)by_tokenizer_vocab(base) : 0;
+    }
+    free(template_file);
+    by_chat_close(&chat);
+    by_tokenizer_close(&extended);
+    by_tokenizer_close(&base);
+    by_dataset_close(&set);
+    return status;
+}
