@@ -96,10 +96,10 @@ typedef struct by_conversation_result {
 
 /* Opens the template and the tokenizer that a model is tuned with. `model`: what
  * by_tokenizer_open takes; its directory has the special tokens and, if `file` is NULL or empty,
- * the template. `file`: a template, or the name of a built-in one, as by_chat_source has it. Special
- * tokens <|NAME|> that the template's text names and the tokenizer lacks are added behind its
- * vocabulary. Returns BY_ESTATE, with the remedy, if there is no template; errors as by_chat_open
- * and by_tokenizer_open. */
+ * the template. `file`: a template, or the name of a built-in one, as by_chat_source has it.
+ * Special tokens <|NAME|> that the template's text names and the tokenizer lacks are added behind
+ * its vocabulary. Returns BY_ESTATE, with the remedy, if there is no template; errors as
+ * by_chat_open and by_tokenizer_open. */
 BY_API by_status by_chat_for_tuning(by_chat **chat, by_tokenizer **tokenizer, const char *model,
                                     const char *file, by_error *error);
 

@@ -100,7 +100,31 @@ static size_t find_top(const by_dataset_statistics *s, uint32_t top[MAX_TOP], si
     return count;
 }
 
-static void print_json(const char *directory, const by_dataset_statistics *s, const data_request *r,
+/* What was packed of conversations. */
+static void print_chat(const by_dataset *dataset, bool json)
+{
+    by_dataset_chat c;
+    if (!by_dataset_is_chat(dataset, &c)) {
+        return;
+    }
+    double share = 100.0 * (double)c.targets / (double)by_dataset_tokens(dataset);
+    if (json) {
+        printf(",\"chat\":{\"records\":%" PRIu64 ",\"samples\":%" PRIu64 ",\"targets\":%" PRIu64
+               ",\"corrupt\":%" PRIu64 ",\"too_long\":%" PRIu64 ",\"cut\":%" PRIu64
+               ",\"lost_targets\":%" PRIu64 "}",
+               c.records, c.samples, c.targets, c.corrupt, c.too_long, c.cut, c.lost);
+        return;
+    }
+    printf("chat\t%" PRIu64 " records; %" PRIu64 " left out as no conversations, %" PRIu64
+           " samples as longer than the context, %" PRIu64 " cut behind an answer\n",
+           c.records, c.corrupt, c.too_long, c.cut);
+    printf("targets\t%" PRIu64 " learned tokens here (%.1f %%), %.1f a sample; %" PRIu64
+           " lost with what was left out or cut\n",
+           c.targets, share, (double)c.targets / (double)c.samples, c.lost);
+}
+
+static void print_json(const char *directory, const by_dataset *dataset,
+                       const by_dataset_statistics *s, const data_request *r,
                        const by_tokenizer *tokenizer)
 {
     static const char *const names[BY_LENGTH_QUANTILES] = {"min", "p10", "p25", "median",
@@ -118,6 +142,7 @@ static void print_json(const char *directory, const by_dataset_statistics *s, co
     }
     printf("},\"vocab\":%" PRIu32 ",\"used\":%" PRIu32 ",\"entropy\":%s", s->vocab, s->used,
            cli_json_number(number, s->entropy, 6));
+    print_chat(dataset, true);
     if (r->context > 0) {
         printf(",\"context\":%" PRId64 ",\"windows\":%" PRIu64, r->context, s->windows);
         printf(",\"documents_per_window\":%s", cli_json_number(number, s->documents_per_window, 6));
@@ -139,7 +164,8 @@ static void print_json(const char *directory, const by_dataset_statistics *s, co
     printf("]}\n");
 }
 
-static void print_text(const char *directory, const by_dataset_statistics *s, const data_request *r,
+static void print_text(const char *directory, const by_dataset *dataset,
+                       const by_dataset_statistics *s, const data_request *r,
                        const by_tokenizer *tokenizer)
 {
     uint32_t top[MAX_TOP];
@@ -151,6 +177,7 @@ static void print_text(const char *directory, const by_dataset_statistics *s, co
     printf("lengths\t%" PRIu64 " to %" PRIu64 " tokens, median %" PRIu64 ", 10 to 90 %%: %" PRIu64
            " to %" PRIu64 "\n",
            l[0], l[6], l[3], l[1], l[5]);
+    print_chat(dataset, false);
     printf("vocabulary\t%" PRIu32 " of %" PRIu32 " tokens are used (%.1f %%)\n", s->used, s->vocab,
            100.0 * s->used / s->vocab);
     printf("entropy\t%.4f nats per token, the loss of a unigram model\n", s->entropy);
@@ -202,7 +229,7 @@ static by_status stats(const char *directory, const data_request *r, by_error *e
         }
     }
     if (status == BY_OK) {
-        (r->json ? print_json : print_text)(directory, &s, r, tokenizer);
+        (r->json ? print_json : print_text)(directory, dataset, &s, r, tokenizer);
         free(s.counts);
     }
     by_tokenizer_close(&tokenizer);
@@ -297,11 +324,34 @@ static by_status stats_of(const char *path, const data_request *r, by_error *err
                           : for_parts(path, stats, r, error);
 }
 
+/* Shows a file as a config would train on it. */
+static int show_file(const char *file, const char *config, const cli_list *overrides,
+                     cli_show_request *look)
+{
+    by_string setting = {0};
+    cli_list all = *overrides;
+    by_string_format(&setting, "data.text=");
+    by_string_json(&setting, file, strlen(file));
+    const char *const own[] = {"data.train=", "data.valid=", "data.valid_fraction=0",
+                               setting.failed ? "data.text=" : setting.data};
+    if (all.count + sizeof own / sizeof own[0] > CLI_LIST_MAX) {
+        by_string_free(&setting);
+        return cli_misuse(&cli_data, "too many --set");
+    }
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        all.items[all.count++] = own[i];
+    }
+    int code = cli_with_config(&cli_data, config, &all, cli_show_data, look);
+    by_string_free(&setting);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
     data_request r = {.seed = 1337, .top = 10};
     cli_show_request look = {.count = 16};
     cli_list overrides = {0};
+    const char *config = NULL;
     const cli_flag flags[] = {
         {"out", CLI_STRING, &look.out, "FILE",
          "show: file to write, .png for images (default data.png; text: standard output)"},
@@ -311,6 +361,8 @@ static int run(int argc, char **argv)
          "show: samples, from the first of the epoch on (default 16)"},
         {"list", CLI_SWITCH, &look.list, NULL,
          "show: list the examples by the numbers that data.draws and lists of rows count"},
+        {"config", CLI_INPUT, &config, "CONFIG",
+         "show: config that says how FILE is read, in place of its own data"},
         {"set", CLI_LIST, &overrides, "KEY=VALUE", CLI_SET_HELP},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "stats: also examine windows of N tokens and the order of an epoch"},
@@ -337,8 +389,12 @@ static int run(int argc, char **argv)
     }
     look.json = r.json;
     cli_catch_signals();
-    if (shows && count != 2) {
-        return cli_misuse(&cli_data, "show is of one config or run");
+    if ((shows && count != 2) || (config != NULL && !shows)) {
+        return cli_misuse(&cli_data, config != NULL ? "--config goes with show FILE"
+                                                    : "show is of one config or run");
+    }
+    if (config != NULL) {
+        return show_file(rest[1], config, &overrides, &look);
     }
     if (shows || (!verifies && count == 2 && is_config(rest[1]))) {
         return cli_with_config(&cli_data, rest[1], &overrides,
@@ -364,6 +420,7 @@ const cli_command cli_data = {
     .name = "data",
     .summary = "show what a model sees of its data, verify packed data, or print statistics",
     .usage = "banyan data show CONFIG|RUN [--out FILE] [--epoch N] [--count N] [--list]\n"
+             "       banyan data show FILE --config CONFIG\n"
              "       banyan data verify DIR... | stats DIR|FILE...|CONFIG|RUN",
     .text =
         "Shows training data as the model sees it, verifies packed directories, or prints\n"
@@ -377,7 +434,9 @@ const cli_command cli_data = {
         "\n"
         "show draws images as they are decoded and, beside them, as augmentation makes them: the\n"
         "pixels that the model gets, without their normalization, with their labels. Of texts it\n"
-        "prints the tokens; {seen|hidden} are those that task.kind masked hides. Below an image\n"
+        "prints the tokens; {seen|hidden} are those that task.kind masked hides, and what "
+        "task.kind\n"
+        "chat learns is coloured, or between [[ and ]]. Below an image\n"
         "are the number of its example and its file. With --list it prints a line for each\n"
         "example, images or rows of a table, by these numbers: the part, how often it is drawn\n"
         "by data.draws, how often in the epoch, and class and file. Line N + 1 of data.draws, and\n"

@@ -7,6 +7,7 @@
 
 #include "banyan/pack.h"
 #include "base/cli.h"
+#include "data/pack_chat.h"
 #include "data/pack_graph.h"
 #include "data/pack_images.h"
 
@@ -82,6 +83,10 @@ static void print_result(const by_pack_result *result, const char *output, doubl
     if (json) {
         printf("{\"output\": ");
         cli_print_json_string(output);
+        if (result->targets > 0) {
+            printf(", \"targets\": %" PRIu64 ", \"too_long\": %" PRIu64 ", \"cut\": %" PRIu64,
+                   result->targets, result->too_long, result->cut);
+        }
         printf(", \"tokens\": %" PRIu64 ", \"valid_tokens\": %" PRIu64 ", \"documents\": %" PRIu64
                ", \"text_bytes\": %" PRIu64 ", \"vocab\": %" PRIu32
                ", \"exact_duplicates\": %" PRIu64 ", \"near_duplicates\": %" PRIu64
@@ -96,6 +101,9 @@ static void print_result(const by_pack_result *result, const char *output, doubl
     printf("%s: %" PRIu64 " tokens", output, result->tokens);
     if (result->valid_tokens > 0) {
         printf(" (%" PRIu64 " held out)", result->valid_tokens);
+    }
+    if (result->targets > 0) {
+        printf(", %" PRIu64 " of them learned,", result->targets);
     }
     printf(" of %s in %" PRIu64 " documents, vocabulary %" PRIu32 ", %.1f MB/s\n",
            by_format_bytes(bytes, result->text_bytes), result->documents, result->vocab, rate);
@@ -278,12 +286,14 @@ static int run(int argc, char **argv)
     bool no_eos = false, json = false, images = false;
     int64_t shard_mib = 256;
     cli_graph_pack graph = {0};
+    cli_chat_pack chat = {0};
     const cli_flag flags[] = {
         {"out", CLI_STRING, &output, "DIR", "directory to create (required)"},
         TEXT_FLAGS,
         DAMAGE_FLAGS,
         IMAGE_FLAGS,
         CLI_GRAPH_PACK_FLAGS(graph),
+        CLI_CHAT_PACK_FLAGS(chat),
         {"shard-tokens", CLI_INTEGER_FROM(1), &shard, "N", "tokens per shard (default 134217728)"},
         REMOTE_FLAGS,
         {"no-eos", CLI_SWITCH, &no_eos, NULL, "add no end-of-text token after each document"},
@@ -332,14 +342,17 @@ static int run(int argc, char **argv)
         return code;
     }
     cli_catch_signals();
-    code = pack_inputs(&options, &view, json);
+    code = chat.wanted ? cli_chat_pack_open(&chat, &options) : -1;
+    code = code >= 0 ? code : pack_inputs(&options, &view, json);
+    cli_chat_pack_close(&chat);
     cli_spool_close(&spool);
     return code;
 }
 
 const cli_command cli_pack = {
     .name = "pack",
-    .summary = "pack text into token shards, pictures into shards, or edges into a graph",
+    .summary =
+        "pack text or conversations into token shards, pictures into shards, edges into a graph",
     .usage = "banyan pack FILE|DIR|URL... --out DIR [--tokenizer WHAT] [--valid-fraction F]",
     .text =
         "Tokenizes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and\n"
@@ -354,6 +367,10 @@ const cli_command cli_pack = {
         "The ranks of `banyan launch` share the work, for texts and pictures: the result has the\n"
         "same bytes for any number of them, and the same command goes on after a kill.\n"
         "\n"
+        "With --chat, renders conversations (JSON lines, JSON, Parquet) with the chat template of\n"
+        "--tokenizer DIR or --chat-template, and writes a mask of what is learned beside the\n"
+        "tokens, for task.kind chat (docs/chat_tuning.md).\n"
+        "\n"
         "With --graph, sorts lists of edges (CSV and other text, Parquet), an npz file or a\n"
         "directory of the Open Graph Benchmark into a directory that data.graph maps\n"
         "(docs/graphs.md).\n"
@@ -361,6 +378,7 @@ const cli_command cli_pack = {
         "examples:\n"
         "  banyan pack books/ --out packed --vocab 8192 --valid-fraction 0.1\n"
         "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --out crawl --dedup near\n"
+        "  banyan pack --chat talks.jsonl --tokenizer model/ --context 1024 --out talks\n"
         "  banyan pack --graph edges.csv --nodes nodes.csv --store f16 --out packed\n"
         "  banyan launch -n 8 pack crawl/ --tokenizer gpt2/ --out crawl-packed\n"
         "  banyan launch -n 8 pack --images pets/ more.parquet --out shards",

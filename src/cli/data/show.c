@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "banyan/plot.h"
 #include "banyan/train_events.h"
@@ -298,6 +299,77 @@ static by_status add_sample(by_string *out, by_task_data *data, const int32_t *t
     return status;
 }
 
+/* ---- conversations ---- */
+
+/* What of a sample is learned, and where its documents begin. */
+typedef struct sample_marks {
+    const int32_t *targets;
+    const int32_t *starts;
+    const float *weights;
+    const char *on;  /* before what is learned: \001 if it is coloured, */
+    const char *off; /* and behind it: \002 */
+} sample_marks;
+
+/* Finds the marks of example i; false: the batch has none. */
+static bool find_marks(sample_marks *out, const by_batch *batch, size_t i, size_t count,
+                       const cli_show_request *r)
+{
+    const by_array *targets = by_batch_array(batch, "targets");
+    const by_array *starts = by_batch_array(batch, "starts");
+    const by_array *weights = by_batch_array(batch, "weight");
+    bool coloured = r->out == NULL && !r->json && isatty(STDOUT_FILENO) != 0;
+    if (targets == NULL || starts == NULL || weights == NULL || weights->shape.rank != 2) {
+        return false;
+    }
+    *out = (sample_marks){.targets = (const int32_t *)targets->data + i * count,
+                          .starts = (const int32_t *)starts->data + i * count,
+                          .weights = (const float *)weights->data + i * count,
+                          .on = coloured ? "\001" : "[[",
+                          .off = coloured ? "\002" : "]]"};
+    return true;
+}
+
+/* Token k is a target that has a weight. */
+static bool is_learned(const sample_marks *m, size_t k)
+{
+    return k > 0 && m->targets[k - 1] >= 0 && m->weights[k - 1] > 0.0f;
+}
+
+/* The tokens of a sample, without those that pad it. */
+static size_t used_tokens(const sample_marks *m, size_t count)
+{
+    size_t used = count;
+    while (used > 1 && m->targets[used - 2] < 0 && m->targets[used - 1] < 0) {
+        used--;
+    }
+    return used;
+}
+
+/* The text of a sample of conversations, with what is learned between marks. */
+static by_status add_marked(by_string *out, by_task_data *data, const int32_t *tokens,
+                            const sample_marks *m, size_t count, by_error *error)
+{
+    static const char border[] = "\n--------\n";
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK;) {
+        bool learned = is_learned(m, i);
+        size_t end = i + 1;
+        while (end < count && is_learned(m, end) == learned && m->starts[end] == m->starts[i]) {
+            end++;
+        }
+        if (i > 0 && m->starts[i] != m->starts[i - 1]) {
+            by_string_add(out, border, sizeof border - 1);
+        }
+        by_string_add(out, m->on, learned ? strlen(m->on) : 0);
+        status = add_tokens(out, data, tokens + i, end - i, error);
+        by_string_add(out, m->off, learned ? strlen(m->off) : 0);
+        i = end;
+    }
+    return status;
+}
+
+/* ---- batches of texts ---- */
+
 /* The targets of example i of a batch; *count: 0 if there are none. */
 static const int32_t *targets_of(size_t *count, const by_batch *batch, size_t i)
 {
@@ -334,7 +406,20 @@ static size_t count_targets(const by_batch *batch, size_t i)
     return found;
 }
 
-static void print_sample(const by_string *text, size_t tokens, size_t targets, int64_t sample,
+/* Prints a text with what is between \001 and \002 in colour. */
+static void print_coloured(char *text)
+{
+    for (char *at = text; *at != '\0';) {
+        size_t n = strcspn(at, "\001\002");
+        char mark = at[n];
+        at[n] = '\0';
+        cli_print_lines(stdout, at);
+        fputs(mark == '\001' ? "\033[32m" : mark == '\002' ? "\033[0m" : "", stdout);
+        at += n + (mark != '\0');
+    }
+}
+
+static void print_sample(by_string *text, size_t tokens, size_t targets, int64_t sample,
                          const cli_show_request *r)
 {
     if (r->json) {
@@ -347,7 +432,11 @@ static void print_sample(const by_string *text, size_t tokens, size_t targets, i
     }
     printf("%ssample %" PRId64 " of epoch %" PRId64 ": %zu tokens, %zu to predict\n",
            sample > 0 ? "\n" : "", sample, r->epoch, tokens, targets);
-    cli_print_lines(stdout, text->data);
+    if (r->out == NULL && isatty(STDOUT_FILENO) != 0) {
+        print_coloured(text->data);
+    } else {
+        cli_print_lines(stdout, text->data);
+    }
     printf("\n");
 }
 
@@ -363,9 +452,12 @@ static by_status print_samples(by_task_data *data, const by_batch *batch, int64_
     by_status status = hidden == NULL ? no_memory(error) : BY_OK;
     for (size_t i = 0; i < batch->batch && *done < r->count && status == BY_OK; i++, ++*done) {
         by_string text = {0};
+        sample_marks marks;
+        const int32_t *ids = (const int32_t *)tokens->data + i * count;
         find_hidden(hidden, count, batch, i);
-        status = add_sample(&text, data, (const int32_t *)tokens->data + i * count, hidden, count,
-                            error);
+        status = find_marks(&marks, batch, i, count, r)
+                     ? add_marked(&text, data, ids, &marks, used_tokens(&marks, count), error)
+                     : add_sample(&text, data, ids, hidden, count, error);
         by_string_add(&text, "", 1);
         if (status == BY_OK) {
             status = by_string_check(&text, error);

@@ -341,11 +341,14 @@ static void show_next(const by_config *config, const char *run)
 {
     const by_task *task = NULL;
     bool text = strcmp(config->task.kind, "language") == 0;
+    bool chat = strcmp(config->task.kind, "chat") == 0;
     bool tokens = strcmp(by_model_reads(&config->model), "tokens") == 0;
     bool known = by_task_find(&task, config, NULL) == BY_OK;
     printf("next       banyan eval %s\n", run);
     if (text) {
         printf("           banyan generate %s --prompt TEXT\n", run);
+    } else if (chat) {
+        printf("           banyan chat %s\n", run);
     } else if (known && task->predict != NULL) {
         printf("           banyan predict %s FILE\n", run);
     } else if (known && strcmp(task->name, "diffuse") == 0) {

@@ -33,7 +33,8 @@ typedef struct by__data_bins {
 } by__data_bins;
 
 /* Fills bins of `capacity` tokens (at least 2) with the documents [offsets[i], offsets[i + 1]);
- * `apart`: each bin has one piece, in the order of documents. Memory: by__data_bins_bytes. BY_EARG: there are 2^32 pieces or more; BY_EMEMORY. */
+ * `apart`: each bin has one piece, in the order of documents. Memory: by__data_bins_bytes. BY_EARG:
+ * there are 2^32 pieces or more; BY_EMEMORY. */
 by_status by__data_bins_open(by__data_bins *out, const uint64_t *offsets, uint64_t documents,
                              uint32_t capacity, bool apart, by_error *error);
 void by__data_bins_close(by__data_bins *bins);

@@ -34,7 +34,9 @@
  *   DIR/mask.npy              1-D '|u1': 1 for each token of the stream that is learned, or 0
  *   DIR/chat_template.jinja   the template that rendered them
  *
- * whose numbers are those of by_dataset_chat (banyan/data.h). xxh3_128 of an npy file is that of its elements, without the npy header; that of a source is of
+ * whose numbers are those of by_dataset_chat (banyan/data.h).
+ *
+ * xxh3_128 of an npy file is that of its elements, without the npy header; that of a source is of
  * the whole file. Each N fits in 53 bits. NAME is a plain file name (no '/', not "." or "..").
  */
 #ifndef BY_DATA_CORPUS_TOKEN_MANIFEST_H

@@ -8,9 +8,10 @@
 /* With fewer (sample, key head) pairs than this, the queries of each are also divided into
  * pieces. */
 #define ENOUGH_TASKS 16
-/* The score of a masked key: its weight becomes 0. A power of two, with which products are exact: in
- * a block whose keys are all masked, scores differ from their maximum by 0 even if the compiler fuses
- * multiplication and subtraction, and not by a rounding error of it, whose power would be infinite. */
+/* The score of a masked key: its weight becomes 0. A power of two, with which products are exact:
+ * in a block whose keys are all masked, scores differ from their maximum by 0 even if the compiler
+ * fuses multiplication and subtraction, and not by a rounding error of it, whose power would be
+ * infinite. */
 #define HIDDEN (-0x1p100f)
 
 typedef struct attention_plan {
