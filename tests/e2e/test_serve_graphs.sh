@@ -54,6 +54,20 @@ train: {steps: 5, batch: 1, threads: 1, eval_every: 0}
 precision: {compute: f32}
 optimizer: {lr: 0.02, schedule: constant, warmup: 0}
 END
+cat >links.yaml <<'END'
+name: links
+task: {kind: links}
+model: {kind: sage, layers: 2, width: 8, decoder: mlp}
+data: {graph: own.csv, features: own.npy, valid_links: 0.1, test_links: 0.1}
+train: {steps: 20, batch: 16, threads: 1, eval_every: 0}
+precision: {compute: f32}
+optimizer: {lr: 0.02, schedule: constant, warmup: 0}
+END
+printf '0,1\n39,7\n2,2\n' >pairs.csv
+for name in links dots; do
+    run 0 "$banyan" train links.yaml --quiet --set name=$name --set model.decoder="$([ $name = dots ] && echo dot || echo mlp)"
+    run 0 "$banyan" predict runs/$name pairs.csv --out $name.lines
+done
 run 0 "$banyan" train own.yaml --quiet
 run 0 "$banyan" train own.yaml --quiet --set name=sampled --set data.fan_outs='[3, 3]' --set train.batch=4
 run 0 "$banyan" train small.yaml --quiet
@@ -62,7 +76,7 @@ run 0 "$banyan" predict runs/own --graph new.csv --features new.npy --out new.li
 run 0 "$banyan" predict runs/small --nodes 11 --out small.lines
 
 say "a server answers with what predict says"
-serve_models runs/own runs/small runs/sampled
+serve_models runs/own runs/small runs/sampled runs/links runs/dots
 await_ready
 cat >ask.py <<'END'
 import json, sys, urllib.error, urllib.request
@@ -80,7 +94,7 @@ def lines(name):
 def alike(have, want):
     assert len(have) == len(want), (have, want)
     for a, b in zip(have, want):
-        assert all(abs(a[k] - v) < 1e-6 if k == "probability" else a[k] == v for k, v in b.items()), (a, b)
+        assert all(abs(a[k] - v) < 1e-6 if k in ("probability", "score") else a[k] == v for k, v in b.items()), (a, b)
 own, new, small = lines("own.lines"), lines("new.lines"), lines("small.lines")
 graph = json.load(open("new.json"))
 alike(ask(model="own", nodes=[3]), [own[3]])
@@ -100,6 +114,13 @@ assert "no field 'links'" in ask(400, model="own", graph={"features": [[1, 2, 3]
 assert "1 to 2048 lists" in ask(400, model="own", graph={"features": [[1, 2, 3]] * 2049})
 assert "send 'nodes' or 'graph'" in ask(400, model="own", rows=[[1]])
 assert "send 'graph'" in ask(400, model="small", nodes=[1])
+for name in "links", "dots":
+    alike(ask(model=name, pairs=[[0, 1], [39, 7], [2, 2]]), lines(f"{name}.lines"))
+assert "not two numbers of nodes; there are 40" in ask(400, model="links", pairs=[[0, 40]])
+assert "not two numbers of nodes" in ask(400, model="links", pairs=[[0, 1], [3]])
+assert "send 'pairs'" in ask(400, model="links", nodes=[1])
+assert "neither 'nodes' nor 'graph'" in ask(400, model="links", nodes=[1], pairs=[[0, 1]])
+assert "send 'nodes' or 'graph'" in ask(400, model="own", pairs=[[0, 1]])
 info = json.load(urllib.request.urlopen(url + "/v1/models/own"))["info"]
 assert info["nodes"] == 40 and info["features"] == 3 and info["request_nodes"] == 2048, info
 END

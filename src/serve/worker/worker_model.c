@@ -181,7 +181,8 @@ static by_status check_task(const by_pretrained *pretrained, const char *name, b
     const by_task *task = NULL;
     bool files = by_task_find(&task, config, NULL) == BY_OK && task->predict != NULL &&
                  task->open_examples == NULL && task->open_graph == NULL;
-    return !files || strcmp(by_model_reads(&config->model), "tokens") == 0
+    const char *reads = by_model_reads(&config->model);
+    return !files || strcmp(reads, "tokens") == 0 || strcmp(reads, "nodes") == 0
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
                               "%s: a model of task.kind %s is not served, since it predicts files: "

@@ -12,6 +12,7 @@
 #include "serve/protocol/predicted.h"
 #include "serve/worker/worker.h"
 #include "serve/worker/worker_graph.h"
+#include "serve/worker/worker_links.h"
 
 #define MAX_ROWS   4096
 #define MAX_IMAGES 256
@@ -23,6 +24,7 @@ struct by__worker_predicting {
     size_t columns; /* 0: the model reads images */
     int64_t image[3];
     by__worker_graphs *graphs; /* NULL: the model reads none, and the others are used */
+    by__worker_links *links;   /* of a graph, instead; NULL */
 };
 
 /* ---- a request, on the preparer's thread ---- */
@@ -33,6 +35,7 @@ typedef struct worker_predict_fields {
     const json_t *images;
     const json_t *nodes;
     const json_t *graph;
+    const json_t *pairs;
 } worker_predict_fields;
 
 static const by__serve_field fields[] = {
@@ -42,6 +45,7 @@ static const by__serve_field fields[] = {
     BY__ANY("images", worker_predict_fields, images),
     BY__ANY("nodes", worker_predict_fields, nodes),
     BY__ANY("graph", worker_predict_fields, graph),
+    BY__ANY("pairs", worker_predict_fields, pairs),
 };
 
 /* The examples of a job: rows, or pictures, which are decoded one by one. */
@@ -237,6 +241,9 @@ by_status by__worker_predicting_prepare(const by__worker_predicting *p, by__work
 {
     worker_predict_fields a = {0};
     BY_TRY(by__serve_fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, &job->param, error));
+    if (p->links != NULL) {
+        return by__worker_links_prepare(p->links, job, a.pairs, error);
+    }
     if (p->graphs != NULL) {
         return by__worker_graphs_prepare(p->graphs, job, a.nodes, a.graph, error);
     }
@@ -282,6 +289,9 @@ by_status by__worker_predicting_compute(void *user, const by__worker_batch_place
     by__worker_predicting *p = user;
     by_predictor_place *at;
     result_target t = {.places = places};
+    if (p->links != NULL) {
+        return by__worker_links_compute(p->links, places, count, error);
+    }
     if (p->graphs != NULL) {
         return by__worker_graphs_compute(p->graphs, places, count, error);
     }
@@ -311,7 +321,10 @@ by_status by__worker_predicting_open(by__worker_predicting **out, const by_pretr
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "predictions", error));
     if (graphs) {
         *out = p;
-        by_status opened = by__worker_graphs_open(&p->graphs, pretrained, options.threads, error);
+        bool links = strcmp(by_pretrained_config(pretrained)->task.kind, "links") == 0;
+        by_status opened =
+            links ? by__worker_links_open(&p->links, pretrained, error)
+                  : by__worker_graphs_open(&p->graphs, pretrained, options.threads, error);
         if (opened != BY_OK) {
             free(p);
             *out = NULL;
@@ -338,6 +351,7 @@ void by__worker_predicting_close(by__worker_predicting **predicting)
     if (*predicting != NULL) {
         by_predictor_close(&(*predicting)->predictor);
         by__worker_graphs_close(&(*predicting)->graphs);
+        by__worker_links_close(&(*predicting)->links);
         free(*predicting);
         *predicting = NULL;
     }
@@ -345,12 +359,16 @@ void by__worker_predicting_close(by__worker_predicting **predicting)
 
 size_t by__worker_predicting_batch(const by__worker_predicting *predicting)
 {
-    return predicting->graphs != NULL ? BATCH : (size_t)by_predictor_batch(predicting->predictor);
+    return predicting->predictor == NULL ? BATCH
+                                         : (size_t)by_predictor_batch(predicting->predictor);
 }
 
 json_t *by__worker_predicting_info(const by__worker_predicting *p)
 {
     by_column_type column;
+    if (p->links != NULL) {
+        return by__worker_links_info(p->links);
+    }
     if (p->graphs != NULL) {
         return by__worker_graphs_info(p->graphs);
     }

@@ -17,6 +17,7 @@ typedef struct predict_fields {
     const json_t *entities;
     const json_t *nodes;
     const json_t *graph;
+    const json_t *pairs;
     int64_t priority;
 } predict_fields;
 
@@ -27,6 +28,7 @@ static const by__serve_field fields[] = {
     BY__ANY("entities", predict_fields, entities),
     BY__ANY("nodes", predict_fields, nodes),
     BY__ANY("graph", predict_fields, graph),
+    BY__ANY("pairs", predict_fields, pairs),
     BY__INTEGER("priority", predict_fields, priority, -100, 100),
 };
 
@@ -120,11 +122,20 @@ static by_status read_json(json_t **out, const by__http_request *request, by_err
 /* ---- the request ---- */
 
 /* Nodes of the graph that the model has, or of the one in the request; that one as a whole without
- * nodes. */
+ * nodes; or pairs of nodes that may be linked. */
 static by_status read_graph(by__gateway_request *request, const predict_fields *a, size_t length,
                             const char **param, by_error *error)
 {
-    *param = a->nodes != NULL ? "nodes" : "graph";
+    *param = a->pairs != NULL ? "pairs" : a->nodes != NULL ? "nodes" : "graph";
+    if (a->pairs != NULL && (a->nodes != NULL || a->graph != NULL)) {
+        return by_error_set(error, BY_EARG,
+                            "'pairs' are of a model of links, which has neither 'nodes' nor "
+                            "'graph'");
+    }
+    if (a->pairs != NULL && json_array_size(a->pairs) == 0) {
+        return by_error_set(error, BY_EARG,
+                            "'pairs' must be a list of at least one pair of numbers of nodes");
+    }
     if (a->rows != NULL || a->images != NULL || a->entities != NULL) {
         return by_error_set(error, BY_EARG,
                             "'%s' is of a model of graphs, which has neither 'rows', 'images' nor "
@@ -139,8 +150,8 @@ static by_status read_graph(by__gateway_request *request, const predict_fields *
         return by_error_set(error, BY_EARG, "'graph' must be an object");
     }
     *param = NULL;
-    json_t *wanted =
-        json_pack("{ss sO* sO*}", "kind", "predict", "nodes", a->nodes, "graph", a->graph);
+    json_t *wanted = json_pack("{ss sO* sO* sO*}", "kind", "predict", "nodes", a->nodes, "graph",
+                               a->graph, "pairs", a->pairs);
     return by__gateway_request_one_part(request, a->model, wanted, length, a->priority, error);
 }
 
@@ -151,7 +162,7 @@ static by_status read_fields(by__gateway_request *request, const predict_fields 
     if (a->model == NULL) {
         return by_error_set(error, BY_EARG, "'model' is missing");
     }
-    if (a->nodes != NULL || a->graph != NULL) {
+    if (a->nodes != NULL || a->graph != NULL || a->pairs != NULL) {
         return read_graph(request, a, length, param, error);
     }
     *param = "rows";
@@ -166,7 +177,7 @@ static by_status read_fields(by__gateway_request *request, const predict_fields 
         json_array_size(list) == 0) {
         return by_error_set(error, BY_EARG,
                             "one of 'rows', 'entities' and 'images' must be a list of examples; "
-                            "or, of a model of graphs, give 'nodes' or 'graph'");
+                            "or, of a model of graphs, give 'nodes', 'graph' or 'pairs'");
     }
     *param = NULL;
     json_t *wanted =
