@@ -235,6 +235,49 @@ holds err "1 hops, but the model has 2 layers"
 run 2 "$banyan" train groups.yaml --set name=bad --set data.fan_outs='[3, 3]' --set data.sample_targets=25
 holds err "data.sample_targets 25 are more than the 24 nodes to train on"
 
+say "parts of the graph: one cluster has the loss of the whole graph; walks have the same bits on two ranks, with any threads"
+near() {
+    python3 -c 'import sys
+a, b = (float(open(f"{n}.losses").read().split(":")[1]) for n in sys.argv[1:])
+assert abs(a - b) < 1e-5 * b, (a, b)' "$@" || fail "the losses of $1 and $2"
+}
+sed 's/$/,0.25/; 1s/.*/from,to,weight/' edges.csv >light.csv
+for kind in gcn sage gin; do
+    run 0 sh first.sh "flat-$kind" --set model.kind=$kind --set train.batch=24 --set train.micro_batch=24
+    run 0 sh first.sh "one-$kind" --set model.kind=$kind --set train.batch=1 --set train.micro_batch=1 \
+        --set data.sampling=clusters --set data.clusters=1
+    near "flat-$kind" "one-$kind"
+    run 0 sh first.sh "light-$kind" --set model.kind=$kind --set train.batch=24 --set train.micro_batch=24 \
+        --set data.graph=light.csv --set data.edge_weights=true
+    run 0 sh first.sh "light-one-$kind" --set model.kind=$kind --set train.batch=1 --set train.micro_batch=1 \
+        --set data.graph=light.csv --set data.edge_weights=true --set data.sampling=clusters --set data.clusters=1
+    run 0 sh first.sh "light-near-$kind" --set model.kind=$kind --set train.batch=24 --set train.micro_batch=24 \
+        --set data.graph=light.csv --set data.edge_weights=true --set data.fan_outs='[999, 998]'
+    near "light-$kind" "light-one-$kind"
+    near "light-$kind" "light-near-$kind"
+done
+near light-gcn flat-gcn # without loops, normalised sums do not change with the scale of weights
+cmp -s light-gin.losses flat-gin.losses && fail "weights of edges make no difference"
+set -- --set model.kind=sage --set data.self_loops=false --set data.sampling=walks --set data.sample_targets=12 --set data.walk_length=6 \
+    --set train.batch=2 --set train.micro_batch=1
+run 0 "$banyan" train groups.yaml --set name=walks "$@" --set data.threads=1
+run 0 "$banyan" eval runs/walks --test --json
+accuracy 0.6
+run 0 "$banyan" launch -n 2 train groups.yaml --set name=walks2 "$@" --set data.threads=3
+same runs/walks/checkpoints/step-00000060/model.safetensors runs/walks2/checkpoints/step-00000060/model.safetensors
+run 0 "$banyan" train groups.yaml --set name=clusters --set data.sampling=clusters --set data.clusters=6 --set data.sample_clusters=2 \
+    --set train.batch=3 --set train.micro_batch=1
+run 0 "$banyan" eval runs/clusters --test --json
+accuracy 0.7
+run 2 "$banyan" train groups.yaml --set name=bad --set data.sampling=walks --set data.fan_outs='[3, 2]'
+holds err "data.fan_outs are of data.sampling neighbours; it is walks"
+run 2 "$banyan" train groups.yaml --set name=bad --set data.sampling=clusters
+holds err "data.clusters is 0"
+run 2 "$banyan" train groups.yaml --set name=bad --set data.sampling=walks --set model.kind=gat
+holds err "this model of kind gat reads no weights of edges"
+run 1 "$banyan" train groups.yaml --set name=bad --set data.edge_weights=true
+holds err "edges.csv: line 2 is not two numbers of nodes, from 0 to 2147483646, and a weight"
+
 say "lists of nodes; what is refused"
 seq 0 49 >train.txt && seq 50 99 >valid.txt && seq 49 60 >both.txt
 run 0 "$banyan" train groups.yaml --set name=lists --set data.train_list=train.txt --set data.valid_list=valid.txt \
