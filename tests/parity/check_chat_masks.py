@@ -124,6 +124,18 @@ def begin_of(template, c, i, whole):
     return empty.end() if empty else len(header)
 
 
+def end_of(template, c, i, alone):
+    """Where what is written behind a whole conversation begins, not inside of a special token."""
+    try:
+        same = len(os.path.commonprefix([alone, render(template, c, i + 1, True)]))
+    except Exception:  # what a template refuses
+        return len(alone)
+    if same == len(alone):
+        return same
+    at = max(alone.rfind("<", 0, same), alone.rfind(">", 0, same))
+    return at if at >= 0 and alone[at] == "<" else same
+
+
 def samples_by_prefix(template, c):
     """[(text, [(begin, end), ...])]: each answer as it is written where it is last."""
     wanted = [i for i, m in enumerate(c["messages"]) if m["role"] == "assistant"]
@@ -141,7 +153,11 @@ def samples_by_prefix(template, c):
             elif here is not None and whole.startswith(alone[own:], here):
                 spans.append((here, here + len(alone) - own))
             else:
-                left.append(i)
+                end = end_of(template, c, i, alone)
+                if here is not None and own < end and whole.startswith(alone[own:end], here):
+                    spans.append((here, here + end - own))
+                else:
+                    left.append(i)
         samples.insert(0, (whole, spans))
         wanted = left
     return samples

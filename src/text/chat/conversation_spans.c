@@ -160,7 +160,37 @@ static by_status find_begin(const span_finder *f, size_t index, const rendered *
     return BY_OK;
 }
 
-/* Finds an answer in a text that goes on behind it: there it must be as it is where it is last. */
+/* Where what a template writes behind a whole conversation begins, such as an end of text, in the
+ * rendering of the messages up to an answer: where that differs from the one with the header of a
+ * further answer, but not inside of a special token. The end of the text if there is nothing. */
+static by_status find_end(const span_finder *f, size_t index, const rendered *alone, size_t *end)
+{
+    rendered asked;
+    size_t same = 0;
+    by_error why = {0};
+    const span_finder quiet = {
+        .chat = f->chat, .conversation = f->conversation, .options = f->options, .error = &why};
+    *end = alone->length;
+    by_status status = render(&quiet, index + 1, true, NULL, &asked);
+    if (status != BY_OK) { /* it writes none there */
+        return status == BY_EMEMORY ? by_error_set(f->error, status, "%s", why.message) : BY_OK;
+    }
+    while (same < alone->length && same < asked.length && alone->text[same] == asked.text[same]) {
+        same++;
+    }
+    free(asked.text);
+    if (same < alone->length) {
+        size_t at = same;
+        while (at > 0 && alone->text[at - 1] != '>' && alone->text[at - 1] != '<') {
+            at--;
+        }
+        *end = at > 0 && alone->text[at - 1] == '<' ? at - 1 : same;
+    }
+    return BY_OK;
+}
+
+/* Finds an answer in a text that goes on behind it: there it must be as it is where it is last, but
+ * for the end of the conversation. */
 static by_status find_earlier(const span_finder *f, size_t index, const rendered *text,
                               by__template_spans *spans, bool *found)
 {
@@ -173,13 +203,17 @@ static by_status find_earlier(const span_finder *f, size_t index, const rendered
         return BY_OK;
     }
     BY_TRY(render(f, index + 1, false, NULL, &alone));
+    size_t end = alone.length;
     by_status status = find_begin(f, index, &alone, &own, &same);
-    if (status == BY_OK) {
-        *found = same && own < alone.length &&
-                 starts_with(text, begin, alone.text + own, alone.length - own);
+    same = status == BY_OK && same && own < end;
+    *found = same && starts_with(text, begin, alone.text + own, end - own);
+    if (same && !*found) {
+        status = find_end(f, index, &alone, &end);
+        *found =
+            status == BY_OK && own < end && starts_with(text, begin, alone.text + own, end - own);
     }
     if (status == BY_OK && *found) {
-        status = add_span(spans, begin, begin + alone.length - own, f->error);
+        status = add_span(spans, begin, begin + end - own, f->error);
     }
     free(alone.text);
     return status;

@@ -27,6 +27,10 @@ static const char thinks[] =
     "<think>\n{{ m.reasoning_content or '' }}\n</think>\n\n{% endif %}{{ m.content }};{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% if enable_thinking is defined and not "
     "enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}";
+/* As Phi-3's: the end of a text is behind the last message only. */
+static const char ends[] =
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% else %}<|eot|>{% endif %}";
 /* Writes something else before an answer than what asks for one. */
 static const char strange[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
                               "{% if add_generation_prompt %}<bot>{% endif %}";
@@ -176,6 +180,14 @@ static void test_choice(void **state)
     }
 }
 
+static void test_ends(void **state)
+{
+    (void)state;
+    expect(
+        ends, &usual, FOUR(USER("a"), ASSISTANT("b <"), USER("c"), ASSISTANT("d")),
+        "<|user|>a<|end|><|assistant|>[b <<|end|>]<|user|>c<|end|><|assistant|>[d<|end|><|eot|>]");
+}
+
 static void test_thinking(void **state)
 {
     const by_conversation_options off = {.variables = "{\"enable_thinking\": false}"};
@@ -238,8 +250,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),    cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_thinking), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_thinking), cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
