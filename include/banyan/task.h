@@ -102,6 +102,10 @@ typedef struct by_task_request {
     const by_config *config; /* sizes need not be known yet */
     const char *path;        /* data to evaluate or predict, instead of the config's; or NULL */
     bool test;               /* evaluate the part that is kept for a test (by_task.keeps_test) */
+    /* With `test`: the config that the weights were trained with, if `config` keeps another part
+     * for a test. by_task_open then returns BY_ECONFIG if they were trained on some of that
+     * part, and tells `progress` if they were validated on some of it. NULL: it is not asked. */
+    const by_config *trained;
     const char *const *more; /* [more_count]: further files or folders of images to predict */
     size_t more_count;
     /* To predict, instead of `path`: numbers of the nodes of a graph; NULL: all that there are. */

@@ -50,7 +50,11 @@ static by_status set_fold(by_config *config, const backtest_request *r, int64_t 
 static by_status evaluate(void *user, const by_pretrained *model, const char *run, by_error *error)
 {
     backtest_fold *fold = user;
-    const by_task_request what = {.purpose = BY_TASK_EVALUATE, .test = true};
+    /* The windows of the first fold begin before those of all others. */
+    bool asks = !fold->request->refit && fold->number == 0;
+    const by_task_request what = {.purpose = BY_TASK_EVALUATE,
+                                  .test = true,
+                                  .trained = asks ? by_pretrained_config(model) : NULL};
     by_task_data *data = NULL;
     cli_spool spool = {0};
     by_config *config;
@@ -307,7 +311,8 @@ const cli_command cli_backtest = {
         "  banyan backtest runs/shops --folds 8\n"
         "  banyan backtest shops.yaml --refit --folds 4 --step 168 --json\n"
         "\n"
-        "A RUN forecasts with its weights, which should know none of these rows: train it with\n"
-        "data.test_fraction. With --refit a model is trained for each fold on what is in front\n"
-        "of it, less data.valid_fraction.",
+        "A RUN forecasts with its weights, which must not have been trained on the rows of these\n"
+        "windows, or it is refused: train it with data.test_fraction, test fewer rows (--folds,\n"
+        "--step), or use --refit, which trains a model for each fold on what is in front of it,\n"
+        "less data.valid_fraction.",
     .run = run};

@@ -26,7 +26,8 @@ static void find_windows_of(by__forecast_data *d, const by_config *config, size_
     uint64_t valid;
     by__forecast_split(config, rows, &train, &valid);
     if (d->purpose == BY_TASK_PREDICT) {
-        bool fits = rows >= context;
+        char fault[BY__FORECAST_FAULT];
+        bool fits = !by__forecast_window_fault(d, d->set, s, fault);
         d->valid[s] = (by__series_windows){.first = fits ? rows - context : 0, .count = fits};
     } else if (d->own) {
         d->train[s] = by__series_windows_in(0, train, context, horizon);
@@ -37,14 +38,15 @@ static void find_windows_of(by__forecast_data *d, const by_config *config, size_
     }
 }
 
-/* A series that has too few rows, of which there is no other one with enough. */
-static by_status refuse_short(const by__forecast_data *d, by_error *error)
+/* A series that cannot be continued, and no other one can. */
+static by_status refuse_all(const by__forecast_data *d, by_error *error)
 {
+    char fault[BY__FORECAST_FAULT];
     const char *name = d->set->series[0].name;
-    return by_error_set(error, BY_EFORMAT, "%s: %s%s has %llu rows, and the model reads %lld%s",
-                        d->set->name, name == NULL ? "the series" : "series ",
-                        name == NULL ? "" : name, (unsigned long long)d->set->series[0].count,
-                        (long long)d->context, d->set->series_count > 1 ? "; all have less" : "");
+    (void)by__forecast_window_fault(d, d->set, 0, fault);
+    return by_error_set(error, BY_EFORMAT, "%s: %s%s has %s%s", d->set->name,
+                        name == NULL ? "the series" : "series ", name == NULL ? "" : name, fault,
+                        d->set->series_count > 1 ? "; no other can be continued either" : "");
 }
 
 static by_status refuse_windows(const by__forecast_data *d, const by_config *config,
@@ -61,7 +63,7 @@ static by_status check_windows(const by__forecast_data *d, const by_config *conf
 {
     bool trains = d->purpose == BY_TASK_TRAIN;
     if (d->purpose == BY_TASK_PREDICT && d->base.valid_examples == 0) {
-        return refuse_short(d, error);
+        return refuse_all(d, error);
     }
     if (trains && d->base.train_examples == 0) {
         return refuse_windows(d, config,
@@ -259,6 +261,13 @@ static by_status open_data(by_task_data **out, const by_task_request *request, b
     }
     if (status == BY_OK) {
         status = describe(d, error);
+    }
+    if (status == BY_OK && d->own && d->test && request->trained != NULL) {
+        know_model(d, &request->config->model);
+        for (size_t s = 0; s < count; s++) {
+            find_windows_of(d, request->config, s);
+        }
+        status = by__forecast_check_unseen(d, request, error);
     }
     if (status != BY_OK) {
         close_data(&d->base);

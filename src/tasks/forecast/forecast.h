@@ -30,6 +30,7 @@ typedef struct by__forecast_keys {
     char *duplicates;
     int64_t sort;
     char *standardize; /* "all" or "series" */
+    char *missing;     /* "last" or "refuse" */
     double test_fraction;
     int64_t anomaly;
     int64_t season;
@@ -127,6 +128,17 @@ by_status by__forecast_find_baselines(by__forecast_data *data, const uint64_t *t
 void by__forecast_free_baselines(by__forecast_data *data);
 /* The series that a sample of a pass is a window of; *origin: its row behind what is read. */
 size_t by__forecast_place(const by__forecast_data *data, uint64_t sample, uint64_t *origin);
+
+#define BY__FORECAST_FAULT 256
+/* Whether series s of `set` cannot be continued from its last window: it has fewer rows, or none
+ * has a number of a channel, or by data.missing any has none (forecast_missing.c). text: "it has"
+ * goes in front of it. */
+bool by__forecast_window_fault(const by__forecast_data *data, const by__series_set *set, size_t s,
+                               char text[BY__FORECAST_FAULT]);
+/* Returns BY_ECONFIG if windows to test on forecast rows that request->trained trains on; notes
+ * those that it validates on (forecast_unseen.c). */
+by_status by__forecast_check_unseen(const by__forecast_data *data, const by_task_request *request,
+                                    by_error *error);
 
 /* by_task.sums, metrics and measure (forecast_metrics.c). */
 #define BY__FORECAST_SUMS    14

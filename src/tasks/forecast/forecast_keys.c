@@ -60,6 +60,11 @@ static const by__config_key keys[] = {
      .choices = "all|series", .later = true,
      .help = "by whose mean and deviation in the part to train on a channel is standardized: of "
              "all series, or of each alone; one that is not there then has its own rows'"},
+    {"data", "missing", BY__KEY_TEXT, BY__OWN(by__forecast_keys, missing), "last",
+     .choices = "last|refuse", .later = true,
+     .help = "what to do if a number is missing in the rows from which a series is continued: read "
+             "the last one before it, or refuse the series; it is refused in any case if a channel "
+             "has no number in these rows"},
     {"task", "anomaly", BY__KEY_SWITCH, BY__OWN(by__forecast_keys, anomaly), "false", .later = true,
      .help =
          "`banyan predict` tells how odd each row of a table is instead of continuing its series, "

@@ -195,14 +195,13 @@ static bool counts(const float *weights, size_t targets)
     return any;
 }
 
-/* Tells of each series that is not continued, because it has too few rows. */
-static void report_short(const by__forecast_data *d, by_predicted *report, void *user)
+/* Tells of each series that is not continued, because it has too few rows or numbers. */
+static void report_skipped(const by__forecast_data *d, by_predicted *report, void *user)
 {
     for (size_t s = 0; s < d->set->series_count; s++) {
-        char text[128];
-        if (d->valid[s].count == 0 && d->set->names != NULL) {
-            (void)snprintf(text, sizeof text, "%llu rows, and the model reads %lld",
-                           (unsigned long long)d->set->series[s].count, (long long)d->context);
+        char text[BY__FORECAST_FAULT];
+        if (d->valid[s].count == 0 && d->set->names != NULL &&
+            by__forecast_window_fault(d, d->set, s, text)) {
             const by_field fields[2] = {{.name = d->scales->id, .text = d->set->names[s]},
                                         {.name = "skipped", .text = text}};
             report(user, fields, 2);
@@ -225,7 +224,7 @@ by_status by__forecast_predict(by_task_data *data, const by_batch *batch, double
     }
     by_status status = make_row(&row, d, error);
     if (status == BY_OK && d->purpose == BY_TASK_PREDICT && batch->first_sample == 0) {
-        report_short(d, report, user);
+        report_skipped(d, report, user);
     }
     for (size_t i = 0; status == BY_OK && weight != NULL && target != NULL && i < batch->batch;
          i++) {

@@ -120,19 +120,18 @@ static by_status make_inputs(by__series_set *set, const by__forecast_data *d, bo
 
 /* The last window of each series. */
 static by_status last_windows(by__series_windows *windows, const by__forecast_data *d,
-                              const by__series_set *set, by_error *error)
+                              const by__series_set *set, bool blank, by_error *error)
 {
     uint64_t context = (uint64_t)d->context;
+    char fault[BY__FORECAST_FAULT];
     for (size_t i = 0; i < set->series_count; i++) {
-        uint64_t rows = set->series[i].count;
         const char *name = set->series[i].name;
-        if (rows < context) {
-            return by_error_set(error, BY_EFORMAT,
-                                "%s%s has %llu rows, and the model reads the last %llu",
+        if (!blank && by__forecast_window_fault(d, set, i, fault)) {
+            return by_error_set(error, BY_EFORMAT, "%s%s has %s",
                                 name == NULL ? "the series" : "series ", name == NULL ? "" : name,
-                                (unsigned long long)rows, (unsigned long long)context);
+                                fault);
         }
-        windows[i] = (by__series_windows){.first = rows - context, .count = 1};
+        windows[i] = (by__series_windows){.first = set->series[i].count - context, .count = 1};
     }
     return BY_OK;
 }
@@ -157,7 +156,7 @@ by_status by__forecast_open_rows(const by_task_data *data, const by_task_example
         status = by__alloc((void **)&windows, rows->series_count, sizeof *windows, "rows", error);
     }
     if (status == BY_OK) {
-        status = last_windows(windows, d, rows, error);
+        status = last_windows(windows, d, rows, is_blank(examples->table, d->scales), error);
     }
     const by__series_window_options options = {.context = (uint64_t)d->context,
                                                .horizon = (uint64_t)d->model->outputs,
