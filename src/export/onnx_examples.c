@@ -61,6 +61,9 @@ by_status by__export_onnx_examples_open(by__export_onnx_examples *x, const by__e
 {
     const char *reads = by_model_reads(&e->source->config->model);
     const learned_file *file = NULL;
+    if (by__nn_series_is_whole(&e->source->config->model)) { /* windows of the rows of a table */
+        reads = "table";
+    }
     *x = (by__export_onnx_examples){
         .noisy = strcmp(by_model_usual_task(&e->source->config->model), "diffuse") == 0,
         .forecasts = by__nn_series_kind_of(&e->source->config->model)};

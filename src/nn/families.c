@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/token_ids.h"
-#include "nn/nn.h"
+#include "nn/series.h"
 
 /* One row per family: by__nn_family_NAME of models/NAME.c. */
 #define FAMILIES(ROW)                                                                              \
@@ -405,16 +405,21 @@ by__nn_file_names by__nn_model_file_names(const by_model_config *config)
                                .tied = config->tied == 1 ? family->embedding : NULL};
 }
 
+static bool forecasts(const by_model_config *config)
+{
+    return strcmp(by_model_reads(config), "series") == 0 && !by__nn_series_is_whole(config);
+}
+
 const char *by_model_usual_task(const by_model_config *config)
 {
     const by__nn_family *family = NULL;
     if (find_family(&family, config, NULL) == BY_OK && family->usual_task != NULL) {
         return family->usual_task(config);
     }
-    return strcmp(by_model_reads(config), "tokens") == 0   ? "language"
-           : strcmp(by_model_reads(config), "series") == 0 ? "forecast"
-           : config->outputs > 1                           ? "classify"
-                                                           : "regress";
+    return strcmp(by_model_reads(config), "tokens") == 0 ? "language"
+           : forecasts(config)                           ? "forecast"
+           : config->outputs > 1                         ? "classify"
+                                                         : "regress";
 }
 
 by__nn_node_sizes *by__nn_node_sizes_of(const by_model_config *config)

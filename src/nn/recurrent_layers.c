@@ -1,5 +1,6 @@
 /* Recurrent networks on windows of series, with the parameters of torch.nn.LSTM and torch.nn.GRU:
- * layers over all channels together, and a linear function of the last step's states. */
+ * layers over all channels together, and a linear function of the last step's states, or, of a
+ * window as a whole, of the mean over all steps. */
 #include <math.h>
 
 #include "nn/series_frame.h"
@@ -28,6 +29,12 @@ void by__nn_recurrent_body(by__nn_build *b, const by__nn_window_keys *keys,
         x = r->layer(g, layer == 0 ? x : by__nn_drop(b, x), &w);
     }
     by_graph_set_block(g, -1);
-    x = by_reshape(g, by_slice(g, x, 1, c->context - 1, 1), BY_SHAPE(b->request->batch, c->width));
-    by__nn_series_deliver(b, by__nn_series_head(b, x, c->width, keys, "head"), keys, &scales);
+    if (by__nn_series_is_whole(c)) {
+        static const int steps[1] = {1};
+        x = by_mean(g, x, steps, 1, false);
+    } else {
+        x = by_slice(g, x, 1, c->context - 1, 1);
+        x = by_reshape(g, x, BY_SHAPE(b->request->batch, c->width));
+    }
+    by__nn_series_finish(b, x, c->width, keys, "head", &scales);
 }

@@ -10,14 +10,22 @@ typedef struct by__nn_series_forecast {
     char *loss; /* "mse", "mae" or "smooth_l1" of a point; "quantile"; "gaussian" or
                    "negative_binomial" */
     by_string_list quantiles;
+    char *head; /* "forecast" or "window"; NULL: the family only forecasts */
 } by__nn_series_forecast;
 
 /* task.loss and task.quantiles, which determine how many numbers a model gives. A family without
  * them forecasts points by squared error. */
 extern const by__config_key_list by__nn_series_forecast_keys;
-/* Checks them. */
-by_status by__nn_series_forecast_check(const by_config *config,
-                                       const by__nn_series_forecast *forecast, by_error *error);
+/* Checks them, and derives the rows that are forecast. */
+by_status by__nn_series_forecast_resolve(by_config *config, const by__nn_series_forecast *forecast,
+                                         by_error *error);
+/* model.head, of families that also tell something of a window as a whole. */
+extern const by__config_key_list by__nn_series_head_keys;
+/* A task that needs a head has it, whichever the weights have that it starts from. */
+by_status by__nn_series_choose_head(const by_config *config, by__nn_series_forecast *forecast,
+                                    by_error *error);
+/* Whether the model gives model.outputs numbers for a window, as to classify it. */
+bool by__nn_series_is_whole(const by_model_config *config);
 
 /* What the numbers are that a model gives for each row and channel. */
 typedef enum by__nn_series_kind {
@@ -54,9 +62,11 @@ by_status by__nn_json_texts(by_string_list *out, const char *name, const json_t 
                             by_error *error);
 void by__nn_free_texts(by_string_list *list);
 
-/* The members "loss" and "quantiles" of config.json. */
+/* The members of config.json that tell what the model gives: "loss" and "quantiles" of forecasts,
+ * with their rows, or "head" and the classes. */
 void by__nn_series_write_forecast(json_t *out, const by_model_config *config);
+/* rows: those that are forecast if config.json does not say it, or BY__REQUIRED. */
 by_status by__nn_series_read_forecast(by_model_config *config, const char *name, const json_t *in,
-                                      by_error *error);
+                                      int64_t rows, by_error *error);
 
 #endif

@@ -16,6 +16,14 @@ static const by__config_key keys[] = {
 };
 const by__config_key_list by__nn_series_forecast_keys = BY__KEY_LIST(keys);
 
+static const by__config_key head_keys[] = {
+    {"model", "head", BY__KEY_TEXT, BY__OWN(by__nn_series_forecast, head), "forecast",
+     .choices = "forecast|window", .later = true,
+     .help = "what the model ends in, which follows from task.kind: the rows behind a window "
+             "(forecast), or outputs for it as a whole (classify, regress)"},
+};
+const by__config_key_list by__nn_series_head_keys = BY__KEY_LIST(head_keys);
+
 /* NULL: the family has no such keys. */
 static by__nn_series_forecast *forecast_of(const by_model_config *config)
 {
@@ -100,10 +108,29 @@ static const char *wrong_levels(const by_string_list *levels)
                                  : NULL;
 }
 
-by_status by__nn_series_forecast_check(const by_config *config,
-                                       const by__nn_series_forecast *forecast, by_error *error)
+by_status by__nn_series_choose_head(const by_config *config, by__nn_series_forecast *forecast,
+                                    by_error *error)
+{
+    const char *task = config->task.kind;
+    const char *head = strcmp(task, "forecast") == 0                                   ? "forecast"
+                       : strcmp(task, "classify") == 0 || strcmp(task, "regress") == 0 ? "window"
+                                                                                       : NULL;
+    return head == NULL ? BY_OK : by__nn_set_string(&forecast->head, head, error);
+}
+
+bool by__nn_series_is_whole(const by_model_config *config)
+{
+    const by__nn_series_forecast *forecast = forecast_of(config);
+    return forecast != NULL && forecast->head != NULL && strcmp(forecast->head, "window") == 0;
+}
+
+by_status by__nn_series_forecast_resolve(by_config *config, const by__nn_series_forecast *forecast,
+                                         by_error *error)
 {
     const char *wrong = wrong_levels(&forecast->quantiles);
+    if (!by__nn_series_is_whole(&config->model)) {
+        by__nn_series_resolve(&config->model);
+    }
     return wrong == NULL
                ? BY_OK
                : by_error_set(error, BY_ECONFIG, "%s: task.quantiles %s",
@@ -159,6 +186,12 @@ void by__nn_series_write_forecast(json_t *out, const by_model_config *config)
 {
     by__nn_series_kind kind = by__nn_series_kind_of(config);
     bool point = kind == BY__NN_SERIES_POINT;
+    if (by__nn_series_is_whole(config)) {
+        (void)json_object_set_new(out, "head", json_string("window"));
+        by__nn_json_write_labels(out, config->outputs);
+        return;
+    }
+    (void)json_object_set_new(out, "prediction_length", json_integer(config->outputs));
     (void)json_object_set_new(out, "loss", json_string(point ? "mse" : kind_losses[kind]));
     if (!point) {
         json_t *levels = json_array();
@@ -212,10 +245,26 @@ static by_status read_levels(by__nn_series_forecast *forecast, const char *name,
 }
 
 by_status by__nn_series_read_forecast(by_model_config *config, const char *name, const json_t *in,
-                                      by_error *error)
+                                      int64_t rows, by_error *error)
 {
     by__nn_series_forecast *forecast = forecast_of(config);
     const char *loss = json_string_value(json_object_get(in, "loss"));
+    const char *head = json_string_value(json_object_get(in, "head"));
+    bool whole = head != NULL && strcmp(head, "window") == 0;
+    if (forecast->head == NULL && whole) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: \"head\" is \"window\"; models of this kind "
+                            "forecast",
+                            name);
+    }
+    if (forecast->head != NULL) {
+        BY_TRY(by__nn_set_string(&forecast->head, whole ? "window" : "forecast", error));
+    }
+    if (whole) {
+        config->outputs = by__nn_json_labels(in);
+        return BY_OK;
+    }
+    BY_TRY(by__nn_json_integer(&config->outputs, name, in, "prediction_length", rows, error));
     if (loss == NULL || strcmp(loss, "mse") == 0) {
         /* Points: which loss of them belongs to the run. */
         return by__nn_series_kind_of(config) == BY__NN_SERIES_POINT

@@ -46,9 +46,9 @@ by_value by__nn_series_with_known(by__nn_build *b, by_value x, const by__nn_wind
 
 by_status by__nn_series_window_resolve(by_config *config, void *own, by_error *error)
 {
-    const by__nn_window_keys *keys = own;
-    by__nn_series_resolve(&config->model);
-    return by__nn_series_forecast_check(config, &keys->forecast, error);
+    by__nn_window_keys *keys = own;
+    BY_TRY(by__nn_series_choose_head(config, &keys->forecast, error));
+    return by__nn_series_forecast_resolve(config, &keys->forecast, error);
 }
 
 by_value by__nn_series_read(by__nn_build *b, const by__nn_window_keys *keys,
@@ -87,6 +87,20 @@ by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width,
                                  by__nn_init_fan(1.0 / 3.0, width), prefix);
 }
 
+void by__nn_series_finish(by__nn_build *b, by_value x, int64_t width,
+                          const by__nn_window_keys *keys, const char *prefix,
+                          const by__nn_window_scales *scales)
+{
+    if (!by__nn_series_is_whole(b->config)) {
+        by__nn_series_deliver(b, by__nn_series_head(b, x, width, keys, prefix), keys, scales);
+        return;
+    }
+    by_model_register(&b->model, b->graph, "features", x);
+    b->model.output =
+        by__nn_encoder_linear(b, by__nn_drop(b, x), width, b->config->outputs, "class embed",
+                              "class", by__nn_init_fan(1.0 / 3.0, width), prefix);
+}
+
 by_init by__nn_init_fan(double gain, int64_t in)
 {
     return (by_init){BY_INIT_NORMAL, (float)sqrt(gain / (double)in)};
@@ -96,7 +110,6 @@ void by__nn_series_write_config(json_t *out, const by_model_config *c,
                                 const by__nn_window_keys *keys)
 {
     (void)json_object_set_new(out, "context_length", json_integer(c->context));
-    (void)json_object_set_new(out, "prediction_length", json_integer(c->outputs));
     (void)json_object_set_new(out, "num_input_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "num_hidden_layers", json_integer(c->layers));
     (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
@@ -112,11 +125,10 @@ by_status by__nn_series_read_config(by_model_config *c, by__nn_window_keys *keys
                                     const json_t *in, by_error *error)
 {
     BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", BY__REQUIRED, error));
-    BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_size", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&keys->known, name, in, "num_known_inputs", 0, error));
-    BY_TRY(by__nn_series_read_forecast(c, name, in, error));
+    BY_TRY(by__nn_series_read_forecast(c, name, in, BY__REQUIRED, error));
     return by__nn_json_switch(&keys->standardize, name, in, "standardize", true, error);
 }

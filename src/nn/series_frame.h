@@ -36,6 +36,11 @@ void by__nn_series_deliver(by__nn_build *b, by_value x, const by__nn_window_keys
  * [B, width] and of what is known of the rows that are forecast. */
 by_value by__nn_series_head(by__nn_build *b, by_value x, int64_t width,
                             const by__nn_window_keys *keys, const char *prefix);
+/* Ends a model whose network makes x [B, width] of a window: in its forecast, as
+ * by__nn_series_head and by__nn_series_deliver, or in outputs for the window. */
+void by__nn_series_finish(by__nn_build *b, by_value x, int64_t width,
+                          const by__nn_window_keys *keys, const char *prefix,
+                          const by__nn_window_scales *scales);
 /* Normal with variance gain / in. */
 by_init by__nn_init_fan(double gain, int64_t in);
 /* context, outputs, channels, layers, width, dropout, standardize and what is forecast, in

@@ -156,9 +156,10 @@ static const char *loss_label(const by_config *config)
 
 const by__task_row by__task_classify = {
     .kind = {.name = "classify",
-             .help = "Classification of images, table rows or texts.",
+             .help = "Classification of images, table rows, windows of series or texts.",
              .keys = {&key_list, &by__task_image_data_keys, &by__task_table_data_keys,
-                      &by__task_split_keys, &by__task_text_column_keys, &by__task_pair_column_keys},
+                      &by__task_split_keys, &by__task_text_column_keys, &by__task_pair_column_keys,
+                      &by__task_window_keys},
              .size = sizeof(classify_keys)},
     .task = {.name = "classify",
              .examples = "samples",

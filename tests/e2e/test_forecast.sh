@@ -278,10 +278,13 @@ for i, p in enumerate(said):
         assert all(abs(a - b) < 1e-5 for a, b in zip(p[name], want)) and len(p[name]) == 6, (p[name], want)' || fail "the forecasts of the server"
 python3 -c 'import json
 r = json.load(open("request.json"))
+json.dump(dict(r, rows=[dict(row, price=None) for row in r["rows"]]), open("missing.json", "w"))
 del r["rows"][:10]
 json.dump(r, open("request.json", "w"))'
 [ "$(curl -s -o out -w '%{http_code}' "$url/v1/predict" -H 'Content-Type: application/json' -d @request.json)" = 400 ] || fail "$(cat out)"
-holds out "series north has 45 rows, and the model reads the last 48"
+holds out "series north has 45 rows, and the model reads 48"
+[ "$(curl -s -o out -w '%{http_code}' "$url/v1/predict" -H 'Content-Type: application/json' -d @missing.json)" = 400 ] || fail "$(cat out)"
+holds out "no number in column 'price' in 48 of the last 48 rows"
 stop
 
 say "a backtest of a run, and with a run for each fold"
@@ -291,6 +294,12 @@ b = json.load(open("out"))
 assert [f["rows_behind"] for f in b["folds"]] == [10, 5, 0] and [f["windows"] for f in b["folds"]] == [10] * 3, b
 mean = sum(f["mse"] for f in b["folds"]) / 3
 assert abs(b["mean"]["mse"] - mean) < 1e-7 and "ets_mse" in b["mean"], b' || fail "the backtest"
+! grep -q "validated on rows" err || fail "rows that are kept for a test were called others"
+run 0 "$banyan" backtest runs/band --folds 9 --step 5
+holds err "the run was validated on rows that it is tested on"
+run 2 "$banyan" backtest runs/band --folds 20 --step 5
+holds err "the run was trained on rows that it would be tested on" # 20 5 + 6 - 1
+holds err "(data.test_fraction=105)"
 run 0 "$banyan" backtest shops.yaml --refit --folds 2 --step 1 --set train.steps=4
 [ "$(wc -l <out)" -eq 4 ] && [ -d runs/shops-fold-2 ] || fail "the backtest with refits: $(cat out)"
 holds err "fold 2/2: mse"
@@ -306,6 +315,67 @@ else
     holds err "without"
 fi
 
+say "windows are classified, and their series held out"
+python3 - <<'END' || fail "no data"
+import math, random
+random.seed(1)
+with open("motions.csv", "w") as f:
+    f.write("motion,x,y,kind\n")
+    for i in range(60):
+        kind, phase = ("walk", "run")[i % 2], random.uniform(0, 6)
+        for t in range(16 if i else 9):
+            a = phase + t * (0.4 if kind == "walk" else 1.1)
+            f.write(f"m{i},{math.sin(a) + random.gauss(0, .1):.3f},{math.cos(a) + random.gauss(0, .1):.3f},{kind}\n")
+END
+cat >motions.yaml <<'END'
+name: motions
+task: {kind: classify}
+model: {kind: lstm, context: 16, layers: 1, width: 16}
+data: {table: motions.csv, series: motion, target: kind, valid_fraction: 0.3}
+train: {steps: 60, batch: 16, eval_every: 0, threads: 1}
+precision: {compute: f32}
+optimizer: {lr: 1e-2, weight_decay: 0}
+checkpoint: {every: 60}
+END
+run 0 "$banyan" train motions.yaml
+holds err "1 series have fewer rows than the 16 of a window, and are left out"
+run 0 "$banyan" eval runs/motions --json
+python3 -c 'import json
+e = json.load(open("out"))
+assert e["accuracy"] > 0.9, e' || fail "the accuracy of windows"
+head -n 58 motions.csv | tail -n +11 | sed '1i motion,x,y,kind' >some.csv # three motions
+run 0 "$banyan" predict runs/motions some.csv
+python3 -c 'import json
+said = [json.loads(line) for line in open("out")]
+assert [p["label"] for p in said] == ["run", "walk", "run"] and [p["index"] for p in said] == [0, 1, 2], said' || fail "the classes of windows"
+serve_models runs/motions
+await_ready
+python3 -c 'import csv, json
+rows = [dict(r, x=float(r["x"]), y=float(r["y"])) for r in csv.DictReader(open("some.csv"))]
+for r in rows:
+    del r["kind"]
+json.dump({"model": "motions", "rows": rows}, open("request.json", "w"))'
+run 0 curl -sf "$url/v1/predict" -H 'Content-Type: application/json' -d @request.json
+python3 -c 'import json
+said = json.load(open("out"))["predictions"]
+assert [p["label"] for p in said] == ["run", "walk", "run"], said' || fail "the classes that the server says"
+python3 -c 'import json
+r = json.load(open("request.json"))
+del r["rows"][0]
+json.dump(r, open("request.json", "w"))'
+[ "$(curl -s -o out -w '%{http_code}' "$url/v1/predict" -H 'Content-Type: application/json' -d @request.json)" = 400 ] || fail "$(cat out)"
+holds out "series m1 has fewer rows than the 16 that the model reads"
+stop
+for kind in patchtst tcn gru; do
+    run 0 "$banyan" train motions.yaml --set name=$kind --set model.kind=$kind --set train.steps=2
+done
+run 2 "$banyan" train motions.yaml --set model.kind=nbeats
+holds err "model.kind nbeats only forecasts"
+run 2 "$banyan" train motions.yaml --set model.kind=mlp
+holds err "data.series needs a model that reads series"
+run 2 "$banyan" train motions.yaml --set data.series=
+holds err "models of series read numbers, and column 'motion' has names"
+
 say "what is refused"
 run 2 "$banyan" train shops.yaml --set task.quantiles='[0.5, 0.1]'
 holds err "task.quantiles must be numbers between 0 and 1 that ascend"
@@ -317,7 +387,7 @@ run 2 "$banyan" train shops.yaml --set data.test_fraction=0.99
 holds err "no series has 48 + 6 rows to train on (the last ones are held out by data.valid_fraction and data.test_fraction, which"
 head -n 90 shops.csv >short.csv
 run 1 "$banyan" predict runs/shops short.csv
-holds err "series north has 45 rows, and the model reads 48; all have less"
+holds err "series north has 45 rows, and the model reads 48; no other can be continued either"
 run 1 "$banyan" train shops.yaml --set data.series=
 holds err "row 2: the time in column 'when' is not after that of the row before it"
 run 2 "$banyan" train shops.yaml --set model.context=190

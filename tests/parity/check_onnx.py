@@ -96,11 +96,18 @@ def follows(file):
     print(f"{len(tokens) - 4} equal tokens")
 
 
-def read_table(path, encoding):
-    """The rows of a CSV file as the graph's inputs: numbers as they are, NaN where missing; ids of categories."""
+def read_table(path, encoding, context=0):
+    """The rows of a CSV file as the graph's inputs: numbers as they are, NaN where missing; ids of categories. `context`:
+    windows of so many rows of each shop, the last of which ends with it."""
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
     feeds = {}
+    if context:
+        shops = {}
+        for r in rows:
+            shops.setdefault(r["shop"], []).append([float(r[c["name"]] or "nan") for c in encoding["numbers"]])
+        return {"series": np.array([s[i:i + context] for s in shops.values()
+                                    for i in range(len(s) % context, len(s) - context + 1, context)], np.float64)}
     if encoding["numbers"]:
         feeds["numbers"] = np.array([[float(r[c["name"]] or "nan") for c in encoding["numbers"]] for r in rows], np.float64)
     if encoding["categories"]:
@@ -113,7 +120,9 @@ def predicts(path, data, lines):
     model = Model(path)
     about = model.session.get_modelmeta().custom_metadata_map
     encoding = json.loads(about.get("banyan.encoding", "null"))
-    feeds = {"images": np.load(data)} if encoding is None else read_table(data, encoding)
+    reads = model.session.get_inputs()[0]
+    context = reads.shape[1] if reads.name == "series" else 0
+    feeds = {"images": np.load(data)} if encoding is None else read_table(data, encoding, context)
     with open(lines) as file:
         ours = [json.loads(line) for line in file]
     count = len(ours)

@@ -102,6 +102,10 @@ CASES = {
                  horizon=6, channels=3, classes=0, norm_eps=1e-5, seed=306),
     "lstm": dict(kind="lstm", layers=2, width=8, context=24, horizon=6, channels=3, classes=0, seed=307),
     "gru": dict(kind="gru", layers=2, width=8, context=24, horizon=6, channels=3, classes=0, seed=308),
+    "patchtst_whole": dict(kind="patchtst", layers=2, heads=2, width=16, mlp_width=24, context=26, horizon=0, channels=3,
+                           patch=8, stride=5, classes=4, norm_eps=1e-5, optimizer="sgd", seed=310),
+    "tcn_whole": dict(kind="tcn", layers=3, width=8, kernel=3, context=24, horizon=0, channels=3, classes=4, seed=311),
+    "lstm_whole": dict(kind="lstm", layers=2, width=8, context=24, horizon=0, channels=3, classes=4, seed=312),
     "gcn": dict(kind="gcn", layers=2, width=8, nodes=9, channels=5, classes=3, loops=1, seed=401),
     "sage": dict(kind="sage", layers=3, width=4, nodes=9, channels=5, classes=6, loops=0, seed=402),
     "sage_max": dict(kind="sage", layers=2, width=8, nodes=9, channels=5, classes=3, loops=0, largest=1, seed=403),
@@ -935,13 +939,16 @@ def patchtst_shapes(c):
         batch_norm_shapes(shapes, layer + "norm_sublayer3.batchnorm", width)
         linear(layer + "ff.0", mlp, width)
         linear(layer + "ff.3", width, mlp)
-    linear("head.projection", c["horizon"], patch_count(c) * width)
+    if c["classes"]:
+        linear("head.linear", c["classes"], c["channels"] * width)
+    else:
+        linear("head.projection", c["horizon"], patch_count(c) * width)
     return shapes
 
 
 def patchtst_forward(c, w, series):
     width, heads, count = c["width"], c["heads"], patch_count(c)
-    x = series.to(w["head.projection.weight"].dtype)
+    x = series.to(next(iter(w.values())).dtype)
 
     def linear(x, name):
         return F.linear(x, w[name + ".weight"], w[name + ".bias"])
@@ -964,25 +971,30 @@ def patchtst_forward(c, w, series):
         y = ((q @ k.transpose(-2, -1) / math.sqrt(width // heads)).softmax(-1) @ v).transpose(1, 2).flatten(2)
         x = x + linear(y, layer + "self_attn.out_proj")
         x = x + linear(F.gelu(linear(norm(x, layer + "norm_sublayer3"), layer + "ff.0")), layer + "ff.3")
-    x = linear(x.unflatten(0, (BATCH, c["channels"])).flatten(2), "head.projection").transpose(1, 2)
-    return x * deviation + mean
+    x = x.unflatten(0, (BATCH, c["channels"]))
+    if c["classes"]:
+        return linear(x.mean(2).flatten(1), "head.linear")
+    return linear(x.flatten(2), "head.projection").transpose(1, 2) * deviation + mean
 
 
 def linear_shapes(shapes, name, *shape):
     shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
 
 
-def standardized(forward, w, series):
-    """What `forward` makes of windows [B, T, C] with each channel standardized, in their own scale."""
+def standardized(forward, w, series, whole=False):
+    """What `forward` makes of windows [B, T, C] with each channel standardized, in their own scale unless it tells
+    something of them as a whole."""
     x = series.to(next(iter(w.values())).dtype)
     mean = x.mean(1, keepdim=True)
     deviation = torch.sqrt(x.var(1, correction=0, keepdim=True) + 1e-5)
-    return forward((x - mean) / deviation) * deviation + mean
+    y = forward((x - mean) / deviation)
+    return y if whole else y * deviation + mean
 
 
-def forecast_of_all(c, features, w, name):
-    """[B, width] to [B, horizon, channels]."""
-    return F.linear(features, w[name + ".weight"], w[name + ".bias"]).view(BATCH, c["channels"], -1).transpose(1, 2)
+def told_of_all(c, features, w, name):
+    """[B, width] to [B, horizon, channels], or to [B, classes]."""
+    y = F.linear(features, w[name + ".weight"], w[name + ".bias"])
+    return y if c["classes"] else y.view(BATCH, c["channels"], -1).transpose(1, 2)
 
 
 def tcn_shapes(c):
@@ -993,7 +1005,7 @@ def tcn_shapes(c):
         linear_shapes(shapes, f"network.{i}.conv2", width, width, c["kernel"])
         if channels != width:
             linear_shapes(shapes, f"network.{i}.downsample", width, channels, 1)
-    linear_shapes(shapes, "linear", c["channels"] * c["horizon"], width)
+    linear_shapes(shapes, "linear", c["classes"] or c["channels"] * c["horizon"], width)
     return shapes
 
 
@@ -1010,9 +1022,9 @@ def tcn_forward(c, w, series):
             if block + "downsample.weight" in w:
                 x = F.conv1d(x, w[block + "downsample.weight"], w[block + "downsample.bias"])
             x = F.relu(y + x)
-        return forecast_of_all(c, x[:, :, -1], w, "linear")
+        return told_of_all(c, x[:, :, -1], w, "linear")
 
-    return standardized(network, w, series)
+    return standardized(network, w, series, c["classes"] > 0)
 
 
 def nbeats_shapes(c):
@@ -1087,7 +1099,7 @@ def recurrent_shapes(c):
         shapes[f"{c['kind']}.weight_ih_l{i}"] = (sums, c["width"] if i else c["channels"])
         shapes[f"{c['kind']}.weight_hh_l{i}"] = (sums, c["width"])
         shapes[f"{c['kind']}.bias_ih_l{i}"] = shapes[f"{c['kind']}.bias_hh_l{i}"] = (sums,)
-    linear_shapes(shapes, "head", c["channels"] * c["horizon"], c["width"])
+    linear_shapes(shapes, "head", c["classes"] or c["channels"] * c["horizon"], c["width"])
     return shapes
 
 
@@ -1098,9 +1110,9 @@ def recurrent_forward(c, w, series):
         state = x.new_zeros(c["layers"], x.shape[0], c["width"])
         options = (flat, True, c["layers"], 0.0, False, False, True)  # biases, dropout, training, both ways, batch first
         x = torch.lstm(x, (state, state), *options)[0] if c["kind"] == "lstm" else torch.gru(x, state, *options)[0]
-        return forecast_of_all(c, x[:, -1], w, "head")
+        return told_of_all(c, x.mean(1) if c["classes"] else x[:, -1], w, "head")
 
-    return standardized(network, w, series)
+    return standardized(network, w, series, c["classes"] > 0)
 
 
 def edges_of(c):
@@ -1372,8 +1384,10 @@ def make_inputs(c):
         return batch
 
     def series_batch():
-        forecast = (BATCH, c["horizon"], c["channels"])
-        return {"series": uniform((BATCH, c["context"], c["channels"]), -2, 2), "targets": uniform(forecast, -2, 2)}
+        series = uniform((BATCH, c["context"], c["channels"]), -2, 2)
+        if c["classes"]:
+            return {"series": series, "labels": integers((BATCH,), c["classes"])}
+        return {"series": series, "targets": uniform((BATCH, c["horizon"], c["channels"]), -2, 2)}
 
     def node_batch():
         return {"ids": integers((BATCH,), c["nodes"]), "labels": integers((BATCH,), c["classes"])}

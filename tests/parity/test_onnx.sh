@@ -149,6 +149,13 @@ forecasts tide "tide, width: 16"
 forecasts lstm "lstm, layers: 2, width: 8"
 forecasts gru "gru, layers: 2, width: 8"
 
+awk -F, 'NR == 1 { print $0 ",state" } NR > 1 { print $0 "," ($3 > 0 ? "up" : $3 > -0.5 ? "even" : "down") }' shops.csv >states.csv
+whole="table: states.csv, series: shop, target: state, ignore: [hour]"
+predicts patchtst-whole classify "kind: patchtst, context: 8, layers: 1, width: 8, heads: 2, patch: 4, stride: 2" "$whole" states.csv
+predicts tcn-whole classify "kind: tcn, context: 8, layers: 2, width: 8" "$whole" states.csv
+predicts gru-whole regress "kind: gru, context: 8, width: 8" \
+    "table: shops.csv, series: shop, target: sold, ignore: [hour]" shops.csv
+
 "$python" - <<'END' || fail "no graph"
 import numpy as np
 random = np.random.default_rng(3)

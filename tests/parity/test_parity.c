@@ -760,6 +760,25 @@ static void test_patchtst(void **state)
     compare_all(CASE("patchtst", &forecasts, settings, "series", "targets"));
 }
 
+/* Classes of whole windows, from the mean of all steps or from the last one. */
+static void test_whole_windows(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const patchtst[] = {
+        "model.head=window", "model.kind=patchtst",    "model.width=16",
+        "model.heads=2",     "model.mlp_width=24",     "model.context=26",
+        "model.outputs=4",   "model.channels=3",       "model.patch=8",
+        "model.stride=5",    "norm.kind=batch",        "optimizer.kind=sgd",
+        "optimizer.lr=0.05", "optimizer.momentum=0.9", "optimizer.nesterov=true"};
+#define CLASSES "model.head=window", "model.context=24", "model.outputs=4", "model.channels=3"
+    static const char *const tcn[] = {"model.kind=tcn", CLASSES, "model.layers=3", "model.width=8",
+                                      "model.kernel=3"};
+    static const char *const lstm[] = {"model.kind=lstm", CLASSES, "model.width=8"};
+    compare_all(CASE("patchtst_whole", &classes, patchtst, "series", "labels"));
+    compare_all(CASE("tcn_whole", &classes, tcn, "series", "labels"));
+    compare_all(CASE("lstm_whole", &classes, lstm, "series", "labels"));
+}
+
 #define FORECAST "model.context=24", "model.outputs=6", "model.channels=3"
 
 static void test_tcn(void **state)
@@ -943,6 +962,7 @@ int main(void)
         cmocka_unit_test(test_mlp_value),
         cmocka_unit_test(test_dlinear),
         cmocka_unit_test(test_patchtst),
+        cmocka_unit_test(test_whole_windows),
         cmocka_unit_test(test_tcn),
         cmocka_unit_test(test_nbeats),
         cmocka_unit_test(test_tide),

@@ -160,8 +160,9 @@ static void print_sizes(const by_config *config)
         printf("images of %lld x %lld x %lld, %lld outputs\n", (long long)m->channels,
                (long long)m->image_height, (long long)m->image_width, (long long)m->outputs);
     } else if (strcmp(by_model_reads(m), "series") == 0) {
-        printf("%lld rows of %lld channels, %lld rows ahead\n", (long long)m->context,
-               (long long)m->channels, (long long)m->outputs);
+        bool ahead = strcmp(by_model_usual_task(m), "forecast") == 0;
+        printf("%lld rows of %lld channels, %lld %s\n", (long long)m->context,
+               (long long)m->channels, (long long)m->outputs, ahead ? "rows ahead" : "outputs");
     } else if (strcmp(by_model_reads(m), "nodes") == 0) {
         printf("nodes of %lld features, %lld outputs\n", (long long)m->channels,
                (long long)m->outputs);

@@ -29,8 +29,7 @@ static dlinear_keys *own_keys(const by_model_config *c)
 static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const dlinear_keys *d = own;
-    by__nn_series_resolve(&config->model);
-    BY_TRY(by__nn_series_forecast_check(config, &d->forecast, error));
+    BY_TRY(by__nn_series_forecast_resolve(config, &d->forecast, error));
     return d->kernel % 2 == 1 && d->kernel <= 2 * config->model.context
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
@@ -87,7 +86,6 @@ static void body(by__nn_build *b)
 static void write_config(json_t *out, const by_model_config *c)
 {
     (void)json_object_set_new(out, "context_length", json_integer(c->context));
-    (void)json_object_set_new(out, "prediction_length", json_integer(c->outputs));
     (void)json_object_set_new(out, "num_input_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "moving_average", json_integer(own_keys(c)->kernel));
     (void)json_object_set_new(out, "standardize", json_boolean(own_keys(c)->standardize));
@@ -99,9 +97,8 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 {
     dlinear_keys *d = own_keys(c);
     BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", BY__REQUIRED, error));
-    BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", BY__REQUIRED, error));
-    BY_TRY(by__nn_series_read_forecast(c, name, in, error));
+    BY_TRY(by__nn_series_read_forecast(c, name, in, BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&d->kernel, name, in, "moving_average", 25, error));
     return by__nn_json_switch(&d->standardize, name, in, "standardize", false, error);
 }

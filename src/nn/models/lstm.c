@@ -28,8 +28,8 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 const by__nn_family by__nn_family_lstm = {
     .kind = {.name = "lstm",
              .help = "LSTM on windows of series: layers that go through the rows in order.",
-             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_window_key_list,
-                      &by__nn_known_key_list},
+             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_series_head_keys,
+                      &by__nn_window_key_list, &by__nn_known_key_list},
              .size = sizeof(by__nn_window_keys),
              .resolve = by__nn_series_window_resolve},
     .reads = "series",

@@ -1,7 +1,7 @@
 /* PatchTST (Nie et al. 2023): each channel of a window is a sequence of patches that overlap, read
  * by a transformer encoder that all channels share; a linear layer forecasts from all patches.
  * Channels are standardized over the window. Parameters and config.json are those of transformers'
- * PatchTSTForPrediction. */
+ * PatchTSTForPrediction, and with a head for windows as a whole of PatchTSTForClassification. */
 #include <math.h>
 #include <string.h>
 
@@ -33,10 +33,10 @@ static patchtst_keys *own_keys(const by_model_config *c)
 
 static by_status resolve(by_config *config, void *own, by_error *error)
 {
-    const patchtst_keys *p = own;
+    patchtst_keys *p = own;
     by_model_config *c = &config->model;
-    by__nn_series_resolve(c);
-    BY_TRY(by__nn_series_forecast_check(config, &p->forecast, error));
+    BY_TRY(by__nn_series_choose_head(config, &p->forecast, error));
+    BY_TRY(by__nn_series_forecast_resolve(config, &p->forecast, error));
     c->kv_heads = c->heads;
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     if (p->patch > c->context) {
@@ -158,6 +158,20 @@ static by_value head(by__nn_build *b, by_value x)
     return by_reshape(g, all, BY_SHAPE(rows / c->channels, c->channels, outputs * c->outputs));
 }
 
+/* Outputs for the window, of the mean of each channel's patches x [B C, patches, width]. */
+static void add_whole(by__nn_build *b, by_value x)
+{
+    static const int patches[1] = {1};
+    const by_model_config *c = b->config;
+    int64_t features = c->channels * c->width;
+    by_init init = {BY_INIT_NORMAL, 1.0f / sqrtf(3.0f * (float)features)};
+    x = by_reshape(b->graph, by_mean(b->graph, x, patches, 1, false),
+                   BY_SHAPE(b->request->batch, features));
+    by_model_register(&b->model, b->graph, "features", x);
+    b->model.output = by__nn_encoder_linear(b, by__nn_drop(b, x), features, c->outputs,
+                                            "class embed", "class", init, "head.linear");
+}
+
 static void body(by__nn_build *b)
 {
     const by_model_config *c = b->config;
@@ -169,6 +183,10 @@ static void body(by__nn_build *b)
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer);
     }
+    if (by__nn_series_is_whole(c)) {
+        add_whole(b, x);
+        return;
+    }
     by__nn_series_end(b, head(b, by_reshape(g, x, BY_SHAPE(batch * c->channels, features))),
                       &scales);
 }
@@ -177,7 +195,6 @@ static void write_config(json_t *out, const by_model_config *c)
 {
     bool batch = strcmp(c->norm.kind, "batch") == 0;
     (void)json_object_set_new(out, "context_length", json_integer(c->context));
-    (void)json_object_set_new(out, "prediction_length", json_integer(c->outputs));
     (void)json_object_set_new(out, "num_input_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "patch_length", json_integer(own_keys(c)->patch));
     (void)json_object_set_new(out, "patch_stride", json_integer(own_keys(c)->stride));
@@ -189,7 +206,8 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "norm_eps", json_real(c->norm_eps));
     by__nn_activation_write(out, "activation_function", c, BY_FN_GELU_ERF);
     (void)json_object_set_new(out, "positional_encoding_type", json_string("random"));
-    (void)json_object_set_new(out, "pooling_type", json_null());
+    (void)json_object_set_new(out, "pooling_type",
+                              by__nn_series_is_whole(c) ? json_string("mean") : json_null());
     (void)json_object_set_new(out, "scaling", json_string("std"));
     by__nn_series_write_forecast(out, c);
     (void)json_object_set_new(out, "do_mask_input", json_false());
@@ -199,22 +217,39 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "positional_dropout", json_real(c->dropout));
 }
 
+/* Heads as transformers calls models with them. */
+static const by__nn_published forecaster = {"patchtst", "PatchTSTForPrediction", false};
+static const by__nn_published classifier = {"patchtst", "PatchTSTForClassification", false};
+
+static const by__nn_published *publish(const by_model_config *c)
+{
+    return by__nn_series_is_whole(c) ? &classifier : &forecaster;
+}
+
+static bool is_whole(const json_t *in)
+{
+    const char *name = json_string_value(json_array_get(json_object_get(in, "architectures"), 0));
+    return name != NULL && strcmp(name, classifier.architecture) == 0;
+}
+
 /* Refuses what the graph does not have. */
 static by_status check_config(const char *name, const json_t *in, by_error *error)
 {
     const json_t *pooling = json_object_get(in, "pooling_type");
+    bool mean = json_is_string(pooling) && strcmp(json_string_value(pooling), "mean") == 0;
+    bool whole = is_whole(in);
     BY_TRY(by__nn_json_expect(name, in, "scaling", "std", error));
     BY_TRY(by__nn_json_expect_bool(name, in, "share_embedding", true, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "share_projection", true, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "channel_attention", false, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "use_cls_token", false, error));
     BY_TRY(by__nn_json_expect_bool(name, in, "pre_norm", true, error));
-    return json_is_null(pooling)
+    return (whole ? mean : json_is_null(pooling))
                ? BY_OK
-               : by_error_set(error, BY_EFORMAT,
-                              "%s: \"pooling_type\" is not null: heads that read a pool of the "
-                              "patches are not known",
-                              name);
+               : by_error_set(error, BY_EFORMAT, "%s: \"pooling_type\" is not %s: %s", name,
+                              whole ? "\"mean\"" : "null",
+                              whole ? "classifiers read the mean of the patches"
+                                    : "forecasts from a pool of the patches are not known");
 }
 
 static by_status read_config(by_model_config *c, const char *name, const json_t *in,
@@ -226,9 +261,12 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(check_config(name, in, error));
     BY_TRY(by__nn_activation_read(c, name, in, "activation_function", BY_FN_GELU_ERF, error));
     BY_TRY(by__nn_json_integer(&c->context, name, in, "context_length", 32, error));
-    BY_TRY(by__nn_json_integer(&c->outputs, name, in, "prediction_length", 24, error));
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", 1, error));
-    BY_TRY(by__nn_series_read_forecast(c, name, in, error));
+    BY_TRY(by__nn_series_read_forecast(c, name, in, 24, error));
+    if (is_whole(in)) {
+        c->outputs = by__nn_json_labels(in);
+        BY_TRY(by__nn_set_string(&p->forecast.head, "window", error));
+    }
     BY_TRY(by__nn_json_integer(&p->patch, name, in, "patch_length", 1, error));
     BY_TRY(by__nn_json_integer(&p->stride, name, in, "patch_stride", 1, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", 3, error));
@@ -250,8 +288,9 @@ const by__nn_family by__nn_family_patchtst = {
     .kind = {.name = "patchtst",
              .help = "PatchTST on windows of series: an encoder of patches, the same for all "
                      "channels.",
-             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_transformer_keys,
-                      &key_list, &by__nn_part_keys, &by__nn_norm_keys, &by__nn_mlp_keys},
+             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_series_head_keys,
+                      &by__nn_transformer_keys, &key_list, &by__nn_part_keys, &by__nn_norm_keys,
+                      &by__nn_mlp_keys},
              .size = sizeof(patchtst_keys),
              .resolve = resolve},
     .reads = "series",
@@ -260,4 +299,6 @@ const by__nn_family by__nn_family_patchtst = {
     .write_config = write_config,
     .read_config = read_config,
     .published = (const by__nn_published[]){{"patchtst", "PatchTSTForPrediction", false}, {0}},
+    .publish = publish,
+    .other_heads = "head.",
 };

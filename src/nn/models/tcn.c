@@ -150,7 +150,7 @@ static void body(by__nn_build *b)
         x = block(b, x, &grids[layer], layer == 0 ? width : c->width, layer);
     }
     x = by_reshape(g, x, BY_SHAPE(batch, c->width));
-    by__nn_series_deliver(b, by__nn_series_head(b, x, c->width, window, "linear"), window, &scales);
+    by__nn_series_finish(b, x, c->width, window, "linear", &scales);
 }
 
 static void write_config(json_t *out, const by_model_config *c)
@@ -170,8 +170,8 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 const by__nn_family by__nn_family_tcn = {
     .kind = {.name = "tcn",
              .help = "TCN on windows of series: dilated causal convolutions.",
-             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_window_key_list,
-                      &by__nn_known_key_list, &key_list},
+             .keys = {&by__nn_series_keys, &by__nn_series_forecast_keys, &by__nn_series_head_keys,
+                      &by__nn_window_key_list, &by__nn_known_key_list, &key_list},
              .size = sizeof(tcn_keys),
              .resolve = resolve},
     .reads = "series",

@@ -61,6 +61,8 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
         BY_TRY(by__task_examples_read_learned(d, r->learned, images || reads, error));
         images = d->encoding == NULL;
     }
+    BY_TRY(by__task_examples_open_windows(d, r->config, error));
+    d->windows.all = r->purpose == BY_TASK_PREDICT && r->path == NULL;
     BY_TRY(by__task_examples_open_texts(d, r, error));
     BY_TRY(by__task_examples_list_targets(d, classes, error));
     if (r->purpose == BY_TASK_PREDICT && r->path == NULL) {

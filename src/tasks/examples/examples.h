@@ -59,6 +59,8 @@ typedef struct by__task_examples_keys {
     char *positive_column; /* NULL in tasks without the keys of pairs */
     char *negative_column;
     int64_t max_tokens;
+    char *series; /* NULL in tasks without the keys of windows */
+    int64_t stride;
 } by__task_examples_keys;
 
 extern const by__config_key_list by__task_image_data_keys;
@@ -66,8 +68,10 @@ extern const by__config_key_list by__task_table_data_keys;
 extern const by__config_key_list by__task_split_keys;
 extern const by__config_key_list by__task_text_column_keys;
 extern const by__config_key_list by__task_pair_column_keys;
+extern const by__config_key_list by__task_window_keys;
 
-/* Texts that have more tokens than a sample, of all that were read. */
+/* Texts that have more tokens than a sample, of all that were read; or series with fewer rows than
+ * a window. */
 typedef struct by__task_examples_cut {
     uint64_t cut;
     uint64_t texts;
@@ -87,6 +91,13 @@ typedef struct by__task_examples_texts {
     by_array rows;             /* of pairs: the numbers of a micro-batch's rows, */
     int32_t *numbers;          /* and their memory */
 } by__task_examples_texts;
+
+/* Windows of series, of a model that reads these (examples_windows.c). */
+typedef struct by__task_examples_windows {
+    int64_t context; /* rows of one; 0: examples are rows */
+    int64_t stride;  /* rows between the beginnings of two */
+    bool all;        /* each series has one, as in a request */
+} by__task_examples_windows;
 
 /* The held-out pictures of a shard (examples_parts.c). */
 typedef struct by__task_examples_shard by__task_examples_shard;
@@ -134,6 +145,7 @@ typedef struct by__task_examples {
     bool is_predicted; /* targets are placeholders, and do not count */
     bool has_samples;  /* some of the folder's files are in shards */
     by__task_examples_texts texts;
+    by__task_examples_windows windows;
 } by__task_examples;
 
 /* Opens folders and files of images (examples_folders.c). Of the config's folders, each has one of

@@ -85,7 +85,11 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
     const by_array_set *set = d->train != NULL ? d->train : d->valid;
     const char *name = by_array_set_name(set);
     bool texts = d->texts.tokenizer != NULL;
-    const char *reads = d->encoding == NULL ? "images" : texts ? "tokens" : "table";
+    bool windows = d->windows.context > 0;
+    const char *reads = d->encoding == NULL ? "images"
+                        : texts             ? "tokens"
+                        : windows           ? "series"
+                                            : "table";
     if (strcmp(by_model_reads(m), reads) != 0) {
         char kinds[256];
         return by_error_set(error, BY_ECONFIG,
@@ -108,6 +112,9 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
         BY_TRY(set_side(&m->image_width, shape->dim[3], "image_width", name, config, error));
     } else if (texts) {
         BY_TRY(by__task_examples_complete_texts(d, config, error));
+    } else if (windows) {
+        BY_TRY(set_size(&m->channels, (int64_t)by_encoding_numbers(d->encoding), "channels", name,
+                        error));
     } else {
         if (m->numbers != 0 || by_encoding_numbers(d->encoding) != 0) {
             BY_TRY(set_size(&m->numbers, (int64_t)by_encoding_numbers(d->encoding), "numbers", name,

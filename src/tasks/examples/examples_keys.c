@@ -84,6 +84,18 @@ static const by__config_key table_keys[] = {
 };
 const by__config_key_list by__task_table_data_keys = BY__KEY_LIST(table_keys);
 
+static const by__config_key window_keys[] = {
+    {"data", "series", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, series), "\"\"", .later = true,
+     .help =
+         "of a model that reads series: column that tells which series a row belongs to; empty: "
+         "there is one. The rows of a series are in the order of time"},
+    {"data", "stride", BY__KEY_INT, BY__OWN(by__task_examples_keys, stride), "0", 0, BY__MI20,
+     .later = true,
+     .help = "rows from a window of model.context rows to the next one, whose target is that of "
+             "its last row; 0: model.context, so that windows do not overlap"},
+};
+const by__config_key_list by__task_window_keys = BY__KEY_LIST(window_keys);
+
 static const by__config_key split_keys[] = {
     {"data", "split", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, split), "last",
      .choices = "last|random",
@@ -120,7 +132,9 @@ unsigned by__task_examples_knows(const by_config *config)
     const by_model_config *m = &config->model;
     bool is_image = strcmp(by_model_reads(m), "images") == 0;
     bool is_text = strcmp(by_model_reads(m), "tokens") == 0;
-    bool sized = is_text    ? m->vocab > 0 && keys->max_tokens > 0
+    bool is_series = strcmp(by_model_reads(m), "series") == 0;
+    bool sized = is_series  ? m->channels > 0
+                 : is_text  ? m->vocab > 0 && keys->max_tokens > 0
                  : is_image ? m->channels > 0 && m->image_height > 0 && m->image_width > 0
                             : m->numbers > 0 || (m->numbers == 0 && m->categories.count > 0);
     bool tables = keys->table != NULL; /* the task has keys of tables */

@@ -208,6 +208,11 @@ by_status by__task_examples_set(const by_task_data *data, const by_task_examples
 bool by__task_examples_column(const by_task_data *data, size_t i, by_column_type *out)
 {
     const by__task_examples *d = (const by__task_examples *)data;
+    bool named = d->windows.context > 0 && d->keys->series[0] != '\0';
+    if (named && i == by_encoding_numbers(d->encoding)) {
+        *out = (by_column_type){d->keys->series, BY_COLUMN_CATEGORY};
+        return true;
+    }
     out->name = d->encoding == NULL ? NULL : by_encoding_feature(d->encoding, i, &out->kind);
     return out->name != NULL;
 }

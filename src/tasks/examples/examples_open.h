@@ -78,4 +78,22 @@ by_status by__task_examples_complete_texts(const by__task_examples *d, by_config
 /* Adds the tokenizer's files to those of a checkpoint. */
 void by__task_examples_keep_texts(const by__task_examples *d, by_task_kept *out);
 
+/* ---- examples_windows.c ---- */
+
+/* Finds out whether examples are windows. Returns BY_ECONFIG if keys contradict that. */
+by_status by__task_examples_open_windows(by__task_examples *d, const by_config *config,
+                                         by_error *error);
+/* How many windows a table has; BY_EFORMAT: none. */
+by_status by__task_examples_count_windows(const by__task_examples *d, const by_table *table,
+                                          uint64_t *count, by_error *error);
+/* The rows of the table that windows to train on read, whose list is to be freed. */
+by_status by__task_examples_rows_of_windows(by_part *out, uint64_t **rows,
+                                            const by__task_examples *d, const by_table *table,
+                                            by_error *error);
+/* by__table_encoding_apply; then windows, "series" f32 [N, context, F], with the targets of their
+ * last rows. cut->cut counts series that have none. */
+by_status by__task_examples_apply_windows(by_array_set **out, const by__task_examples *d,
+                                          const by_table *table, bool targets,
+                                          by__task_examples_cut *cut, by_error *error);
+
 #endif

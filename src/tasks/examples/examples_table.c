@@ -119,10 +119,13 @@ static by_status open_table(by_table **out, by__task_examples *d, const char *pa
     const by__task_examples_keys *k = d->keys;
     const char *texts[3];
     int text_count = by__task_examples_text_columns(texts, d);
-    BY_TRY(list_types(&types, &count, k, d->target_count + 4, error));
+    BY_TRY(list_types(&types, &count, k, d->target_count + 5, error));
     count = d->encoding == NULL ? count : 0;
     for (int i = 0; i < text_count; i++) {
         types[count++] = (by_column_type){texts[i], BY_COLUMN_CATEGORY};
+    }
+    if (d->windows.context > 0 && k->series[0] != '\0') {
+        types[count++] = (by_column_type){k->series, BY_COLUMN_CATEGORY};
     }
     for (size_t i = 0; targets && i < d->target_count; i++) {
         types[count++] = d->targets[i];
@@ -170,10 +173,10 @@ by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d
 
 /* Learns the encoding. That of the checkpoint which is resumed is kept if it is the same but for
  * how it spells values, as those of earlier versions are. */
-static by_status learn_table(by__task_examples *d, const by_table *table,
+static by_status learn_table(by__task_examples *d, const by_table *table, const by_part *trained,
                              const by_encoding_options *options, by_error *error)
 {
-    BY_TRY(by_encoding_learn(&d->encoding, table, &d->train_part, options, error));
+    BY_TRY(by_encoding_learn(&d->encoding, table, trained, options, error));
     if (d->before != NULL && by__table_encoding_same(d->encoding, d->before)) {
         by_encoding_close(&d->encoding);
         d->encoding = d->before;
@@ -200,13 +203,16 @@ static by_status describe_table(by__task_examples *d, const by_table *table,
 static by_status list_ignored(const char ***out, size_t *count, const by__task_examples_keys *k,
                               by_error *error)
 {
-    BY_TRY(by__alloc((void **)out, k->ignore.count + 1, sizeof **out, "columns", error));
+    BY_TRY(by__alloc((void **)out, k->ignore.count + 2, sizeof **out, "columns", error));
     *count = k->ignore.count;
     for (size_t i = 0; i < *count; i++) {
         (*out)[i] = k->ignore.items[i];
     }
     if (k->weight[0] != '\0') {
         (*out)[(*count)++] = k->weight;
+    }
+    if (k->series != NULL && k->series[0] != '\0') {
+        (*out)[(*count)++] = k->series;
     }
     return BY_OK;
 }
@@ -258,10 +264,28 @@ static by_status check_resumed(const by__task_examples *d, const char *path, by_
     return status;
 }
 
+/* Makes the parts, and that of the table's rows to learn from, whose list is to be freed. */
+static by_status split_table(by_part *trained, uint64_t **rows, by__task_examples *d,
+                             const by_config *config, const by_table *table, by_error *error)
+{
+    bool apart = d->keys->valid_table[0] != '\0';
+    uint64_t examples = by_table_rows(table);
+    if (d->windows.context > 0) {
+        BY_TRY(by__task_examples_count_windows(d, table, &examples, error));
+    }
+    BY_TRY(by__task_examples_split(d, config, examples, apart, error));
+    *trained = d->train_part;
+    return d->windows.context == 0
+               ? BY_OK
+               : by__task_examples_rows_of_windows(trained, rows, d, table, error);
+}
+
 by_status by__task_examples_config_table(by__task_examples *d, const by_task_request *r,
                                          by_error *error)
 {
     by_table *table;
+    by_part trained;
+    uint64_t *rows = NULL;
     const char **ignored;
     by_encoding_options options = {.targets = d->target_names,
                                    .target_count = d->target_count,
@@ -288,16 +312,16 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
         return status;
     }
     options.ignore = ignored;
-    status = by__task_examples_split(d, r->config, by_table_rows(table), apart, error);
+    status = split_table(&trained, &rows, d, r->config, table, error);
     if (status == BY_OK && d->encoding == NULL) {
-        status = learn_table(d, table, &options, error);
+        status = learn_table(d, table, &trained, &options, error);
     }
     bool described = r->purpose == BY_TASK_TRAIN && options.text == NULL;
     if (status == BY_OK && described) {
         status = describe_table(d, table, &options, r, error);
     }
     if (status == BY_OK && described) {
-        status = by__task_reference_of_table(&d->reference, table, &d->train_part, ignored,
+        status = by__task_reference_of_table(&d->reference, table, &trained, ignored,
                                              options.ignore_count, error);
     }
     if (status == BY_OK) {
@@ -310,6 +334,7 @@ by_status by__task_examples_config_table(by__task_examples *d, const by_task_req
     }
     by_table_close(&table);
     free(ignored);
+    free(rows);
     if (status == BY_OK && apart) {
         status = by__task_examples_apply_table(&d->valid, d, k->valid_table, true, true, error);
         if (status == BY_OK) {

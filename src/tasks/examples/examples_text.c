@@ -538,6 +538,9 @@ by_status by__task_examples_apply_encoding(by_array_set **out, const by__task_ex
     by__table_more more = {0};
     text_columns c;
     const by__task_row *row = by__task_row_of(d->base.task);
+    if (d->windows.context > 0) {
+        return by__task_examples_apply_windows(out, d, table, targets, cut, error);
+    }
     if (by_encoding_text(d->encoding) == NULL) {
         return by__table_encoding_apply(d->encoding, table, targets, weight, NULL, out, error);
     }
@@ -561,6 +564,16 @@ by_status by__task_examples_tell_cut(const by__task_examples *d, const by_task_r
     by_string text = {0};
     char *told;
     if (t->cut.cut == 0) {
+        return BY_OK;
+    }
+    if (d->windows.context > 0) {
+        by_string_format(&text,
+                         "%llu series have fewer rows than the %lld of a window, and are "
+                         "left out",
+                         (unsigned long long)t->cut.cut, (long long)d->windows.context);
+        BY_TRY(by__string_release(&text, &told, error));
+        by__task_examples_remark(r, told);
+        free(told);
         return BY_OK;
     }
     by_string_format(&text, "%llu of %llu texts have more than %lld tokens, and are cut there%s",
