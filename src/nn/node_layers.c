@@ -385,8 +385,9 @@ by_status by__nn_node_read_config(by_model_config *c, by__nn_node_sizes *sizes, 
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_layers", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&c->outputs, name, in, "out_channels", BY__REQUIRED, error));
     BY_TRY(read_dropout(&c->dropout, name, in, "dropout", 0.0, error));
-    BY_TRY(by__nn_json_integer(&sizes->nodes, name, in, "num_nodes", BY__REQUIRED, error));
-    BY_TRY(by__nn_json_integer(&sizes->edges, name, in, "num_edges", BY__REQUIRED, error));
+    /* A state dict of another program has none: they are those of the data. */
+    BY_TRY(by__nn_json_integer(&sizes->nodes, name, in, "num_nodes", 1, error));
+    BY_TRY(by__nn_json_integer(&sizes->edges, name, in, "num_edges", 1, error));
     BY_TRY(read_readout(sizes, name, in, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_nodes, name, in, "sample_nodes", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->sample_edges, name, in, "sample_edges", 0, error));

@@ -355,12 +355,13 @@ static void assume(by_config *config)
 }
 
 /* Weights do not depend on how many nodes and edges there are: only a run in training goes on with
- * the graph that it began with. */
+ * the graph that it began with, unless it began with the weights of another model. */
 static by_status take_size(int64_t *key, const char *name, int64_t size, const nodes_data *d,
                            by_error *error)
 {
     bool of_weights = strcmp(name, "channels") == 0 || strcmp(name, "relations") == 0;
-    bool any = d->purpose != BY_TASK_TRAIN && !of_weights;
+    bool begins = d->purpose == BY_TASK_TRAIN && d->config->model.from[0] == '\0';
+    bool any = !begins && !of_weights;
     if (*key >= 0 && *key != size && !any) {
         return by_error_set(error, BY_ECONFIG, "model.%s is %lld, but %s has %lld; leave it out",
                             name, (long long)*key, d->set->name, (long long)size);

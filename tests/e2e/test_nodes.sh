@@ -81,6 +81,49 @@ run 0 "$banyan" train groups.yaml --set name=half --set precision.compute=bf16
 run 0 "$banyan" eval runs/half --test --json
 accuracy 0.8
 
+say "parameters have the names and shapes of PyTorch Geometric's models, both ways"
+cat >names.py <<'END'
+import glob, json, os, struct
+def tensors(folder):
+    found = {}
+    for path in glob.glob(f"{folder}/model*.safetensors"):
+        raw = open(path, "rb").read()
+        size = struct.unpack("<Q", raw[:8])[0]
+        for name, t in json.loads(raw[8:8 + size]).items():
+            if name != "__metadata__":
+                begin, end = t["data_offsets"]
+                found[name] = (t["shape"], raw[8 + size + begin:8 + size + end])
+    return found
+def layers(one):
+    return {f"convs.{i}.{name}": shape for i, (n, o) in enumerate([(5, 8), (8, 3)]) for name, shape in one(i, n, o).items()}
+linear = lambda name, n, o: {f"{name}.weight": [o, n], f"{name}.bias": [o]}
+wanted = {
+    "groups": layers(lambda i, n, o: {"lin.weight": [o, n], "bias": [o]}),
+    "sage": layers(lambda i, n, o: {"lin_l.weight": [o, n], "lin_l.bias": [o], "lin_r.weight": [o, n]}),
+    "gat": layers(lambda i, n, o: {"lin.weight": [o, n], "bias": [o], "att_src": [1, 2 - i, o // (2 - i)], "att_dst": [1, 2 - i, o // (2 - i)]}),
+    "gin": layers(lambda i, n, o: {"eps": [1], **linear("nn.lins.0", n, o), **linear("nn.lins.1", o, o), "nn.norms.0.weight": [o],
+                                   "nn.norms.0.bias": [o]}) | {"norms.0.weight": [8], "norms.0.bias": [8]},
+    "rgcn": layers(lambda i, n, o: {"weight": [2, n, o], "comp": [4, 2], "root": [n, o], "bias": [o]}),
+}
+for run, names in wanted.items():
+    have = {name: shape for name, (shape, _) in tensors(f"runs/{run}/checkpoints/step-00000060").items()}
+    assert have == names, (run, have, names)
+os.makedirs("state")
+state, at, head = tensors("runs/groups/checkpoints/step-00000060"), 0, {}
+for name, (shape, data) in state.items():
+    head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + len(data)]}
+    at += len(data)
+text = json.dumps(head).encode()
+open("state/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + b"".join(data for _, data in state.values()))
+json.dump({"architectures": ["GCN"], "model_type": "banyan_gcn", "in_channels": 5, "hidden_channels": 8, "num_layers": 2,
+           "out_channels": 3}, open("state/config.json", "w"))
+END
+run 0 python3 names.py
+run 0 "$banyan" train groups.yaml --set name=state --set model.from=state --set train.steps=1 --set optimizer.lr=1e-20 --set optimizer.min_lr=0
+run 0 "$banyan" predict runs/state --out state.jsonl
+run 0 "$banyan" predict runs/groups --out groups.jsonl
+same state.jsonl groups.jsonl
+
 say "features of which few are not 0: the first layer reads these alone, with the losses of all"
 words() {
     run 0 "$banyan" train groups.yaml --set name="$1" --set data.features=words.npy --set model.kind="$2" --set optimizer.kind=adam \

@@ -247,7 +247,8 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
 {
     links_data *d = (links_data *)data;
     by_model_config *m = &config->model;
-    BY_TRY(by__task_graph_sizes(config, d->links->set, d->purpose == BY_TASK_TRAIN, error));
+    bool begins = d->purpose == BY_TASK_TRAIN && m->from[0] == '\0';
+    BY_TRY(by__task_graph_sizes(config, d->links->set, begins, error));
     by__nn_node_sizes *sizes = by__nn_node_sizes_of(m);
     BY_TRY(by__task_samples_sizes(sizes, m, &d->samples, d->links->set, error));
     m->outputs = m->outputs < 0 ? m->width : m->outputs;
