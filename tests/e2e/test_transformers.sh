@@ -42,3 +42,7 @@ run 0 "$python" "$root/tests/parity/check_beams.py" "$(dirname "$banyan")/tests/
 
 say "classes of texts are those of transformers"
 run 0 "$python" "$root/tests/parity/check_classify.py" "$banyan" classifiers
+
+say "suites make the prompts of Python and jinja2, with the scores of transformers"
+run 0 "$python" "$root/tests/parity/check_suites.py" "$banyan"
+cat out

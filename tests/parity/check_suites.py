@@ -85,7 +85,7 @@ def check_core(banyan, folder):
     wanted = []
     for i in range(22):
         kind = ("multiple_choice", "schema", "language_modeling")[i % 3]
-        rows = [core_row(rng) for _ in range(rng.choice([4, 30, 120]))]
+        rows = [core_row(rng) for _ in range(rng.choice([4, 25, 60]))]
         delimiter = rng.choice([" ", "\nAnswer: ", " A: ", "\n"])
         shots = rng.choice([0, 1, 3, 5, 10])
         write_rows(f"{folder}/eval_data/sets/{i}.jsonl", rows)

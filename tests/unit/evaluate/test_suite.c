@@ -13,6 +13,7 @@
 
 #include "banyan/suite.h"
 #include "base/base.h"
+#include "evaluate/answer.h"
 #include "evaluate/python_literal.h"
 #include "evaluate/python_random.h"
 #include "evaluate/suite_yaml.h"
@@ -433,6 +434,159 @@ static void documents_are_predicted_in_windows(void **state)
     temporary_remove(directory);
 }
 
+/* What the model continues a text with, greedily. */
+static void greedy_text(by_string *out, const by_pretrained *model, const char *prompt, int tokens)
+{
+    by_error error = {0};
+    by_tokenizer *tokenizer;
+    by_generator *generator;
+    by_token_buffer ids = {0};
+    uint32_t made[64];
+    const by_generator_options options = {.threads = 1};
+    const by_sampling greedy = {.top_p = 1.0};
+    check_ok(by_pretrained_tokenizer(&tokenizer, model, &error), &error);
+    check_ok(by_generator_open(&generator, by_pretrained_config(model),
+                               by_pretrained_weights(model), &options, &error),
+             &error);
+    check_ok(by_tokenizer_encode(tokenizer, prompt, strlen(prompt), &ids, 0, &error), &error);
+    check_ok(
+        by_generator_feed(generator, (const int32_t *)(const void *)ids.ids, ids.count, &error),
+        &error);
+    for (int i = 0; i < tokens; i++) {
+        int32_t token;
+        check_ok(by_generator_sample(generator, &greedy, &token, &error), &error);
+        made[i] = (uint32_t)token;
+        check_ok(by_generator_feed(generator, &token, 1, &error), &error);
+    }
+    for (int i = 0; i < tokens; i++) {
+        const char *bytes;
+        size_t n;
+        check_ok(by_tokenizer_token_bytes(tokenizer, made[i], &bytes, &n, &error), &error);
+        by_string_add(out, bytes, n);
+    }
+    by_token_buffer_free(&ids);
+    by_generator_close(&generator);
+    by_tokenizer_close(&tokenizer);
+}
+
+/* Answers are taken of the text that the model generates, up to a text that ends it. */
+static void generated_texts_are_those_of_the_generator(void **state)
+{
+    (void)state;
+    by_error error = {0};
+    by_pretrained *model;
+    by_suite_results *results;
+    by_string whole = {0};
+    by_string shown = {0};
+    by_string yaml = {0};
+    char *directory = make_model();
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    greedy_text(&whole, model, "the cat", 10);
+    by__string_add_valid(&shown, whole.data, whole.length);
+    for (int round = 0; round < 2; round++) { /* the whole text, and up to its fifth byte */
+        yaml.length = 0;
+        by_string_format(&yaml, "task: g\noutput_type: generate_until\ntest_split: a\n"
+                                "doc_to_text: q\ndoc_to_target: \"x\"\n"
+                                "generation_kwargs: {max_gen_toks: 10, until: [");
+        by_string_json(&yaml, round == 0 ? "@@@" : whole.data + 4, round == 0 ? 3 : 1);
+        by_string_format(&yaml, "]}\n");
+        by_suite *suite = parse(yaml.data, "{\"q\":\"the cat\"}\n", -1, 0);
+        json_t *lines = run_suite(suite, model, &results);
+        const char *made = json_string_value(json_object_get(json_array_get(lines, 0), "text"));
+        size_t end = round == 0 ? shown.length : strcspn(shown.data, (char[]){whole.data[4], 0});
+        assert_int_equal(strlen(made), end);
+        assert_memory_equal(made, shown.data, end);
+        assert_string_equal(results->tasks[0].metrics[0].name, "exact_match");
+        by_suite_results_close(&results);
+        by_suite_close(&suite);
+        json_decref(lines);
+    }
+    by_string_free(&whole);
+    by_string_free(&shown);
+    by_string_free(&yaml);
+    by_pretrained_close(&model);
+    temporary_remove(directory);
+}
+
+static const char answer_ways[] =
+    "{\"filter_list\":[{\"name\":\"n\",\"filter\":[{\"function\":\"last_number\"}]},"
+    "{\"name\":\"r\",\"filter\":[{\"function\":\"regex\",\"regex_pattern\":\"(-?[$0-9.,]{2,})|(-?["
+    "0-9]+)"
+    "\",\"group_select\":-1},{\"function\":\"take_first\"}]}],\"metric_list\":[{\"metric\":"
+    "\"exact_match\",\"ignore_case\":true,\"regexes_to_ignore\":[\",\",\"\\\\$\",\"(?s).*#### "
+    "\"]}]}";
+
+static void answers_are_taken_and_compared(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {{"a 12 b 1,234.50.", "1234.5", "1,234.50."},
+                                           {"-7", "-7", "-7"},
+                                           {"no", "", "[invalid]"},
+                                           {"$3.00 and 8", "8", "8"},
+                                           {"x-10.0%", "-10", "-10.0"}};
+    by_error error = {0};
+    by__evaluate_answers answers = {.count = 0};
+    json_t *yaml = json_loads(answer_ways, 0, NULL);
+    assert_non_null(yaml);
+    check_ok(by__evaluate_answers_open(&answers, yaml, "t", &error), &error);
+    assert_string_equal(answers.ways[1].metric, "exact_match,r");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        for (size_t w = 0; w < 2; w++) {
+            by_string out = {0};
+            by_string_add(&out, "", 0);
+            check_ok(by__evaluate_answer_take(&out, &answers.ways[w], cases[i][0], &error), &error);
+            assert_string_equal(out.data, cases[i][w + 1]);
+            by_string_free(&out);
+        }
+    }
+    bool equal = false;
+    check_ok(by__evaluate_answer_equal(&equal, &answers, "$1,000", "he has\n#### 1000", &error),
+             &error);
+    assert_true(equal);
+    check_ok(by__evaluate_answer_equal(&equal, &answers, "1001", "#### 1000", &error), &error);
+    assert_false(equal);
+    by__evaluate_answers_close(&answers);
+    json_decref(yaml);
+}
+
+/* Of 20 items the second run has 9 right that the first has wrong, and 2 the other way round: p is
+ * 2 (1 + 11 + 55) / 2^11. */
+static void runs_are_compared_item_by_item(void **state)
+{
+    (void)state;
+    by_error error = {0};
+    by_suite_comparison *c;
+    by_string files[2] = {{0}, {0}};
+    char *paths[2];
+    char *directory = temporary_make();
+    for (int i = 0; i < 20; i++) {
+        const int scores[2] = {i >= 9 && i < 14, i < 12};
+        for (int f = 0; f < 2; f++) {
+            by_string_format(&files[f], "{\"task\":\"t\",\"item\":%d,\"id\":\"%d\",\"score\":%d}\n",
+                             i, i, scores[f]);
+        }
+    }
+    by_string_format(&files[1], "{\"task\":\"t\",\"item\":20,\"id\":\"x\",\"score\":1}\n");
+    for (int f = 0; f < 2; f++) {
+        paths[f] = by__path_join(directory, f == 0 ? "a" : "b");
+        check_ok(by__file_write(paths[f], files[f].data, files[f].length, &error), &error);
+        by_string_free(&files[f]);
+    }
+    check_ok(by_suite_compare(&c, paths[0], paths[1], 1, &error), &error);
+    assert_int_equal(c->count, 1);
+    assert_int_equal(c->unpaired, 1);
+    assert_int_equal(c->tasks[0].items, 20);
+    assert_int_equal(c->tasks[0].better, 9);
+    assert_int_equal(c->tasks[0].worse, 2);
+    assert_true(fabs(c->tasks[0].difference - 0.35) < 1e-12);
+    assert_true(fabs(c->tasks[0].p - 134.0 / 2048.0) < 1e-9);
+    assert_true(c->tasks[0].low < 0.35 && c->tasks[0].high > 0.35);
+    by_suite_comparison_close(&c);
+    free(paths[0]);
+    free(paths[1]);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +598,9 @@ int main(void)
         cmocka_unit_test(what_needs_python_or_is_missing_is_refused),
         cmocka_unit_test(scores_are_those_of_whole_sequences),
         cmocka_unit_test(documents_are_predicted_in_windows),
+        cmocka_unit_test(generated_texts_are_those_of_the_generator),
+        cmocka_unit_test(answers_are_taken_and_compared),
+        cmocka_unit_test(runs_are_compared_item_by_item),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
