@@ -77,6 +77,22 @@ run 0 "$banyan" train links.yaml --set name=mlp --set model.decoder=mlp --set mo
 run 0 "$banyan" eval runs/mlp --test --json
 above auc 0.6
 
+say "links: samples of surroundings with all edges are the whole graph; others have the same bits on two ranks"
+set -- --set train.steps=4 --set train.eval_every=4 --set checkpoint.every=4
+run 0 "$banyan" train links.yaml --set name=few "$@"
+run 0 "$banyan" train links.yaml --set name=covers "$@" --set data.fan_outs='[999, 999]'
+same runs/few/checkpoints/step-00000004/model.safetensors runs/covers/checkpoints/step-00000004/model.safetensors
+set -- "$@" --set data.fan_outs='[4, 3]' --set data.supervision=0 --set data.held_out_negatives=5
+run 0 "$banyan" train links.yaml --set name=around "$@"
+run 0 "$banyan" launch -n 2 train links.yaml --set name=around2 "$@" --set data.threads=2
+same runs/around/checkpoints/step-00000004/model.safetensors runs/around2/checkpoints/step-00000004/model.safetensors
+run 0 "$banyan" eval runs/around --test --json
+printf '0,3\n' >pair.csv
+run 0 "$banyan" predict runs/around pair.csv
+holds out '"from":0,"to":3'
+run 2 "$banyan" train links.yaml --set name=bad --set model.kind=rgcn
+holds err "which task.kind links does not"
+
 say "links: predictions are of the product of vectors"
 printf '0,3\n1,2\n149,0\n' >pairs.csv
 run 0 "$banyan" predict runs/links pairs.csv --out pairs.jsonl
