@@ -85,6 +85,13 @@ typedef struct by_engine_memory_report {
  * fit into memory. */
 BY_API by_status by_engine_open(by_engine **out, const by_config *config, const by_weights *weights,
                                 const by_engine_options *options, by_error *error);
+/* Opens an engine without a model, for simulations of serving (banyan/capacity.h): it takes requests,
+ * plans steps and shares pages as any other, computes nothing, and always chooses token 0 of a
+ * vocabulary of two. What a step would have computed is by_engine_last_work. options->context and
+ * ->pages must be given; drafts, weights and devices do not apply. The memory is that of records of
+ * sequences and pages. */
+BY_API by_status by_engine_open_dry(by_engine **out, const by_engine_options *options,
+                                    by_error *error);
 /* Closes an engine. Ends all sessions without events. */
 BY_API void by_engine_close(by_engine **engine);
 /* Sets *out to a weight by the name that it has in the graph: f32, in host memory, valid until the
@@ -110,6 +117,11 @@ BY_API by_status by_embed_open_with(by_embed **out, const by_engine *engine,
 /* Returns the index-th of the engine's programs, from 0, for profiling (banyan/profile.h); NULL
  * past the last. */
 BY_API by_program *by_engine_program(const by_engine *engine, int index);
+
+/* Sets the numbers of rows and of rows with logits that the index-th program computes, whatever part
+ * of them a step fills. Returns false past the last. */
+BY_API bool by_engine_program_size(const by_engine *engine, int index, int64_t *rows,
+                                   int64_t *wanted);
 
 /* ---- sessions ---- */
 
@@ -208,6 +220,17 @@ typedef struct by_event {
  * the engine can then only be closed. */
 BY_API by_status by_engine_step(by_engine *engine, const by_event **events, size_t *count,
                                 by_error *error);
+/* What the last step computed, and how long it took. */
+typedef struct by_engine_work {
+    int program;        /* index of its program; -1: there was nothing to compute */
+    int64_t rows;       /* tokens that went through the model */
+    int64_t wanted;     /* of them, those with logits */
+    double decode_keys; /* keys that rows of decoding sequences read, added over rows */
+    double prompt_keys; /* likewise of rows of prompts */
+    double seconds;     /* of by_engine_step as a whole; of a dry engine without meaning */
+} by_engine_work;
+/* Returns the work of the last by_engine_step. */
+BY_API by_engine_work by_engine_last_work(const by_engine *engine);
 /* Returns whether a step has work to do or events to report. */
 BY_API bool by_engine_busy(const by_engine *engine);
 

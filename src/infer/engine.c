@@ -13,6 +13,8 @@
 #define DRAFT_ROWS 32
 /* Below this, only powers of two have a program, because additional rows cost little there. */
 #define FINE 8
+/* Tokens of an engine without a model. */
+#define DRY_VOCAB 2
 
 static by_status check_options(const by_engine_options *o, by_error *error)
 {
@@ -326,6 +328,66 @@ by_status by_engine_open(by_engine **out, const by_config *config, const by_weig
     return BY_OK;
 }
 
+/* Tokens and logits of an engine without a model. */
+static by_status allocate_dry(by_engine *e, by_error *error)
+{
+    by__infer_step_programs *s = &e->steps;
+    size_t table;
+    size_t rows = (size_t)s->rows;
+    size_t logits = (size_t)(s->wanted * s->vocab);
+    size_t count = 3 * rows + (size_t)s->wanted + logits;
+    if (!by__size_mul((size_t)s->sessions, (size_t)s->table, &table) ||
+        !by__size_add(count, table, &count)) {
+        return by_error_set(error, BY_EMEMORY, "%lld sequences of %lld pages overflow",
+                            (long long)s->sessions, (long long)s->table);
+    }
+    BY_TRY(by__alloc(&e->dry, count, sizeof(int32_t), "the inputs", error));
+    s->tokens = e->dry;
+    s->positions = s->tokens + rows;
+    s->row_sessions = s->positions + rows;
+    s->wanted_rows = s->row_sessions + rows;
+    s->logits = (float *)(void *)(s->wanted_rows + s->wanted);
+    s->page_table = s->wanted_rows + s->wanted + logits;
+    return BY_OK;
+}
+
+static by_status set_up_dry(by_engine *e, by_error *error)
+{
+    int64_t sizes[BY__STEP_SIZES];
+    const by_engine_options *o = &e->options;
+    BY_TRY(check_options(o, error));
+    if (o->context < 1 || o->pages < 1 || o->draft != NULL) {
+        return by_error_set(error, BY_EARG,
+                            "an engine without a model takes context %lld and pages %lld from 1 "
+                            "on, and no drafts",
+                            (long long)o->context, (long long)o->pages);
+    }
+    BY_TRY(complete(e, NULL, error));
+    e->forward.options.threads = 1;
+    by__infer_steps_list(&e->steps, sizes, choose_sizes(sizes, o->rows), o->sessions,
+                         wanted_rows(o), (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS,
+                         o->pages);
+    e->vocab = e->steps.vocab = DRY_VOCAB;
+    BY_TRY(allocate_dry(e, error));
+    e->memory.data = e->memory.total = record_bytes(e);
+    return allocate_records(e, error);
+}
+
+by_status by_engine_open_dry(by_engine **out, const by_engine_options *options, by_error *error)
+{
+    by_engine *e;
+    BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "engine", error));
+    e->options = *options;
+    by_status status = set_up_dry(e, error);
+    if (status != BY_OK) {
+        by_engine_close(&e);
+        return status;
+    }
+    e->events_reported = true;
+    *out = e;
+    return BY_OK;
+}
+
 void by_engine_close(by_engine **engine)
 {
     if (engine == NULL || *engine == NULL) {
@@ -353,6 +415,7 @@ void by_engine_close(by_engine **engine)
     free(e->found);
     free(e->scratch);
     free(e->processed);
+    free(e->dry);
     free(e);
     *engine = NULL;
 }
@@ -364,6 +427,21 @@ const by_engine_memory_report *by_engine_memory(const by_engine *engine)
 
 by_program *by_engine_program(const by_engine *engine, int index)
 {
-    bool has = index >= 0 && index < engine->steps.count;
+    bool has = index >= 0 && index < engine->steps.count && engine->dry == NULL;
     return has ? engine->steps.list[index].program->program : NULL;
+}
+
+bool by_engine_program_size(const by_engine *engine, int index, int64_t *rows, int64_t *wanted)
+{
+    if (index < 0 || index >= engine->steps.count) {
+        return false;
+    }
+    *rows = engine->steps.list[index].rows;
+    *wanted = engine->steps.list[index].wanted;
+    return true;
+}
+
+by_engine_work by_engine_last_work(const by_engine *engine)
+{
+    return engine->work;
 }

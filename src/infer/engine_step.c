@@ -99,6 +99,7 @@ static int64_t fill_rows(by_engine *e)
         int32_t slot = e->order[i];
         by__infer_sequence *s = &e->slots[slot];
         sequences += s->rows > 0;
+        bool decodes = s->count - s->cached == 1;
         for (int64_t k = 0; k < s->rows; k++, rows++) {
             int64_t position = s->cached + k;
             p->tokens[rows] = s->tokens[position];
@@ -106,6 +107,7 @@ static int64_t fill_rows(by_engine *e)
             p->row_sessions[rows] = s->row;
             st->recomputed += position < s->computed;
             keys += (double)(position + 1);
+            *(decodes ? &e->work.decode_keys : &e->work.prompt_keys) += (double)(position + 1);
             window_keys += fmin((double)(position + 1), p->window);
             bool scored = s->scores && position >= s->scored && position + 1 < s->prompt;
             if (scored || position + 1 >= s->count) {
@@ -375,12 +377,18 @@ static void read_results(by_engine *e)
 static by_status run_rows(by_engine *e, int64_t rows, by_error *error)
 {
     by__infer_step_program *program = by__infer_steps_choose(&e->steps, rows, e->wanted_count);
-    for (int64_t i = 0; i < e->copy_count; i++) {
-        BY_TRY(by__infer_steps_copy_page(&e->steps, e->copies[i], error));
-    }
     e->statistics.steps++;
     e->statistics.rows += (uint64_t)rows;
     e->statistics.padding += (uint64_t)(program->rows - rows);
+    e->work.program = (int)(program - e->steps.list);
+    e->work.rows = rows;
+    e->work.wanted = e->wanted_count;
+    if (e->dry != NULL) {
+        return BY_OK;
+    }
+    for (int64_t i = 0; i < e->copy_count; i++) {
+        BY_TRY(by__infer_steps_copy_page(&e->steps, e->copies[i], error));
+    }
     return by__infer_steps_run(&e->steps, program, rows, e->wanted_count, error);
 }
 
@@ -391,6 +399,8 @@ by_status by_engine_step(by_engine *engine, const by_event **events, size_t *cou
         e->event_count = 0;
         e->events_reported = false;
     }
+    double entered = by__now();
+    e->work = (by_engine_work){.program = -1};
     free_cancelled(e);
     end_late(e);
     defer_unprepared(e);
@@ -401,6 +411,7 @@ by_status by_engine_step(by_engine *engine, const by_event **events, size_t *cou
         BY_TRY(run_rows(e, fill_rows(e), error));
         e->model_seconds = by__now() - began;
         read_results(e);
+        e->work.seconds = by__now() - entered;
     }
     *events = e->events;
     *count = e->event_count;

@@ -159,6 +159,9 @@ typedef struct by__infer_step_programs {
 by_status by__infer_steps_compile(by__infer_step_programs *out, by__infer_forward *forward,
                                   const int64_t *sizes, int count, int64_t sessions, int64_t wanted,
                                   int64_t table, int64_t pages, by_error *error);
+/* The same without programs: only their sizes, with which by__infer_steps_choose chooses. */
+void by__infer_steps_list(by__infer_step_programs *out, const int64_t *sizes, int count,
+                          int64_t sessions, int64_t wanted, int64_t table, int64_t pages);
 /* Returns the bytes of inputs and outputs. */
 size_t by__infer_steps_bytes(const by__infer_step_programs *steps);
 /* Allocates inputs and outputs; called after by__infer_forward_start. */
@@ -236,6 +239,8 @@ struct by_engine {
     double prepare_until; /* or until when */
     uint64_t prepare_turn;
     double model_seconds; /* of the model in the last step */
+    by_engine_work work;  /* of the last step */
+    void *dry;            /* inputs and logits of an engine without a model; else NULL */
     by_engine_statistics statistics;
     by_engine_memory_report memory;
 };

@@ -22,22 +22,20 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static by_status add_program(by__infer_step_programs *s, int64_t rows, int64_t wanted,
-                             by_error *error)
+static by_status build_program(by__infer_step_programs *s, by__infer_step_program *p,
+                               by_error *error)
 {
     by_model model;
-    by__infer_step_program *p = &s->list[s->count++];
     by_model_request request = {.mode = BY_MODEL_STEP,
                                 .codes = s->forward->options.codes,
                                 .batch = 1,
-                                .time = rows,
-                                .wanted = wanted,
+                                .time = p->rows,
+                                .wanted = p->wanted,
                                 .sessions = s->sessions,
                                 .table = s->table,
                                 .pages = s->pages};
-    p->rows = rows;
-    p->wanted = wanted;
-    (void)snprintf(p->name, sizeof p->name, "step %lld, %lld", (long long)rows, (long long)wanted);
+    (void)snprintf(p->name, sizeof p->name, "step %lld, %lld", (long long)p->rows,
+                   (long long)p->wanted);
     return by__infer_forward_add(s->forward, p->name, &request, &model, &p->program, error);
 }
 
@@ -76,27 +74,36 @@ static by_status measure(by__infer_step_programs *s, by_error *error)
     return BY_OK;
 }
 
-by_status by__infer_steps_compile(by__infer_step_programs *out, by__infer_forward *forward,
-                                  const int64_t *sizes, int count, int64_t sessions, int64_t wanted,
-                                  int64_t table, int64_t pages, by_error *error)
+void by__infer_steps_list(by__infer_step_programs *out, const int64_t *sizes, int count,
+                          int64_t sessions, int64_t wanted, int64_t table, int64_t pages)
 {
     const int64_t variants[] = {smaller(FEW, sessions), sessions, wanted};
     by__infer_step_programs *s = out;
-    *s = (by__infer_step_programs){
-        .forward = forward, .sessions = sessions, .table = table, .pages = pages};
+    *s = (by__infer_step_programs){.sessions = sessions, .table = table, .pages = pages};
     for (int i = 0; i < count; i++) {
         int64_t last = 0;
         for (size_t v = 0; v < BY_ARRAY_LENGTH(variants); v++) {
             int64_t most = smaller(sizes[i], variants[v]);
             if (most > last) {
-                BY_TRY(add_program(s, sizes[i], most, error));
+                s->list[s->count++] = (by__infer_step_program){.rows = sizes[i], .wanted = most};
                 last = most;
             }
         }
     }
     s->rows = sizes[count - 1];
     s->wanted = smaller(s->rows, wanted);
-    return measure(s, error);
+}
+
+by_status by__infer_steps_compile(by__infer_step_programs *out, by__infer_forward *forward,
+                                  const int64_t *sizes, int count, int64_t sessions, int64_t wanted,
+                                  int64_t table, int64_t pages, by_error *error)
+{
+    by__infer_steps_list(out, sizes, count, sessions, wanted, table, pages);
+    out->forward = forward;
+    for (int i = 0; i < out->count; i++) {
+        BY_TRY(build_program(out, &out->list[i], error));
+    }
+    return measure(out, error);
 }
 
 /* Takes the next `count` numbers of a block, aligned as the device asks. */
