@@ -82,6 +82,7 @@
 #include "banyan/serve_config.h"
 
 /* The machine */
+#include "banyan/capacity.h"
 #include "banyan/machine.h"
 #include "banyan/plan.h"
 #include "banyan/profile.h"
