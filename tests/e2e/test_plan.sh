@@ -194,3 +194,35 @@ holds err "by one of --time, --flops, --tokens and --loss"
 printf 'seconds,instances\n0,10\n0,9\n' >trace.csv
 run 1 "$banyan" plan cost prices.csv --device big --time 1h --trace trace.csv --save 1s
 holds err "trace.csv, row 2: 9 instances from 0 s on; seconds ascend"
+
+say "serving: what is measured of an engine, and replicas that a load takes"
+cat >small.yaml <<END
+model: {kind: llama, layers: 1, heads: 2, width: 16, context: 64, vocab: 64}
+END
+run 0 "$banyan" plan serve small.yaml --curve small.json --sessions 4 --rows 32
+grep -q '"programs"' small.json || fail "$(cat small.json)"
+# Machines differ: what follows is of a curve by hand, one request at a time that takes 100 ms.
+cat >curve.json <<END
+{"machine": "hand", "context": 64, "sessions": 1, "rows": 1, "pages": 4, "decode_key_seconds": 0,
+ "prompt_key_seconds": 0, "open_seconds": 1, "error": 0, "steps": 0, "ratios": [],
+ "programs": [{"rows": 1, "wanted": 1, "seconds": 0.1}]}
+END
+printf 'seconds,prompt_tokens,generated_tokens\n0,1,1\n0,1,1\n2,1,11\n' >load.csv
+run 0 "$banyan" plan serve --curve curve.json --load load.csv --price 36 --json
+near "$(field first_token_ms <out)" 100 1e-6
+near "$(field first_token_p95_ms <out)" 200 1e-6
+near "$(field token_ms <out)" 100 1e-6
+# 3.1 s of a replica at 0.01 a second, for 13 tokens.
+near "$(field per_million_tokens <out)" 2384.62 0.01
+# Two replicas start in a second each; without idle time they take 1.1 s each and one of them 1.1 s more.
+run 0 "$banyan" plan serve --curve curve.json --load load.csv --serverless-price 72 --free-idle --json
+near "$(field starts <out)" 2 0
+near "$(field billed_seconds <out)" 3.3 1e-6
+run 0 "$banyan" plan serve --curve curve.json --load load.csv --first-token 150
+grep -q '^replicas    2$' out || fail "$(cat out)"
+run 0 "$banyan" plan serve --curve curve.json --load load.csv --first-token 50
+holds out "do not meet the targets"
+run 2 "$banyan" plan serve --curve curve.json
+holds err "say what arrives"
+run 2 "$banyan" plan serve --curve curve.json --rate 1 --prompt-tokens 60 --tokens 60
+holds err "the context of the engine is 64"
