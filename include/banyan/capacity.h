@@ -68,8 +68,8 @@ BY_API by_status by_engine_curve_measure(by_engine_curve *out, const by_config *
                                          by_error *error);
 /* The seconds of a step by the formula, without a ratio. */
 BY_API double by_engine_curve_seconds(const by_engine_curve *curve, const by_engine_work *work);
-/* Writes a curve as JSON, and reads it. Returns BY_EFORMAT with the member that is missing or out of
- * range. */
+/* Writes a curve as JSON, and reads it. Returns BY_EFORMAT with the member that is missing or out
+ * of range. */
 BY_API by_status by_engine_curve_write(const by_engine_curve *curve, const char *path,
                                        by_error *error);
 BY_API by_status by_engine_curve_read(by_engine_curve *out, const char *path, by_error *error);
@@ -84,12 +84,12 @@ typedef struct by_load_request {
 } by_load_request;
 
 /* Reads a load from a table with the columns seconds, prompt_tokens and generated_tokens. Free
- * *requests with free(). Returns BY_EARG if a column is absent; BY_EFORMAT, with the row, if seconds
- * descend, or tokens are not whole numbers from 1 on. */
+ * *requests with free(). Returns BY_EARG if a column is absent; BY_EFORMAT, with the row, if
+ * seconds descend, or tokens are not whole numbers from 1 on. */
 BY_API by_status by_load_read(by_load_request **requests, size_t *count, const by_table *table,
                               by_error *error);
-/* Requests of one length that arrive at random, `rate` a second (a Poisson process): the i-th gap is
- * -log(u_i) / rate with u_i drawn for (seed, i). requests: [count]. */
+/* Requests of one length that arrive at random, `rate` a second (a Poisson process): the i-th gap
+ * is -log(u_i) / rate with u_i drawn for (seed, i). requests: [count]. */
 BY_API void by_load_poisson(by_load_request *requests, size_t count, double rate, int64_t prompt,
                             int64_t tokens, uint64_t seed);
 
@@ -133,9 +133,9 @@ typedef struct by_serving_figures {
 } by_serving_figures;
 
 /* Simulates. A request goes to the replica with the fewest that are not finished, the first of
- * these, and is submitted before that one's next step; a replica takes what its engine has room for,
- * in order of arrival. served: receives the times of each request, [count]; or NULL. Returns BY_EARG
- * with the request that an engine of the curve would refuse. */
+ * these, and is submitted before that one's next step; a replica takes what its engine has room
+ * for, in order of arrival. served: receives the times of each request, [count]; or NULL. Returns
+ * BY_EARG with the request that an engine of the curve would refuse. */
 BY_API by_status by_serving_simulate(by_serving_figures *out, by_served_request *served,
                                      const by_engine_curve *curve, const by_load_request *requests,
                                      size_t count, const by_serving_options *options,
@@ -150,9 +150,9 @@ typedef struct by_serving_targets {
 /* Whether figures are within the targets. */
 BY_API bool by_serving_meets(const by_serving_figures *figures, const by_serving_targets *targets);
 /* Finds the least number of replicas, at most options->replicas, that meets the targets, by
- * doubling and bisection: more replicas are taken never to be slower. *figures: those of the number.
- * If none meets them, *replicas is 0 and *figures those of the most, or of a number that is not 2 %
- * faster than half of it. */
+ * doubling and bisection: more replicas are taken never to be slower. *figures: those of the
+ * number. If none meets them, *replicas is 0 and *figures those of the most, or of a number that is
+ * not 2 % faster than half of it. */
 BY_API by_status by_serving_replicas(int *replicas, by_serving_figures *figures,
                                      const by_engine_curve *curve, const by_load_request *requests,
                                      size_t count, const by_serving_options *options,

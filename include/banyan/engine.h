@@ -85,11 +85,11 @@ typedef struct by_engine_memory_report {
  * fit into memory. */
 BY_API by_status by_engine_open(by_engine **out, const by_config *config, const by_weights *weights,
                                 const by_engine_options *options, by_error *error);
-/* Opens an engine without a model, for simulations of serving (banyan/capacity.h): it takes requests,
- * plans steps and shares pages as any other, computes nothing, and always chooses token 0 of a
- * vocabulary of two. What a step would have computed is by_engine_last_work. options->context and
- * ->pages must be given; drafts, weights and devices do not apply. The memory is that of records of
- * sequences and pages. */
+/* Opens an engine without a model, for simulations of serving (banyan/capacity.h): it takes
+ * requests, plans steps and shares pages as any other, computes nothing, and always chooses token 0
+ * of a vocabulary of two. What a step would have computed is by_engine_last_work. options->context
+ * and ->pages must be given; drafts, weights and devices do not apply. The memory is that of
+ * records of sequences and pages. */
 BY_API by_status by_engine_open_dry(by_engine **out, const by_engine_options *options,
                                     by_error *error);
 /* Closes an engine. Ends all sessions without events. */
@@ -118,8 +118,8 @@ BY_API by_status by_embed_open_with(by_embed **out, const by_engine *engine,
  * past the last. */
 BY_API by_program *by_engine_program(const by_engine *engine, int index);
 
-/* Sets the numbers of rows and of rows with logits that the index-th program computes, whatever part
- * of them a step fills. Returns false past the last. */
+/* Sets the numbers of rows and of rows with logits that the index-th program computes, whatever
+ * part of them a step fills. Returns false past the last. */
 BY_API bool by_engine_program_size(const by_engine *engine, int index, int64_t *rows,
                                    int64_t *wanted);
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "plan/serving/serving.h"
+#include "plan/serving/curve_steps.h"
 
 enum { iterations = 60 };
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plan/serving/serving.h"
+#include "plan/serving/curve_steps.h"
 
 enum {
     repeats = 6,       /* steps of a kind in a round */

@@ -272,7 +272,8 @@ static by_status start(sim_service *s, sim_replica *r, double now, by_error *err
     return open_replica(s, r, error);
 }
 
-/* The serverless replica for a request: one with room, else a new one, else that with the fewest. */
+/* The serverless replica for a request: one with room, else a new one, else that with the
+ * fewest. */
 static by_status route_serverless(sim_service *s, sim_replica **out, double now, by_error *error)
 {
     int on = 0;

@@ -13,7 +13,7 @@
 
 #include "banyan/capacity.h"
 #include "base/base.h"
-#include "plan/serving/serving.h"
+#include "plan/serving/curve_steps.h"
 #include "sanitizer.h"
 #include "small_engine.h"
 #include "temporary.h"
