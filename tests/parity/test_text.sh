@@ -19,3 +19,8 @@ cat out
 say "chat templates"
 run 0 "$python" "$root/tests/parity/check_chat_templates.py" "$tools/template_tool"
 cat out
+if "$python" -c 'import numpy, transformers' 2>/dev/null; then
+    say "what is learned of conversations"
+    run 0 "$python" "$root/tests/parity/check_chat_masks.py" "$banyan" 60
+    cat out
+fi
