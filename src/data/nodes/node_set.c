@@ -453,6 +453,9 @@ void by__nodes_set_row(const by__nodes_set *set, int64_t node, float *out)
     const by__nodes_stored *s = &set->stored;
     size_t width = (size_t)set->features;
     size_t at = (size_t)node * width;
+    if (width == 0) {
+        return; /* a graph without features has no rows to copy from */
+    }
     if (set->x != NULL) {
         memcpy(out, set->x + at, width * sizeof *out);
         return;
