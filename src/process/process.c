@@ -69,6 +69,12 @@ static int spawn(pid_t *out, const by__process_options *options, char *const *en
         options->input < 0
             ? posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
             : posix_spawn_file_actions_adddup2(&actions, options->input, STDIN_FILENO);
+    if (problem == 0 && options->output > 0) {
+        problem = posix_spawn_file_actions_adddup2(&actions, options->output, STDOUT_FILENO);
+    }
+    if (problem == 0 && options->errors > 0) {
+        problem = posix_spawn_file_actions_adddup2(&actions, options->errors, STDERR_FILENO);
+    }
     if (problem == 0) {
         problem = posix_spawnp(out, options->words[0], &actions, &attributes, options->words,
                                environment);

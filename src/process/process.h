@@ -28,6 +28,8 @@ typedef struct by__process_options {
     char *const *words; /* a program, found by PATH, and its arguments, ended by NULL */
     char *const *extra; /* "NAME=VALUE" added to the environment, ended by NULL; may be NULL */
     int input;          /* its standard input; -1: /dev/null */
+    int output;         /* its standard output; 0: this process's */
+    int errors;         /* the same of its standard error */
     bool session;       /* a session of its own; else a process group */
 } by__process_options;
 
