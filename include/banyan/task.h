@@ -259,6 +259,9 @@ struct by_task {
     size_t sum_count;
     bool keeps_test;     /* data may have a part that neither training nor validation sees */
     bool best_by_metric; /* the first metric, not the loss, determines the best checkpoint */
+    /* What a step learns from is made by the weights that it changes: batches of the source name
+     * examples, and by_train_options.rollouts writes the graph's inputs. */
+    bool rolls_out;
     /* Returns what the loss is, for the axis of a chart: "cross-entropy (nats per token)". NULL: a
      * chart says "loss". */
     const char *(*loss_label)(const by_config *config);

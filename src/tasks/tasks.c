@@ -15,6 +15,7 @@
     ROW(language)                                                                                  \
     ROW(chat)                                                                                      \
     ROW(masked)                                                                                    \
+    ROW(reinforce)                                                                                 \
     ROW(classify)                                                                                  \
     ROW(regress)                                                                                   \
     ROW(tag)                                                                                       \

@@ -513,3 +513,22 @@ void by__task_data_paths_free(by__task_data_paths *paths)
     free(paths->origin);
     *paths = (by__task_data_paths){0};
 }
+
+by_status by__task_model_tokenizer(char **tokenizer, char **origin, const by_config *config,
+                                   const char *run, by_error *error)
+{
+    const by_data_config *data = &config->data;
+    BY_TRY(choose_tokenizer(tokenizer, config, run, error));
+    if (strcmp(*tokenizer, "char") == 0 || strcmp(*tokenizer, "bpe") == 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: no tokenizer: set model.from to a model that has one, or "
+                            "data.tokenizer to its path",
+                            by__config_where(config, "data.tokenizer", "model.from"));
+    }
+    *origin = NULL;
+    if (run != NULL) {
+        BY_TRY(find_origin_in(origin, run, error));
+    }
+    BY_TRY(find_origin_in(origin, config->model.from, error));
+    return find_origin_in(origin, data->tokenizer, error);
+}

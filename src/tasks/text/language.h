@@ -47,6 +47,13 @@ void by__task_data_mix_free(by__task_data_mix *mix);
 /* Implements by__config_kind.resolve of tasks with a mix: checks the keys. */
 by_status by__task_data_mix_resolve(by_config *config, void *own, by_error *error);
 
+/* The tokenizer of a task whose data do not make one: of the run that is resumed (NULL: none), of
+ * model.from or data.tokenizer, as by_tokenizer_open takes it; and the directory of the model that
+ * it comes from, NULL if there is none. Both are freed by the caller, also on failure. BY_ECONFIG
+ * if there is none. */
+by_status by__task_model_tokenizer(char **tokenizer, char **origin, const by_config *config,
+                                   const char *run, by_error *error);
+
 /* Tokens to evaluate a model on. */
 typedef struct by__task_evaluation_data {
     char *directory; /* a packed directory */

@@ -1,0 +1,195 @@
+#include "tasks/text/prompts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+
+/* Offsets, because the memory grows. */
+struct by__task_prompt_place {
+    size_t line;
+    size_t line_length;
+    size_t answer;
+    size_t answer_length;
+    size_t ids;
+    size_t count;
+    bool is_object;
+};
+
+static const char placeholder[] = "{prompt}";
+
+/* The text of a line that the model reads, before its form; and its answer. */
+typedef struct line_parts {
+    json_t *object; /* owns both; NULL: a line of text */
+    char *dumped;   /* an answer that is no text */
+    by_text prompt;
+    by_text answer;
+} line_parts;
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name);
+    size_t m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static by_status read_answer(line_parts *out, const json_t *value, by_error *error)
+{
+    if (value == NULL) {
+        out->answer = (by_text){"", 0};
+    } else if (json_is_string(value)) {
+        out->answer = (by_text){json_string_value(value), json_string_length(value)};
+    } else {
+        out->dumped = by__json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (out->dumped == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: an answer");
+        }
+        out->answer = (by_text){out->dumped, strlen(out->dumped)};
+    }
+    return BY_OK;
+}
+
+static by_status read_object(line_parts *out, by_text line, const by__task_prompt_fields *fields,
+                             by_error *error)
+{
+    json_error_t problem;
+    out->object = by_json_load(line.data, line.length, JSON_REJECT_DUPLICATES, &problem);
+    if (out->object == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s (column %d)", problem.text, problem.column);
+    }
+    if (!json_is_object(out->object)) {
+        return by_error_set(error, BY_EFORMAT, "the line is not a JSON object");
+    }
+    const json_t *prompt = json_object_get(out->object, fields->prompt);
+    if (!json_is_string(prompt)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "\"%s\" is %s: data.prompt_field names the member with the prompt",
+                            fields->prompt, prompt == NULL ? "missing" : "no text");
+    }
+    out->prompt = (by_text){json_string_value(prompt), json_string_length(prompt)};
+    return read_answer(out, json_object_get(out->object, fields->answer), error);
+}
+
+static by_status encode(by__task_prompts *list, by_text prompt,
+                        const by__task_prompt_fields *fields, const by_tokenizer *tokenizer,
+                        size_t *count, by_error *error)
+{
+    by_string text = {0};
+    by_token_buffer tokens = {0};
+    const char *at = strstr(fields->form, placeholder);
+    const char *rest = at == NULL ? "" : at + strlen(placeholder);
+    by_string_add(&text, fields->form, at == NULL ? 0 : (size_t)(at - fields->form));
+    by_string_add(&text, prompt.data, prompt.length);
+    by__string_append(&text, rest);
+    by_status status = text.failed || text.data == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: a prompt")
+                           : by_tokenizer_encode(tokenizer, text.data, text.length, &tokens,
+                                                 BY_ENCODE_SPECIAL, error);
+    if (status == BY_OK && tokens.count <= list->most) {
+        status = by__reserve((void **)&list->ids, &list->id_capacity, list->id_count + tokens.count,
+                             sizeof *list->ids, error);
+    }
+    *count = tokens.count;
+    for (size_t i = 0; i < tokens.count && tokens.count <= list->most && status == BY_OK; i++) {
+        list->ids[list->id_count + i] = (int32_t)tokens.ids[i];
+    }
+    by_token_buffer_free(&tokens);
+    by_string_free(&text);
+    return status;
+}
+
+static by_status add_parts(by__task_prompts *list, by_text line, const line_parts *parts,
+                           const by__task_prompt_fields *fields, const by_tokenizer *tokenizer,
+                           by_error *error)
+{
+    size_t count;
+    if (parts->prompt.length == 0) {
+        return by_error_set(error, BY_EFORMAT, "the prompt is empty");
+    }
+    BY_TRY(encode(list, parts->prompt, fields, tokenizer, &count, error));
+    if (count == 0 || count > list->most) {
+        list->left_out++;
+        return BY_OK;
+    }
+    BY_TRY(by__reserve((void **)&list->places, &list->capacity, list->count + 1,
+                       sizeof *list->places, error));
+    struct by__task_prompt_place *p = &list->places[list->count];
+    *p = (struct by__task_prompt_place){.line = list->text.length,
+                                        .line_length = line.length,
+                                        .answer = list->text.length + line.length + 1,
+                                        .answer_length = parts->answer.length,
+                                        .ids = list->id_count,
+                                        .count = count,
+                                        .is_object = parts->object != NULL};
+    by_string_add(&list->text, line.data, line.length);
+    by_string_add(&list->text, "", 1);
+    by_string_add(&list->text, parts->answer.data, parts->answer.length);
+    by_string_add(&list->text, "", 1);
+    if (list->text.failed) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: prompts");
+    }
+    list->id_count += count;
+    list->count++;
+    return BY_OK;
+}
+
+static by_status add_line(by__task_prompts *list, by_text line, bool json,
+                          const by__task_prompt_fields *fields, const by_tokenizer *tokenizer,
+                          by_error *error)
+{
+    line_parts parts = {.prompt = line, .answer = {"", 0}};
+    by_status status = json ? read_object(&parts, line, fields, error) : BY_OK;
+    if (status == BY_OK) {
+        status = add_parts(list, line, &parts, fields, tokenizer, error);
+    }
+    free(parts.dumped);
+    json_decref(parts.object);
+    return status;
+}
+
+by_status by__task_prompts_add(by__task_prompts *list, const char *name, const char *text,
+                               size_t length, const by__task_prompt_fields *fields,
+                               const by_tokenizer *tokenizer, by_error *error)
+{
+    bool json = ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
+    const char *end = text + length;
+    unsigned long long number = 1;
+    for (const char *at = text; at < end; number++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop == NULL ? end : stop;
+        by_text line = {at, (size_t)(stop - at)};
+        by_error problem = {0};
+        if (line.length > 0 && line.data[line.length - 1] == '\r') {
+            line.length--;
+        }
+        const char *seen = line.data;
+        size_t left = line.length;
+        by__trim(&seen, &left, BY__WHITE_SPACE | BY__BLANKS);
+        if (left > 0) {
+            by_status status = add_line(list, line, json, fields, tokenizer, &problem);
+            if (status != BY_OK) {
+                return by_error_set(error, status, "%s:%llu: %s", name, number, problem.message);
+            }
+        }
+        at = stop == end ? end : stop + 1;
+    }
+    return BY_OK;
+}
+
+by__task_prompt by__task_prompts_at(const by__task_prompts *list, size_t index)
+{
+    const struct by__task_prompt_place *p = &list->places[index];
+    return (by__task_prompt){.line = {list->text.data + p->line, p->line_length},
+                             .answer = {list->text.data + p->answer, p->answer_length},
+                             .ids = list->ids + p->ids,
+                             .count = p->count,
+                             .is_object = p->is_object};
+}
+
+void by__task_prompts_free(by__task_prompts *list)
+{
+    free(list->places);
+    free(list->ids);
+    by_string_free(&list->text);
+    *list = (by__task_prompts){0};
+}
