@@ -71,6 +71,20 @@ typedef struct by_step_result {
     double loss_scale; /* used for the step (config.precision); 1: none */
 } by_step_result;
 
+/* Completions that the model wrote for its own training (by_task.rolls_out), of all ranks. */
+typedef struct by_rollout_report {
+    int64_t steps;       /* that they are of */
+    int64_t completions; /* number of them */
+    int64_t group;       /* completions of each prompt */
+    double reward;       /* mean */
+    double pass;    /* share of the prompts of which a completion passes: pass@k with k = group */
+    double flat;    /* share of the prompts whose completions got one reward: nothing is learned */
+    double tokens;  /* mean of a completion */
+    double cut;     /* share of the completions that were ended by their length */
+    double kl;      /* mean divergence of a token from the weights at the start; 0: not measured */
+    double seconds; /* mean of a step for them, on this rank */
+} by_rollout_report;
+
 /* What an event reports. */
 typedef enum by_train_event_kind {
     BY_TRAIN_PREPARING = 0, /* reading and packing text: `phase`, `fraction` */
@@ -109,6 +123,7 @@ typedef struct by_train_event {
     int ranks;
     double seconds_left; /* estimate */
     uint64_t resident_bytes;
+    const by_rollout_report *rollouts; /* with BY_TRAIN_STEPPED: since the last one; or NULL */
     const by_evaluation *evaluation;
     bool best;           /* the best evaluation so far */
     double save_stalled; /* seconds that training was blocked by a checkpoint ... */
@@ -120,6 +135,32 @@ typedef struct by_train_event {
     const char *held_out;    /* as in by_task_data */
 } by_train_event;
 
+struct by_trainer;
+struct by_comm;
+/* What completes prompts with the weights of a trainer, between its steps. */
+typedef struct by_rollouts by_rollouts;
+typedef struct by_rollout_request {
+    struct by_trainer *trainer; /* planned; allocated before the first batch */
+    by_task_data *data;
+    const by_config *config; /* completed */
+    struct by_comm *comm;    /* of all ranks; NULL: a single one */
+} by_rollout_request;
+
+/* Makes the batches of tasks with by_task.rolls_out; by_reinforce_maker (banyan/reinforce.h) is
+ * one. What it makes is a function of config, data, seed, weights and the batch of the loader, so
+ * that runs are the same on any number of ranks, and after a crash. */
+typedef struct by_rollout_maker {
+    /* Collective; what the request names must outlive it. Sets *bytes to the memory that it holds
+     * from then on. */
+    by_status (*open)(by_rollouts **out, uint64_t *bytes, const by_rollout_request *request,
+                      by_error *error);
+    /* Collective: replaces a batch of the loader by what the graph reads, valid until the next
+     * call, and sets *report to what there is to say of it. Calls `alive` now and then. */
+    by_status (*make)(by_rollouts *rollouts, by_batch *batch, by_rollout_report *report,
+                      void (*alive)(void *user), void *user, by_error *error);
+    void (*close)(by_rollouts **rollouts);
+} by_rollout_maker;
+
 typedef struct by_train_options {
     const by_config *config; /* resolved; model.vocab may be -1 (the tokenizer's) */
     const struct by_trainer_options
@@ -128,6 +169,7 @@ typedef struct by_train_options {
     const char *resume; /* run directory to continue; NULL: a new run */
     bool from_start;    /* restart a resumed run without a valid checkpoint at step 0 */
     double peak_gflops; /* this rank's peak for matrix products in the compute format; 0: unknown */
+    const by_rollout_maker *rollouts; /* for tasks that need it; NULL: they are refused */
     /* May be NULL. */
     void (*event)(void *user, const by_train_event *event);
     /* Polled once per step, and by threads that wait for remote data, one at a time; may be NULL.

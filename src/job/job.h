@@ -1,7 +1,7 @@
 /* Internal record of a running job, shared by loop.c (the loop, events), job_hooks.c (actions after
  * a step), job_guard.c (steps that were not applied), job_damage.c (skipped data), job_layers.c
  * (statistics of tensors), job_activations.c (of activations), job_names.c (exchange by name
- * between ranks), job_sample.c (sampled texts), job_outcomes.c (predictions), evaluate.c,
+ * between ranks), job_sample.c (sampled texts), job_rollouts.c (completions to learn from), job_outcomes.c (predictions), evaluate.c,
  * time_budget.c (steps that fit into a time), save.c and restore.c (checkpoints), run_dir.c (the
  * run directory), job_choices.c (what libraries chose), job_fits.c (memory check of the plan) and,
  * for several ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c.
@@ -123,6 +123,7 @@ typedef struct by__job_log {
     double data_seconds;          /* and how long steps have waited for data since */
     double time;                  /* end of the last logged step */
     by__job_noise noise;
+    by_rollout_report rollouts; /* sums of the steps */
     int64_t step;
 } by__job_log;
 
@@ -161,6 +162,7 @@ typedef struct by__job {
     by__job_layers *layers;           /* NULL: tensors are not recorded */
     by__job_activations *activations; /* NULL: activations are not recorded */
     by__job_sample *texts;            /* NULL: this rank samples no texts */
+    by_rollouts *rollouts;            /* NULL: batches are those of the loader */
 } by__job;
 
 /* ---- loop.c ---- */
@@ -296,6 +298,16 @@ by_status by__job_sample_open(by__job *job, by_error *error);
 void by__job_sample_close(by__job_sample **sample);
 /* Continues the prompt with the current weights. */
 by_status by__job_sample_log(by__job *job, int64_t step, by_error *error);
+
+/* ---- job_rollouts.c: batches that the weights make themselves ---- */
+
+/* Collective, before memory is planned. BY_EARG: nothing can make what the task needs. */
+by_status by__job_rollouts_open(by__job *job, by_error *error);
+void by__job_rollouts_close(by__job *job);
+/* Collective: the next batch to train on, valid until the next call. */
+by_status by__job_next_batch(by__job *job, by_batch *batch, by_error *error);
+/* Means of the steps since the last call; false: there are none. */
+bool by__job_rollouts_report(by__job *job, by_rollout_report *out);
 
 /* ---- ranks_alike.c ---- */
 

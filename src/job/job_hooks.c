@@ -21,6 +21,20 @@ static double seconds_left(const by__job *job, int64_t step, double examples_per
            examples_per_s;
 }
 
+static void track_rollouts(by__track_tracker *tracker, const by_rollout_report *r)
+{
+    if (r == NULL) {
+        return;
+    }
+    by__track_number(tracker, "reward", r->reward);
+    by__track_number(tracker, "pass_at_k", r->pass);
+    by__track_number(tracker, "flat_groups", r->flat);
+    by__track_number(tracker, "completion_tokens", r->tokens);
+    by__track_number(tracker, "cut_completions", r->cut);
+    by__track_number(tracker, "kl", r->kl);
+    by__track_number(tracker, "rollout_seconds", r->seconds);
+}
+
 static void log_step(by__job *job, const by_step_result *result)
 {
     char rate[64];
@@ -34,6 +48,8 @@ static void log_step(by__job *job, const by_step_result *result)
                             .exposed = job->log.exposed / (double)steps,
                             .disk = job->log.disk / (double)steps,
                             .ranks = job->comm == NULL ? 1 : by_comm_size(job->comm)};
+    by_rollout_report rollouts;
+    event.rollouts = by__job_rollouts_report(job, &rollouts) ? &rollouts : NULL;
     event.step_seconds = seconds / (double)steps;
     event.examples_per_s = (double)job->log.examples / seconds;
     event.seconds_left = seconds_left(job, step, event.examples_per_s);
@@ -64,6 +80,7 @@ static void log_step(by__job *job, const by_step_result *result)
     }
     (void)snprintf(rate, sizeof rate, "%s_per_s", by_trainer_task(job->trainer)->examples);
     by__track_number(tracker, rate, event.examples_per_s);
+    track_rollouts(tracker, event.rollouts);
     if (event.ranks > 1) {
         by__track_number(tracker, "exchange_seconds", event.exchange);
         by__track_number(tracker, "exposed_seconds", event.exposed);

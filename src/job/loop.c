@@ -187,6 +187,7 @@ by_status by__job_prepare(by__job *job, by_error *error)
     BY_TRY(by_trainer_open_fitting(&job->trainer, job->config, &options, error));
     BY_TRY(by__job_new_parameters(job, error));
     BY_TRY(by_config_hash(job->config, job->config_hash, error));
+    BY_TRY(by__job_rollouts_open(job, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));
     BY_TRY(by_trainer_allocate(job->trainer, error));
@@ -230,6 +231,7 @@ void by__job_release(by__job *job)
     by__job_layers_close(&job->layers);
     by__job_activations_close(&job->activations);
     by__job_sample_close(&job->texts);
+    by__job_rollouts_close(job);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
     by__job_outcomes_close(&job->valid.outcomes);
@@ -303,7 +305,7 @@ static by_status submit_step(by__job *job, by_error *error)
     by_batch batch;
     by__job_moment began = by__job_moment_now(job);
     BY_TRY(by_trainer_begin_step(job->trainer, job->loader, error));
-    by_status status = by_loader_next(job->loader, &batch, error);
+    by_status status = by__job_next_batch(job, &batch, error);
     double waited = by__job_own_since(job, &began);
     job->timing.own.part[BY__OWN_DATA] += (float)waited;
     job->log.data_seconds += waited;
@@ -376,9 +378,10 @@ static by_status run_steps(by__job *job, by_error *error)
     BY_TRY(by__job_hooks_begin(job, error));
     while (job->at.done_step < last) {
         int64_t submitted = by_trainer_updates(job->trainer);
-        bool hold = submitted == last ||
-                    (steps_ahead(job) > 0 &&
-                     (by__job_hooks_wait(job, submitted) || batch_changes(job, submitted)));
+        bool hold =
+            submitted == last ||
+            (steps_ahead(job) > 0 && (job->rollouts != NULL || by__job_hooks_wait(job, submitted) ||
+                                      batch_changes(job, submitted)));
         by__job_progress(job, "step");
         if (!hold && !job->is_stopping) {
             BY_TRY(agree_to_stop(job, error));

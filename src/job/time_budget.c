@@ -47,7 +47,7 @@ static by_status time_step(by__job *job, double *seconds, by_error *error)
     }
     by__job_progress(job, "measuring");
     double began = by__now();
-    BY_TRY(by_loader_next(job->loader, &batch, error));
+    BY_TRY(by__job_next_batch(job, &batch, error));
     BY_TRY(by_trainer_step(job->trainer, &batch, &result, error));
     *seconds = by__now() - began;
     return BY_OK;
