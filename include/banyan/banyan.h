@@ -73,6 +73,7 @@
 #include "banyan/engine.h"
 #include "banyan/infer.h"
 #include "banyan/logit_process.h"
+#include "banyan/reinforce.h"
 #include "banyan/suite.h"
 
 /* Serving and drift */

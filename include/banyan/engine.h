@@ -163,7 +163,8 @@ typedef struct by_request {
     void *user; /* passed to both; must stay valid while the session lives */
 } by_request;
 
-/* Submits a request and sets *session to a number that is unique within the engine. Returns BY_EARG
+/* Submits a request and sets *session to its number: one more than that of the request before, so
+ * that it is unique within the engine. Returns BY_EARG
  * with what is out of range, such as a request that exceeds the pool; BY_ESTATE if there is no room
  * for more waiting sequences (retry after a step). */
 BY_API by_status by_engine_submit(by_engine *engine, const by_request *request, uint64_t *session,

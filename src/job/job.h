@@ -1,10 +1,11 @@
 /* Internal record of a running job, shared by loop.c (the loop, events), job_hooks.c (actions after
  * a step), job_guard.c (steps that were not applied), job_damage.c (skipped data), job_layers.c
  * (statistics of tensors), job_activations.c (of activations), job_names.c (exchange by name
- * between ranks), job_sample.c (sampled texts), job_rollouts.c (completions to learn from), job_outcomes.c (predictions), evaluate.c,
- * time_budget.c (steps that fit into a time), save.c and restore.c (checkpoints), run_dir.c (the
- * run directory), job_choices.c (what libraries chose), job_fits.c (memory check of the plan) and,
- * for several ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c.
+ * between ranks), job_sample.c (sampled texts), job_rollouts.c (completions to learn from),
+ * job_outcomes.c (predictions), evaluate.c, time_budget.c (steps that fit into a time), save.c and
+ * restore.c (checkpoints), run_dir.c (the run directory), job_choices.c (what libraries chose),
+ * job_fits.c (memory check of the plan) and, for several ranks, job_ranks.c, job_cores.c,
+ * job_times.c and ranks_alike.c.
  *
  * Types: by__job, everything that one call of by_train keeps, in records of which each names the
  * file that writes it; by__job_outcomes, predictions of the last evaluation. The job owns all of

@@ -69,7 +69,8 @@ trainer/plan: trainer/step
 job: trainer/plan
 infer: schema track
 evaluate: infer
-plan: job infer
+reinforce: job infer process
+plan: reinforce
 plot: plan
 compress: plan
 serve: compress evaluate

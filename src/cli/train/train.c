@@ -11,6 +11,7 @@
 #include "banyan/device.h"
 #include "banyan/exit.h"
 #include "banyan/machine.h"
+#include "banyan/reinforce.h"
 #include "banyan/runs.h"
 #include "banyan/train.h"
 #include "base/cli.h"
@@ -126,6 +127,19 @@ static void doubt_peak(progress_screen *s, const by_train_event *e)
     }
 }
 
+static void show_rollouts_json(const by_rollout_report *r)
+{
+    char text[7][32];
+    if (r != NULL) {
+        printf(",\"reward\":%s,\"pass_at_k\":%s,\"flat_groups\":%s,\"completion_tokens\":%s,"
+               "\"cut_completions\":%s,\"kl\":%s,\"rollout_seconds\":%s",
+               cli_json_number(text[0], r->reward, 9), cli_json_number(text[1], r->pass, 9),
+               cli_json_number(text[2], r->flat, 9), cli_json_number(text[3], r->tokens, 9),
+               cli_json_number(text[4], r->cut, 9), cli_json_number(text[5], r->kl, 9),
+               cli_json_number(text[6], r->seconds, 6));
+    }
+}
+
 static void show_step(progress_screen *s, const by_train_event *e)
 {
     char left[32];
@@ -136,17 +150,23 @@ static void show_step(progress_screen *s, const by_train_event *e)
     if (s->json) {
         char text[5][32];
         printf("{\"event\":\"train\",\"step\":%lld,\"loss\":%s,\"lr\":%s,\"norm\":%s,"
-               "\"%s_per_s\":%s,\"mfu\":%s}\n",
+               "\"%s_per_s\":%s,\"mfu\":%s",
                (long long)e->step, cli_json_number(text[0], e->result.loss, 9),
                cli_json_number(text[1], e->result.lr, 9),
                cli_json_number(text[2], e->result.norm, 9), e->task->examples,
                cli_json_number(text[3], e->examples_per_s, 6),
                cli_json_number(text[4], e->mfu > 1.0 ? NAN : e->mfu, 4));
+        show_rollouts_json(e->rollouts);
+        printf("}\n");
         return;
     }
     int n = snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.2e  norm %.3f  %.0f %s/s",
                      (long long)e->step, (long long)e->steps, e->result.loss, e->result.lr,
                      e->result.norm, e->examples_per_s, cli_rate_unit(e->task));
+    if (e->rollouts != NULL) {
+        n += snprintf(line + n, sizeof line - (size_t)n, "  reward %.4f  pass@%lld %.3f",
+                      e->rollouts->reward, (long long)e->rollouts->group, e->rollouts->pass);
+    }
     if (e->mfu > 0.0) {
         n += snprintf(line + n, sizeof line - (size_t)n, "  %s of peak",
                       cli_share(share, e->mfu, 0, "%"));
@@ -392,6 +412,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
                                 .resume = resume,
                                 .from_start = from_start,
                                 .peak_gflops = s->peak_gflops,
+                                .rollouts = by_reinforce_maker(),
                                 .event = on_event,
                                 .stop = cli_stop_requested,
                                 .progress = on_progress,
@@ -424,6 +445,7 @@ static by_status fit_config(by_config **config, const char *path, cli_list *over
     bool shows = by_comm_rank(comm) == 0 && !s->quiet;
     const by_trainer_options trainer = {.comm = comm, .speeds = cli_speeds(*config)};
     const by_train_options options = {.config = *config,
+                                      .rollouts = by_reinforce_maker(),
                                       .trainer = &trainer,
                                       .event = on_event,
                                       .stop = cli_stop_requested,

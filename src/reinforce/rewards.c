@@ -1,0 +1,153 @@
+/* Rewards that are computed here: exact answers, numbers, regular expressions, length; or by a
+ * command. */
+#include <math.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reinforce/reinforce.h"
+
+#define BLANKS (BY__BLANKS | BY__WHITE_SPACE)
+
+struct by__reinforce_rewards {
+    double (*rate)(const by__reinforce_rewards *r, const by__reinforce_answered *a);
+    by__reinforce_command *command; /* rates instead; NULL: none */
+    double length;                  /* tokens that are best */
+    regex_t pattern;
+    bool has_pattern;
+};
+
+static bool same_trimmed(by_text a, by_text b)
+{
+    by__trim(&a.data, &a.length, BLANKS);
+    by__trim(&b.data, &b.length, BLANKS);
+    return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
+}
+
+static double rate_exact(const by__reinforce_rewards *r, const by__reinforce_answered *a)
+{
+    BY_UNUSED(r);
+    return same_trimmed(a->completion, a->answer) ? 1.0 : 0.0;
+}
+
+/* The number after the last mark "####" of a text that ends with a NUL, without thousands'
+ * separators and signs of currency; of a text without a mark, all of it. */
+static bool read_number(by_text text, bool needs_mark, double *out)
+{
+    char digits[64];
+    size_t count = 0;
+    const char *at = text.data;
+    bool marked = false;
+    for (const char *next = strstr(at, "####"); next != NULL; next = strstr(at, "####")) {
+        at = next + strlen("####");
+        marked = true;
+    }
+    while (*at == ' ' || *at == '$' || *at == '#') {
+        at++;
+    }
+    for (; strchr("0123456789+-.,", *at) != NULL && *at != '\0' && count + 1 < sizeof digits;
+         at++) {
+        if (*at != ',') {
+            digits[count++] = *at;
+        }
+    }
+    while (count > 0 && digits[count - 1] == '.') { /* the end of a sentence */
+        count--;
+    }
+    digits[count] = '\0';
+    return (marked || !needs_mark) && count > 0 && by__parse_f64(digits, out);
+}
+
+static double rate_number(const by__reinforce_rewards *r, const by__reinforce_answered *a)
+{
+    double given;
+    double right;
+    BY_UNUSED(r);
+    return read_number(a->answer, false, &right) && read_number(a->completion, true, &given) &&
+                   given == right
+               ? 1.0
+               : 0.0;
+}
+
+static double rate_pattern(const by__reinforce_rewards *r, const by__reinforce_answered *a)
+{
+    regmatch_t match[2];
+    if (regexec(&r->pattern, a->completion.data, 2, match, 0) != 0) {
+        return 0.0;
+    }
+    if (r->pattern.re_nsub == 0) {
+        return 1.0;
+    }
+    if (match[1].rm_so < 0) {
+        return 0.0;
+    }
+    const by_text found = {a->completion.data + match[1].rm_so,
+                           (size_t)(match[1].rm_eo - match[1].rm_so)};
+    return same_trimmed(found, a->answer) ? 1.0 : 0.0;
+}
+
+static double rate_length(const by__reinforce_rewards *r, const by__reinforce_answered *a)
+{
+    return fmax(0.0, 1.0 - fabs((double)a->tokens - r->length) / r->length);
+}
+
+static by_status compile(by__reinforce_rewards *r, const char *pattern, by_error *error)
+{
+    char why[128];
+    int code = regcomp(&r->pattern, pattern, REG_EXTENDED);
+    if (code != 0) {
+        (void)regerror(code, &r->pattern, why, sizeof why);
+        return by_error_set(error, BY_EFORMAT, "task.reward_pattern: %s: \"%.200s\"", why, pattern);
+    }
+    r->has_pattern = true;
+    return BY_OK;
+}
+
+by_status by__reinforce_rewards_open(by__reinforce_rewards **out,
+                                     const by__task_reinforce_keys *keys, by_error *error)
+{
+    by__reinforce_rewards *r;
+    BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "rewards", error));
+    r->length = (double)keys->reward_tokens;
+    r->rate = strcmp(keys->reward, "number") == 0   ? rate_number
+              : strcmp(keys->reward, "regex") == 0  ? rate_pattern
+              : strcmp(keys->reward, "length") == 0 ? rate_length
+                                                    : rate_exact;
+    by_status status = BY_OK;
+    if (strcmp(keys->reward, "command") == 0) {
+        status = by__reinforce_command_open(&r->command, &keys->reward_command,
+                                            keys->reward_timeout, error);
+    } else if (r->rate == rate_pattern) {
+        status = compile(r, keys->reward_pattern, error);
+    }
+    if (status != BY_OK) {
+        by__reinforce_rewards_close(&r);
+        return status;
+    }
+    *out = r;
+    return BY_OK;
+}
+
+void by__reinforce_rewards_close(by__reinforce_rewards **rewards)
+{
+    if (*rewards != NULL) {
+        if ((*rewards)->has_pattern) {
+            regfree(&(*rewards)->pattern);
+        }
+        by__reinforce_command_close(&(*rewards)->command);
+        free(*rewards);
+        *rewards = NULL;
+    }
+}
+
+by_status by__reinforce_reward(by__reinforce_rewards *r, double *out,
+                               const by__reinforce_answered *list, size_t count, by_error *error)
+{
+    if (r->command != NULL) {
+        return by__reinforce_command_rate(r->command, out, list, count, error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        out[i] = r->rate(r, &list[i]);
+    }
+    return BY_OK;
+}

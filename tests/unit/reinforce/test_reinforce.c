@@ -1,0 +1,264 @@
+/* Weights of tokens are the gradient of the published objectives, by finite differences in float64;
+ * rewards; and a command that rates, answers badly, is late or dies. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "reinforce/reinforce.h"
+#include "runner.h"
+
+/* ---- the objective ---- */
+
+enum { GROUP = 4, COUNT = 12, MOST = 7 };
+
+typedef struct sampled {
+    by__reinforce_completion list[COUNT];
+    double own[COUNT][MOST];   /* log-probabilities of the weights that sampled */
+    double start[COUNT][MOST]; /* at the start of the run */
+} sampled;
+
+static sampled make_sampled(void)
+{
+    sampled s = {0};
+    for (size_t i = 0; i < COUNT; i++) {
+        s.list[i].tokens = 1 + (int64_t)(i * 5 % MOST);
+        /* the second group got one reward, so it teaches nothing */
+        s.list[i].reward = i / GROUP == 1 ? 0.25 : 3.0 * random_unit(1, 2, i);
+        for (size_t t = 0; t < MOST; t++) {
+            s.own[i][t] = -0.1 - 3.0 * random_unit(1, 3, i * MOST + t);
+            s.start[i][t] = s.own[i][t] + random_unit(1, 4, i * MOST + t) - 0.5;
+        }
+    }
+    return s;
+}
+
+/* GRPO's objective (Shao et al. 2024, equation 3) at log-probabilities `now`, with ratios, clipping
+ * and the divergence, averaged as each paper does it. */
+static double objective(const sampled *s, double now[COUNT][MOST], const by__reinforce_objective *o)
+{
+    double total = 0.0;
+    double tokens = 0.0;
+    double sequences = 0.0;
+    for (size_t i = 0; i < COUNT; i++) {
+        const by__reinforce_completion *group = &s->list[i / GROUP * GROUP];
+        double mean = 0.0;
+        double squares = 0.0;
+        double sum = 0.0;
+        for (size_t k = 0; k < GROUP; k++) {
+            mean += group[k].reward / GROUP;
+        }
+        for (size_t k = 0; k < GROUP; k++) {
+            squares += pow(group[k].reward - mean, 2.0);
+        }
+        if (squares < 1e-20) {
+            continue;
+        }
+        double advantage = s->list[i].reward - mean;
+        advantage /= o->deviation ? sqrt(squares / (GROUP - 1)) + 1e-4 : 1.0;
+        for (int64_t t = 0; t < s->list[i].tokens; t++) {
+            double ratio = exp(now[i][t] - s->own[i][t]);
+            double clipped = fmin(fmax(ratio, 0.8), 1.2);
+            double to_start = s->start[i][t] - now[i][t];
+            sum += fmin(ratio * advantage, clipped * advantage);
+            sum -= o->kl * (exp(to_start) - to_start - 1.0);
+        }
+        double n = (double)s->list[i].tokens;
+        total += o->normalize == BY__REINFORCE_TOKENS      ? sum
+                 : o->normalize == BY__REINFORCE_SEQUENCES ? sum / n
+                                                           : sum / (double)o->max_tokens;
+        tokens += n;
+        sequences += 1.0;
+    }
+    return total / (o->normalize == BY__REINFORCE_TOKENS ? tokens : sequences);
+}
+
+static void check_objective(const by__reinforce_objective *o)
+{
+    const double step = 1e-6;
+    double advantages[COUNT];
+    double scales[COUNT];
+    double now[COUNT][MOST];
+    const sampled s = make_sampled();
+    double divisor = by__reinforce_weigh(advantages, scales, s.list, COUNT, o);
+    memcpy(now, s.own, sizeof now);
+    for (size_t i = 0; i < COUNT; i++) {
+        for (int64_t t = 0; t < s.list[i].tokens; t++) {
+            now[i][t] = s.own[i][t] + step;
+            double above = objective(&s, now, o);
+            now[i][t] = s.own[i][t] - step;
+            double below = objective(&s, now, o);
+            now[i][t] = s.own[i][t];
+            double weight =
+                by__reinforce_token_weight(advantages[i], o->kl, s.own[i][t], s.start[i][t]);
+            double found = scales[i] * weight / divisor;
+            assert_true(fabs(found - (above - below) / (2.0 * step)) < 1e-8);
+        }
+    }
+}
+
+static void test_gradient(void **state)
+{
+    BY_UNUSED(state);
+    for (int normalize = 0; normalize < 3; normalize++) {
+        for (int kind = 0; kind < 4; kind++) {
+            by__reinforce_objective o = {
+                .group = GROUP, .max_tokens = 9, .deviation = kind % 2 != 0};
+            o.kl = kind / 2 == 0 ? 0.0 : 0.3;
+            o.normalize = normalize;
+            check_objective(&o);
+        }
+    }
+}
+
+static void test_report(void **state)
+{
+    by__reinforce_completion list[8] = {0};
+    double advantages[8];
+    double scales[8];
+    const by__reinforce_objective o = {.group = 4, .max_tokens = 4, .passes = 1.0};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < 8; i++) {
+        list[i] = (by__reinforce_completion){
+            .reward = i == 2 ? 1.0 : 0.0, .tokens = 1 + (int64_t)i, .cut = i == 0, .kl = 0.5};
+    }
+    by_rollout_report r = by__reinforce_report(list, 8, &o);
+    assert_true(r.completions == 8 && r.steps == 1 && r.group == 4);
+    assert_true(fabs(r.reward - 0.125) < 1e-12 && fabs(r.pass - 0.5) < 1e-12);
+    assert_true(fabs(r.flat - 0.5) < 1e-12 && fabs(r.tokens - 4.5) < 1e-12);
+    assert_true(fabs(r.cut - 0.125) < 1e-12 && fabs(r.kl - 4.0 / 36.0) < 1e-12);
+    /* no group has variance: no weight, and a divisor that can divide */
+    list[2].reward = 0.0;
+    assert_true(by__reinforce_weigh(advantages, scales, list, 8, &o) == 1.0);
+    assert_true(advantages[2] == 0.0 && scales[2] == 0.0);
+    assert_true(by__reinforce_divergence(-1.0, -1.0) == 0.0);
+    assert_true(by__reinforce_divergence(-1.0, -3.0) > 0.0);
+}
+
+/* ---- rewards ---- */
+
+/* The reward of a completion, by settings of which `reward` is the kind. */
+static double rate(const char *reward, const char *pattern, const char *answer,
+                   const char *completion, int64_t tokens)
+{
+    by_error error = {0};
+    by__reinforce_rewards *rewards;
+    double out = NAN;
+    char kind[32];
+    char text[128];
+    (void)snprintf(kind, sizeof kind, "%s", reward);
+    (void)snprintf(text, sizeof text, "%s", pattern);
+    const by__task_reinforce_keys keys = {
+        .reward = kind, .reward_pattern = text, .reward_tokens = 10};
+    const by__reinforce_answered a = {.answer = {answer, strlen(answer)},
+                                      .completion = {completion, strlen(completion)},
+                                      .tokens = tokens};
+    check_ok(by__reinforce_rewards_open(&rewards, &keys, &error), &error);
+    check_ok(by__reinforce_reward(rewards, &out, &a, 1, &error), &error);
+    by__reinforce_rewards_close(&rewards);
+    return out;
+}
+
+static void test_rewards(void **state)
+{
+    BY_UNUSED(state);
+    assert_true(rate("exact", "", "12", " 12\n", 1) == 1.0);
+    assert_true(rate("exact", "", "12", "1 2", 1) == 0.0);
+    assert_true(rate("exact", "", "", "", 1) == 1.0);
+    assert_true(rate("number", "", "so\n#### 1,234", "first #### 3, then #### 1234.", 1) == 1.0);
+    assert_true(rate("number", "", "72", "#### $72.00", 1) == 1.0);
+    assert_true(rate("number", "", "72", "it is 72", 1) == 0.0);
+    assert_true(rate("number", "", "72", "#### many", 1) == 0.0);
+    assert_true(rate("number", "", "none", "#### 0", 1) == 0.0);
+    assert_true(rate("regex", "^[0-9]+$", "", "123", 1) == 1.0);
+    assert_true(rate("regex", "^[0-9]+$", "", "12x", 1) == 0.0);
+    assert_true(rate("regex", "<a>(.*)</a>", "7", "well <a> 7 </a>", 1) == 1.0);
+    assert_true(rate("regex", "<a>(.*)</a>", "8", "well <a> 7 </a>", 1) == 0.0);
+    assert_true(rate("regex", "x|(y)", "", "x", 1) == 0.0);
+    assert_true(fabs(rate("length", "", "", "", 7) - 0.7) < 1e-12);
+    assert_true(rate("length", "", "", "", 99) == 0.0);
+    by_error error = {0};
+    by__reinforce_rewards *rewards;
+    char kind[] = "regex";
+    char open[] = "(";
+    const by__task_reinforce_keys keys = {.reward = kind, .reward_pattern = open};
+    assert_int_equal(by__reinforce_rewards_open(&rewards, &keys, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "task.reward_pattern"));
+}
+
+/* ---- a command ---- */
+
+enum { LINES = 3000 };
+
+/* What a script of the shell answers to so many completions; expects `status` and a part of the
+ * message. */
+static void ask(const char *script, double timeout, size_t count, by_status status,
+                const char *message)
+{
+    static by__reinforce_answered list[LINES];
+    static double out[LINES];
+    by_error error = {0};
+    by__reinforce_command *command;
+    char *words[] = {(char[]){"sh"}, (char[]){"-c"}, (char *)(uintptr_t)script};
+    const by_string_list program = {words, 3};
+    for (size_t i = 0; i < count; i++) {
+        list[i] = (by__reinforce_answered){.line = {"{\"a\":1}", 7},
+                                           .is_object = i % 2 == 0,
+                                           .answer = {"\"x\"", 3},
+                                           .completion = {"some\ntext", 9}};
+    }
+    check_ok(by__reinforce_command_open(&command, &program, timeout, &error), &error);
+    for (int round = 0; round < 2; round++) {
+        by_status found = by__reinforce_command_rate(command, out, list, count, &error);
+        if (found != status) {
+            fail_msg("%s: status %d: %s", script, found, error.message);
+        }
+        if (status != BY_OK) {
+            assert_non_null(strstr(error.message, message));
+            break;
+        }
+        for (size_t i = 0; i < count; i++) {
+            assert_true(out[i] == (i % 2 == 0 ? 0.5 : -2.0));
+        }
+    }
+    by__reinforce_command_close(&command);
+}
+
+/* Objects are told from lines of text. */
+#define RATE                                                                                       \
+    "while read -r l; do case $l in *'\"item\":{\"a\":1}}') echo 0.5;; *) echo -2;; esac; done"
+
+static void test_command(void **state)
+{
+    BY_UNUSED(state);
+    ask(RATE, 60.0, LINES, BY_OK, "");
+    ask("exec 2>&-; " RATE, 60.0, 4, BY_OK, "");
+    ask("read -r l; echo 1; echo broken >&2; exit 3", 60.0, 4, BY_EIO,
+        "sh ended with code 3 after 1 of 4 answers: broken");
+    ask("kill -KILL $$", 60.0, 4, BY_EIO, "sh was ended by signal 9 after 0 of 4 answers");
+    ask("echo 1; echo good; cat >/dev/null", 60.0, 4, BY_EFORMAT, "answer 2 of sh is \"good\"");
+    ask("echo nan; cat >/dev/null", 60.0, 1, BY_EFORMAT, "answer 1 of sh is \"nan\"");
+    ask("printf '1\\n2\\n3\\n'; cat >/dev/null", 60.0, 2, BY_EFORMAT, "more than the 2 lines");
+    ask("echo 1; cat >/dev/null", 0.2, 4, BY_EIO, "gave 1 of 4 answers in 0.2 s");
+    by_error error = {0};
+    by__reinforce_command *command;
+    char *words[] = {(char[]){"banyan-no-such-program"}};
+    const by_string_list program = {words, 1};
+    assert_int_equal(by__reinforce_command_open(&command, &program, 1.0, &error), BY_ECONFIG);
+    assert_non_null(strstr(error.message, "banyan-no-such-program"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradient), cmocka_unit_test(test_report),
+        cmocka_unit_test(test_rewards), cmocka_unit_test(test_command)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
