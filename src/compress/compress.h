@@ -372,10 +372,13 @@ by_status by__compress_remove_units(float *weight, bool *gone, int64_t n, int64_
                                     int64_t count, const double *u, int threads, by_error *error);
 /* Returns the number of the layer that a tensor in a file belongs to; -1: none. */
 int64_t by__compress_layer_of_name(const char *name);
+/* That name with another number of the layer, which it has; *out is freed with free(). */
+by_status by__compress_renumber(char **out, const char *name, int64_t number, by_error *error);
 
 /* ---- the methods ---- */
 
-extern const by__compress_method by__compress_method_width, by__compress_method_depth;
+extern const by__compress_method by__compress_method_width, by__compress_method_depth,
+    by__compress_method_stack;
 extern const by__compress_method by__compress_method_magnitude, by__compress_method_wanda,
     by__compress_method_sparsegpt;
 extern const by__compress_method by__compress_method_int8, by__compress_method_w8a8,

@@ -94,16 +94,20 @@ static void choose(bool *stays, const influence *sums, int64_t layers, int64_t c
     }
 }
 
+by_status by__compress_renumber(char **out, const char *name, int64_t number, by_error *error)
+{
+    size_t digits;
+    by_string text = {0};
+    const char *at = find_number(&digits, name);
+    by_string_format(&text, "%.*s%lld%s", (int)(at - name), name, (long long)number, at + digits);
+    return by__string_release(&text, out, error);
+}
+
 /* Renames a layer's tensor to the layer's new number. */
 static by_status rename_tensor(by__compress_state *c, size_t i, int64_t number, by_error *error)
 {
-    const char *name = by_weights_name(c->weights, i);
-    size_t digits;
-    by_string text = {0};
     char *renamed;
-    const char *at = find_number(&digits, name);
-    by_string_format(&text, "%.*s%lld%s", (int)(at - name), name, (long long)number, at + digits);
-    BY_TRY(by__string_release(&text, &renamed, error));
+    BY_TRY(by__compress_renumber(&renamed, by_weights_name(c->weights, i), number, error));
     by_status status = by__compress_rename(c, i, renamed, error);
     free(renamed);
     return status;
