@@ -27,6 +27,7 @@
 #include "banyan/config.h"
 #include "banyan/status.h"
 #include "banyan/table.h"
+#include "banyan/train.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -259,6 +260,87 @@ typedef struct by_coordinates {
 BY_API by_status by_coordinates_measure(by_coordinates **out, const by_config *config,
                                         const by_coordinate_options *options, by_error *error);
 BY_API void by_coordinates_close(by_coordinates **coordinates);
+
+/* ---- the dial ---- */
+
+/* What a run may take. 0: not limited; at least one of seconds, flops and layers is above 0. */
+typedef struct by_dial_budget {
+    double seconds; /* of its steps, evaluations and checkpoints */
+    double flops;   /* of training, by_model_size's */
+    uint64_t bytes; /* of memory */
+    int64_t layers; /* the depth that is asked for */
+} by_dial_budget;
+
+/* Text to train on. */
+typedef struct by_dial_data {
+    double tokens;          /* of all of it, once */
+    double bytes_per_token; /* of what is held out */
+    int64_t tokenizer;      /* entries that its byte-level BPE is asked for */
+    int64_t vocab;          /* and those that it has */
+} by_dial_data;
+
+/* Measured steps of models of several sizes, in ascending order. */
+#define BY_DIAL_TRIALS 4
+typedef struct by_dial_machine {
+    size_t count;
+    double flops[BY_DIAL_TRIALS];   /* of a token */
+    double seconds[BY_DIAL_TRIALS]; /* of a token */
+} by_dial_machine;
+
+/* A model and its training. */
+typedef struct by_dial_choice {
+    int64_t layers;
+    int64_t width;
+    int64_t heads;
+    int64_t context;
+    int64_t batch; /* sequences a step */
+    int64_t steps;
+    double lr;
+    double parameters; /* the head is tied to the embedding */
+    double blocks;     /* parameters without it */
+    double flops_per_token;
+    double tokens; /* trained on */
+    double epochs;
+    double seconds; /* of the steps */
+    double bits;    /* predicted held-out bits per byte, ... */
+    double low;     /* ... of which 80 % of runs are in this interval */
+    double high;
+    bool beyond;       /* the sizes are outside of those of the runs that the law is fitted to */
+    uint64_t bytes;    /* of memory, the budget's; 0: not limited */
+    const char *limit; /* what ends the run: "time", "FLOPs", "depth" or "memory" */
+} by_dial_choice;
+
+/* Seconds of a token of a model of so many FLOPs a token: between the measured ones and beyond them
+ * by powers. */
+BY_API double by_dial_seconds(const by_dial_machine *machine, double flops);
+/* Chooses the model of least predicted loss that the budget trains: of each depth, with 32 times as
+ * many columns, the tokens that it sees in the time or FLOPs (with a depth alone: as many as the
+ * law has best for a model of its size), and the loss of both by a scaling law with the effective
+ * data of Muennighoff et al. 2023 (arXiv 2305.16264, equation 5) in place of repeated tokens. Batch
+ * and learning rate are powers of the tokens. Constants and their origin: docs/dial.md. Returns
+ * BY_EARG if nothing is limited, or the budget is less than a few steps of the smallest model. */
+BY_API by_status by_dial_choose(by_dial_choice *out, const by_dial_budget *budget,
+                                const by_dial_data *data, const by_dial_machine *machine,
+                                by_error *error);
+/* The same for a given length of training of a chosen model: sets what depends on choice->steps. */
+BY_API void by_dial_extend(by_dial_choice *choice, const by_dial_data *data);
+/* Measures the models of some depths on data that a config names, for `seconds` altogether. The
+ * config is one of by_dial_config; `options` has the rest of the run, as by_train_measure takes
+ * it. */
+BY_API by_status by_dial_measure(by_dial_machine *out, const by_train_options *options,
+                                 const by_dial_data *data, double seconds, by_error *error);
+/* Describes a file or directory of text before it is packed, by its bytes: how large a tokenizer to
+ * train on it, and guesses of the rest. Returns BY_EIO if it cannot be read. */
+BY_API by_status by_dial_guess_data(by_dial_data *out, const char *text, by_error *error);
+/* Opens the data of options->config, which packs text on first use, and completes the description.
+ */
+BY_API by_status by_dial_open_data(by_dial_data *out, const by_train_options *options,
+                                   by_error *error);
+/* The config of a choice as YAML, with comments that say why: free it with free(). `lines` (may be
+ * NULL) get the reasons alone, one a line, also to be freed. */
+BY_API by_status by_dial_config(char **yaml, char **lines, const by_dial_choice *choice,
+                                const by_dial_data *data, const char *name, const char *text,
+                                by_error *error);
 
 /* ---- failures and checkpoints ---- */
 

@@ -1,0 +1,101 @@
+/* The config of a choice, with the reasons for each part of it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "plan/dial/dial.h"
+
+/* A scalar in double quotes. */
+static void quote(by_string *out, const char *text)
+{
+    by_string_add(out, "\"", 1);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            by_string_add(out, "\\", 1);
+        }
+        by_string_add(out, text, 1);
+    }
+    by_string_add(out, "\"", 1);
+}
+
+static void add_reasons(by_string *out, const by_dial_choice *c, const by_dial_data *data,
+                        const char *before)
+{
+    const by__dial_laws *l = &by__dial_laws_of_text;
+    by_string_format(out,
+                     "%smodel      llama, %lld layers, width %lld, %lld heads: %.3g parameters, "
+                     "least loss by the law\n",
+                     before, (long long)c->layers, (long long)c->width, (long long)c->heads,
+                     c->parameters);
+    by_string_format(out,
+                     "%slaw        bits = %.4g + %.4g N^-%.3g + %.4g D^-%.3g (blocks, bytes), of "
+                     "runs here: docs/dial.md\n",
+                     before, l->bits.e, l->bits.a, l->bits.alpha, l->bits.b, l->bits.beta);
+    by_string_format(out, "%shorizon    %lld steps, %.4g tokens, %.3g epochs: ended by %s\n",
+                     before, (long long)c->steps, c->tokens, c->epochs, c->limit);
+    by_string_format(out,
+                     "%stokenizer  BPE of %lld, %.3g bytes a token: an entry for each %g bytes of "
+                     "text\n",
+                     before, (long long)data->vocab, data->bytes_per_token, l->vocab_bytes);
+    by_string_format(out,
+                     "%sbatch      %lld x %lld tokens, as tokens^%.2g: the critical batch "
+                     "(McCandlish et al. 2018)\n",
+                     before, (long long)c->batch, (long long)c->context, l->batch_power);
+    by_string_format(out,
+                     "%srate       %.3g at width %lld, by muP at others (Yang et al. 2022), "
+                     "linear to 0 (Defazio et al. 2023)\n",
+                     before, c->lr, (long long)l->mup_width);
+    by_string_format(out, "%sprecision  auto: bf16 where the machine multiplies it faster\n",
+                     before);
+    by_string_format(out, "%srecompute  %s\n", before,
+                     c->bytes == 0 ? "none: all of it fits"
+                                   : "what memory.budget takes, if anything");
+    by_string_format(out, "%sprediction %.4f bits per byte, 80 %% within %.4f to %.4f%s\n", before,
+                     c->bits, c->low, c->high, c->beyond ? ", beyond the law's runs" : "");
+}
+
+by_status by_dial_config(char **yaml, char **lines, const by_dial_choice *c,
+                         const by_dial_data *data, const char *name, const char *text,
+                         by_error *error)
+{
+    by_string out = {0};
+    by_string reasons = {0};
+    add_reasons(&reasons, c, data, "");
+    by_string_format(
+        &out, "# Chosen by the dial (banyan train --data); from here on an ordinary config.\n");
+    add_reasons(&out, c, data, "# ");
+    by_string_format(&out, "name: ");
+    quote(&out, name);
+    by_string_format(&out,
+                     "\nmodel: {kind: llama, layers: %lld, width: %lld, heads: %lld, context: "
+                     "%lld, tied: true,\n"
+                     "        parameterisation: mup, mup_base_width: %lld}\n",
+                     (long long)c->layers, (long long)c->width, (long long)c->heads,
+                     (long long)c->context, (long long)by__dial_laws_of_text.mup_width);
+    by_string_format(&out, "data: {text: [");
+    quote(&out, text);
+    by_string_format(&out, "], tokenizer: bpe, tokenizer_vocab: %lld, valid_fraction: 0.1}\n",
+                     (long long)data->tokenizer);
+    by_string_format(&out, "train: {steps: %lld, batch: %lld}\n", (long long)c->steps,
+                     (long long)c->batch);
+    by_string_format(&out,
+                     "optimizer: {kind: adamw, lr: %.4g, min_lr: 0, schedule: linear, warmup: "
+                     "0.02, betas: [0.9, 0.98]}\n",
+                     c->lr);
+    if (c->bytes > 0) {
+        by_string_format(&out, "memory: {budget: %llu}\n", (unsigned long long)c->bytes);
+    }
+    if (out.failed || reasons.failed) {
+        by_string_free(&out);
+        by_string_free(&reasons);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a config");
+    }
+    *yaml = out.data;
+    if (lines != NULL) {
+        *lines = reasons.data;
+    } else {
+        by_string_free(&reasons);
+    }
+    return BY_OK;
+}

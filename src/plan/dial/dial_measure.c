@@ -1,0 +1,131 @@
+/* What the dial measures: the text, and steps of models of some depths. */
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/paths.h"
+#include "config/kind.h"
+#include "plan/dial/dial.h"
+#include "tasks/text/text_data.h"
+
+/* Deeper models are measured while a step is shorter than this. */
+#define MOST_SECONDS 0.5
+/* Before the tokenizer is known. */
+#define BYTES_PER_TOKEN 3.0
+/* Directories in directories of text. */
+#define MOST_DEPTH 16
+
+static const int64_t depths[BY_DIAL_TRIALS] = {2, 4, 8, 16};
+
+/* Bytes of a file, or of all files below a directory. */
+static by_status add_bytes(double *bytes, const char *path, int depth, by_error *error)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        return by_error_set(error, BY_EIO, "%s: %s", path, strerror(errno));
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        *bytes += (double)info.st_size;
+        return BY_OK;
+    }
+    DIR *dir = depth < MOST_DEPTH ? opendir(path) : NULL;
+    by_status status = BY_OK;
+    const struct dirent *entry;
+    while (dir != NULL && status == BY_OK && (entry = readdir(dir)) != NULL) {
+        char *inside;
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        status = by__path_make(&inside, path, entry->d_name, error);
+        if (status == BY_OK) {
+            status = add_bytes(bytes, inside, depth + 1, error);
+            free(inside);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return status;
+}
+
+by_status by_dial_guess_data(by_dial_data *out, const char *text, by_error *error)
+{
+    double bytes = 0.0;
+    BY_TRY(add_bytes(&bytes, text, 0, error));
+    int64_t vocab = by__dial_vocab(&by__dial_laws_of_text, bytes);
+    *out = (by_dial_data){.tokens = fmax(bytes / BYTES_PER_TOKEN, 1.0),
+                          .bytes_per_token = BYTES_PER_TOKEN,
+                          .tokenizer = vocab,
+                          .vocab = vocab};
+    return BY_OK;
+}
+
+by_status by_dial_open_data(by_dial_data *out, const by_train_options *options, by_error *error)
+{
+    by_task_data *data;
+    const by_task *task;
+    const by_task_request request = {
+        .purpose = BY_TASK_TRAIN, .config = options->config, .progress = options};
+    uint64_t tokens;
+    uint64_t bytes;
+    BY_TRY(by_task_find(&task, options->config, error));
+    BY_TRY(by_task_open(&data, NULL, &request, error));
+    by__task_text_valid_size(data, &tokens, &bytes);
+    *out = (by_dial_data){.tokens = (double)data->train_examples,
+                          .tokenizer = out->tokenizer,
+                          .bytes_per_token =
+                              tokens > 0 && bytes > 0 ? (double)bytes / (double)tokens : 1.0,
+                          .vocab = (int64_t)by__task_text_vocab(data)};
+    by_task_close(&data);
+    return BY_OK;
+}
+
+static by_status measure(by_train_times *times, double *flops, const by_train_options *options,
+                         const by_dial_data *data, int64_t layers, double seconds, by_error *error)
+{
+    by_dial_choice shape = {0};
+    by_config *config;
+    by_train_options own = *options;
+    BY_TRY(by_config_copy(&config, options->config, error));
+    by__dial_shape(&shape, layers, config->model.context, data->vocab);
+    config->model.layers = shape.layers;
+    config->model.width = shape.width;
+    config->model.heads = shape.heads;
+    config->model.kv_heads = -1;
+    config->model.mlp_width = -1;
+    config->model.init_std = -1.0;
+    config->train.micro_batch = -1;
+    own.config = config;
+    by_status status = by_config_resolve(config, error);
+    if (status == BY_OK) {
+        status = by_train_measure(times, &own, seconds, error);
+    }
+    *flops = shape.flops_per_token;
+    by_config_close(&config);
+    return status;
+}
+
+by_status by_dial_measure(by_dial_machine *out, const by_train_options *options,
+                          const by_dial_data *data, double seconds, by_error *error)
+{
+    const by_config *c = options->config;
+    by_dial_machine machine = {0};
+    double tokens = (double)c->train.batch * (double)c->model.context;
+    for (size_t i = 0; i < BY_DIAL_TRIALS; i++) {
+        by_train_times times;
+        BY_TRY(measure(&times, &machine.flops[i], options, data, depths[i],
+                       seconds / BY_DIAL_TRIALS, error));
+        machine.seconds[i] = times.step / tokens;
+        machine.count++;
+        double next =
+            times.step * pow((double)depths[(i + 1) % BY_DIAL_TRIALS] / (double)depths[i], 3.0);
+        if (next > MOST_SECONDS) {
+            break;
+        }
+    }
+    *out = machine;
+    return BY_OK;
+}
