@@ -197,6 +197,22 @@ refused 2 "give one of them" "$banyan" train c.yaml --minutes 1 --set train.step
 refused 2 "past: give more steps" "$banyan" train --resume runs/timed --minutes 1
 refused 2 "a share of them fits any number" "$banyan" train c.yaml --minutes 0.001 --set optimizer.warmup=1999
 
+say "the dial makes a config of one limit, which is then an ordinary one"
+cp text.txt "my book.txt"
+run 0 "$banyan" train --data "my book.txt" --flops 2e9 --json --set train.threads=1
+holds out '"event":"dial"'
+holds out '"config":"my-book.yaml"'
+[ -s runs/my-book/checkpoints/step-*/model.safetensors ] || fail "no checkpoint: $(ls -R runs/my-book)"
+run 0 "$banyan" train my-book.yaml --quiet --set train.threads=1
+same runs/my-book/checkpoints/step-*/model.safetensors runs/my-book-2/checkpoints/step-*/model.safetensors
+refused 2 "say what the run may take" "$banyan" train --data text.txt
+refused 2 "choose a config for --data TEXT" "$banyan" train c.yaml --depth 3
+refused 2 "--data chooses a config" "$banyan" train c.yaml --data text.txt --minutes 1
+refused 2 "belong together" "$banyan" train --data text.txt --money 5
+refused 2 "is no time such as" "$banyan" train --data text.txt --until tomorrow
+refused 2 "--until 2001-01-31T10:00 is over" "$banyan" train --data text.txt --until 2001-01-31T10:00
+refused 2 "less than 20 steps" "$banyan" train --data text.txt --flops 1e5 --set train.threads=1
+
 say "a shard that was cut short is named"
 cp -r packed cut
 truncate -s -100 cut/train/tokens-00000.npy

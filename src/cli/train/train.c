@@ -16,6 +16,8 @@
 #include "banyan/train.h"
 #include "base/cli.h"
 #include "train/minutes.h"
+#include "train/train_dial.h"
+#include "train/train_notes.h"
 
 /* How progress is shown: a line that is redrawn on a terminal, plain lines elsewhere, JSON lines
  * with --json. */
@@ -27,6 +29,7 @@ typedef struct progress_screen {
     double shown;   /* time when it was last drawn */
     int64_t first;
     double peak_gflops;
+    double bits;      /* held out, per byte, by the last evaluation; 0: not known */
     bool doubts_peak; /* said that training exceeds it */
     long lost;        /* reports that could not be written to standard output */
     int reason;       /* errno of the first failure */
@@ -192,6 +195,11 @@ static void show_step(progress_screen *s, const by_train_event *e)
 static void show_evaluated(progress_screen *s, const by_train_event *e)
 {
     const by_evaluation *v = e->evaluation;
+    for (size_t i = 0; i < v->task->metric_count; i++) {
+        if (strcmp(v->task->metrics[i].name, "bits_per_byte") == 0) {
+            s->bits = v->metrics[i];
+        }
+    }
     if (s->json) {
         char text[32];
         printf("{\"event\":\"eval\",\"step\":%lld,\"valid_loss\":%s", (long long)e->step,
@@ -356,41 +364,6 @@ static int fail_rank(by_comm *comm, const by_error *error)
     return code;
 }
 
-/* What can be done with a run that is done. */
-static void show_next(const by_config *config, const char *run)
-{
-    const by_task *task = NULL;
-    bool text = strcmp(config->task.kind, "language") == 0;
-    bool chat = strcmp(config->task.kind, "chat") == 0;
-    bool tokens = strcmp(by_model_reads(&config->model), "tokens") == 0;
-    bool known = by_task_find(&task, config, NULL) == BY_OK;
-    printf("next       banyan eval %s\n", run);
-    if (text) {
-        printf("           banyan generate %s --prompt TEXT\n", run);
-    } else if (chat) {
-        printf("           banyan chat %s\n", run);
-    } else if (known && task->predict != NULL) {
-        printf("           banyan predict %s FILE\n", run);
-    } else if (known && strcmp(task->name, "diffuse") == 0) {
-        printf("           banyan generate %s --image FILE.png\n", run);
-    }
-    if (tokens || (known && task->open_examples != NULL)) {
-        printf("           banyan serve %s\n", run);
-    }
-    printf("           banyan plot %s --out loss.png\n", run);
-}
-
-/* Where the run computes, unless that is the CPU. */
-static void show_device(const by_config *config)
-{
-    by_machine machine;
-    char name[BY_DEVICE_NAME];
-    if (by_device_resolve(name, config->device, NULL) == BY_OK && strcmp(name, "cpu") != 0 &&
-        by_machine_describe(&machine, name, (int)config->train.threads, NULL) == BY_OK) {
-        printf("device     %s: %s, %s\n", name, machine.cpu, machine.isa);
-    }
-}
-
 static int train(const by_config *config, const char *resume, bool from_start, by_comm *comm,
                  progress_screen *s)
 {
@@ -399,7 +372,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
     bool leads = by_comm_rank(comm) == 0;
     by_dtype dtype = cli_compute_dtype(config);
     if (leads && !s->json) {
-        show_device(config);
+        cli_show_device(config);
     }
     /* Only needed for the share-of-peak figure, so training goes on without it. */
     if (!leads || by_machine_peak(&s->peak_gflops, dtype, config->device,
@@ -430,7 +403,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
         code = fail_rank(comm, &error);
     } else if (leads && !s->json && !s->quiet) {
         printf("done       %s\n", run);
-        show_next(config, run);
+        cli_show_next(config, run);
         flush_output(s);
     }
     free(run);
@@ -478,33 +451,66 @@ static int open_and_train(const char *path, const char *resume, cli_list *overri
     return code;
 }
 
-/* A run that is named as a config is trained again from the start, which its user may not mean. */
-static void report_new_run(const char *path, const by_comm *comm)
+/* Has the dial make a config, and trains it. */
+static int choose_and_train(cli_dial *dial, cli_list *overrides, by_comm *comm, progress_screen *s)
 {
-    char file[4096];
-    (void)snprintf(file, sizeof file, "%s/config.yaml", path);
-    if (by_comm_rank(comm) == 0 && access(file, F_OK) == 0) {
-        fprintf(stderr,
-                "banyan train: %s is a run: its config is trained from step 0, as a new run; to "
-                "continue it: banyan train --resume %s\n",
-                path, path);
+    char *path = NULL;
+    by_error error = {0};
+    cli_minutes none = {0};
+    if (by_comm_size(comm) > 1) {
+        (void)by_error_set(&error, BY_EARG,
+                           "--data chooses a config for one process: choose it there, then train "
+                           "the file that it writes on %d ranks",
+                           by_comm_size(comm));
+        return fail_rank(comm, &error);
     }
+    cli_catch_signals();
+    const by_train_options options = {
+        .event = on_event, .stop = cli_stop_requested, .progress = on_progress, .user = s};
+    by_status status = cli_turn_dial(dial, &path, &options, overrides, !s->quiet, s->json, &error);
+    end_line(s);
+    int code = status == BY_OK ? open_and_train(path, NULL, overrides, false, &none, comm, s)
+                               : fail_rank(comm, &error);
+    if (code == CLI_DONE && !s->quiet && !s->json) {
+        char text[32];
+        printf("predicted  %.4f bits per byte (%.4f to %.4f), measured %.4f, after %s\n",
+               dial->choice.bits, dial->choice.low, dial->choice.high, s->bits,
+               cli_duration(text, by_clock() - dial->began));
+        flush_output(s);
+    }
+    free(path);
+    return code;
 }
 
-/* The key of weights to start from that is set for a run which goes on with its own; NULL: none. */
-static const char *unused_weights(const cli_list *overrides)
+/* Refuses what contradicts itself, with an exit code. Returns -1 to continue. */
+static int check_arguments(const cli_dial *dial, const char *resume, bool from_start, int count,
+                           const cli_list *overrides)
 {
-    static const char *const keys[] = {"model.from", "lora.from"};
-    for (size_t i = 0; i < overrides->count; i++) {
-        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
-            size_t length = strlen(keys[k]);
-            if (strncmp(overrides->items[i], keys[k], length) == 0 &&
-                overrides->items[i][length] == '=') {
-                return keys[k];
-            }
-        }
+    int code = resume != NULL && dial->data != NULL
+                   ? cli_misuse(&cli_train, "--resume goes on with a run's own config, and --data "
+                                            "chooses one: give one of them")
+                   : cli_check_dial(&cli_train, dial, count);
+    if (code >= 0) {
+        return code;
     }
-    return NULL;
+    if (dial->data == NULL && count != (resume == NULL ? 1 : 0)) {
+        return cli_misuse(&cli_train,
+                          resume == NULL
+                              ? "name one config file"
+                              : "--resume uses the config of the run: give no config file");
+    }
+    if (from_start && resume == NULL) {
+        return cli_misuse(&cli_train, "--from-start needs --resume");
+    }
+    if (resume != NULL && !from_start && cli_unused_weights(overrides) != NULL) {
+        return cli_misuse(&cli_train,
+                          "--resume goes on with the run's own weights, so %s has no effect: to "
+                          "start from other weights, train a new run: banyan train RUN --set "
+                          "%s=WEIGHTS --set name=NAME",
+                          cli_unused_weights(overrides), cli_unused_weights(overrides));
+    }
+    return dial->data != NULL ? -1
+                              : cli_check_minutes(&cli_train, dial->minutes, resume, overrides);
 }
 
 static int run(int argc, char **argv)
@@ -513,6 +519,7 @@ static int run(int argc, char **argv)
     bool from_start = false;
     cli_list overrides = {0};
     cli_minutes minutes = {0};
+    cli_dial dial = {.began = by_clock()};
     progress_screen s = {.terminal = isatty(STDERR_FILENO) != 0};
     const cli_flag flags[] = {
         {"device", CLI_DEVICE, &overrides, "NAME", CLI_DEVICE_HELP},
@@ -524,6 +531,7 @@ static int run(int argc, char **argv)
          "train for about N minutes: measure this machine for seconds, then choose train.steps "
          "and, "
          "where the config leaves them open, train.eval_every and checkpoint.every"},
+        CLI_DIAL_FLAGS(&dial),
         {"json", CLI_SWITCH, &s.json, NULL, "print one JSON line per event to standard output"},
         {"quiet", CLI_SWITCH, &s.quiet, NULL, "print errors only"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -536,23 +544,8 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count != (resume == NULL ? 1 : 0)) {
-        return cli_misuse(&cli_train,
-                          resume == NULL
-                              ? "name one config file"
-                              : "--resume uses the config of the run: give no config file");
-    }
-    if (from_start && resume == NULL) {
-        return cli_misuse(&cli_train, "--from-start needs --resume");
-    }
-    if (resume != NULL && !from_start && unused_weights(&overrides) != NULL) {
-        return cli_misuse(&cli_train,
-                          "--resume goes on with the run's own weights, so %s has no effect: to "
-                          "start from other weights, train a new run: banyan train RUN --set "
-                          "%s=WEIGHTS --set name=NAME",
-                          unused_weights(&overrides), unused_weights(&overrides));
-    }
-    code = cli_check_minutes(&cli_train, minutes.minutes, resume, &overrides);
+    dial.minutes = minutes.minutes;
+    code = check_arguments(&dial, resume, from_start, count, &overrides);
     if (code >= 0) {
         return code;
     }
@@ -560,10 +553,11 @@ static int run(int argc, char **argv)
         return cli_fail(&cli_train, &error);
     }
     cli_watch_comm(comm);
-    if (resume == NULL) {
-        report_new_run(rest[0], comm);
+    if (resume == NULL && dial.data == NULL) {
+        cli_report_new_run(rest[0], comm);
     }
-    code = resume == NULL
+    code = dial.data != NULL ? choose_and_train(&dial, &overrides, comm, &s)
+           : resume == NULL
                ? open_and_train(rest[0], NULL, &overrides, from_start, &minutes, comm, &s)
                : -1;
     if (resume != NULL) {
@@ -581,12 +575,14 @@ const cli_command cli_train = {
     .name = "train",
     .summary = "train a model from a config file",
     .usage = "banyan train CONFIG [--minutes N] [--set KEY=VALUE]... | banyan train --resume RUN "
-             "[--from-start]",
+             "[--from-start] |\n       banyan train --data TEXT --minutes N|--until DATE|--flops "
+             "C|--money X|--memory SIZE|--depth N",
     .text =
         "Trains a model as a config file describes, and writes a run directory with the\n"
         "resolved config, events and checkpoints.\n"
         "\n"
         "examples:\n"
+        "  banyan train --data book.txt --minutes 10\n"
         "  banyan train examples/shakespeare_char.yaml --set data.text=input.txt\n"
         "  banyan train --resume runs/shakespeare-char\n"
         "  mpirun -n 4 banyan train examples/shakespeare_char.yaml\n"
@@ -596,6 +592,10 @@ const cli_command cli_train = {
         "in state of their own, and the steps that take N minutes, with evaluations and\n"
         "checkpoints, are written into the run's config: the run is the same as with\n"
         "--set train.steps=STEPS. Shares such as optimizer.warmup=0.05 fit any number.\n"
+        "\n"
+        "--data TEXT makes a config instead of reading one: the machine is measured for seconds,\n"
+        "then model, batch, learning rate and length are chosen by laws (docs/dial.md), printed,\n"
+        "written to a file of the text's name, and trained.\n"
         "\n"
         "Text is packed into tokens on first use. Ctrl-C, SIGTERM or SIGHUP saves a checkpoint\n"
         "and exits with code 3; a second signal, half a second later or more, exits at once.\n"

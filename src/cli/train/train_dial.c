@@ -1,0 +1,298 @@
+#include "train/train_dial.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* The share of the time that steps get; measuring, evaluations and the last checkpoint take the
+ * rest. */
+#define STEPS_SHARE 0.94
+/* Seconds of measuring models, as a share of the run, and at most. */
+#define MEASURING_SHARE 0.04
+#define MEASURING_MOST  12.0
+#define MEASURING_LEAST 1.0
+/* The depth of the model that is measured first. */
+#define FIRST_LAYERS 4
+
+int cli_check_dial(const cli_command *command, const cli_dial *d, int positional)
+{
+    bool limited = d->minutes > 0.0 || d->until != NULL || d->flops > 0.0 || d->money > 0.0 ||
+                   d->memory != NULL || d->layers > 0;
+    bool own = d->until != NULL || d->flops > 0.0 || d->money > 0.0 || d->prices != NULL ||
+               d->priced != NULL || d->memory != NULL || d->layers > 0;
+    if (d->data == NULL) {
+        return own ? cli_misuse(command, "--until, --flops, --money, --prices, --memory and "
+                                         "--depth choose a config for --data TEXT")
+                   : -1;
+    }
+    if (positional > 0) {
+        return cli_misuse(command, "--data chooses a config: give it or a config file, whose "
+                                   "text --set data.text=TEXT sets");
+    }
+    if (!limited) {
+        return cli_misuse(command, "--data: say what the run may take: --minutes, --until, "
+                                   "--flops, --money, --memory or --depth");
+    }
+    if ((d->money > 0.0) != (d->prices != NULL && d->priced != NULL) ||
+        (d->prices != NULL) != (d->priced != NULL)) {
+        return cli_misuse(command, "--money, --prices and --price-device belong together");
+    }
+    return -1;
+}
+
+/* ---- what the run may take ---- */
+
+/* Seconds from now to a local time, "2027-01-31T18:30" or the next "18:30". */
+static by_status seconds_until(double *out, const char *text, by_error *error)
+{
+    time_t now = time(NULL);
+    struct tm when;
+    char *end = NULL;
+    (void)localtime_r(&now, &when);
+    when.tm_sec = 0;
+    bool dated = strchr(text, '-') != NULL;
+    end = strptime(text, dated ? "%Y-%m-%dT%H:%M" : "%H:%M", &when);
+    when.tm_isdst = -1;
+    time_t then = end == NULL || *end != '\0' ? (time_t)-1 : mktime(&when);
+    if (then == (time_t)-1) {
+        return by_error_set(error, BY_EARG,
+                            "--until '%s' is no time such as 2027-01-31T18:30 or 18:30", text);
+    }
+    double left = difftime(then, now);
+    left += !dated && left <= 0.0 ? 86400.0 : 0.0;
+    if (left <= 0.0) {
+        return by_error_set(error, BY_EARG, "--until %s is over", text);
+    }
+    *out = left;
+    return BY_OK;
+}
+
+static by_status seconds_of_money(double *out, const cli_dial *d, by_error *error)
+{
+    by_table *table;
+    by_price price;
+    by_status status = by_table_open(&table, d->prices, NULL, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = by_price_find(&price, table, d->priced, error);
+    by_table_close(&table);
+    if (status == BY_OK && !(price.per_hour > 0.0)) {
+        status = by_error_set(error, BY_EARG, "%s: '%s' has no price_per_hour above 0", d->prices,
+                              d->priced);
+    }
+    *out = status == BY_OK ? 3600.0 * d->money / price.per_hour : 0.0;
+    return status;
+}
+
+/* A size by the rules of the config. */
+static by_status read_size(uint64_t *out, const char *text, by_error *error)
+{
+    by_config *config;
+    char setting[96];
+    by_status status = by_config_default(&config, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    (void)snprintf(setting, sizeof setting, "memory.budget=%.64s", text);
+    status = by_config_set(config, setting, error);
+    *out = status == BY_OK ? (uint64_t)config->memory.budget : 0;
+    by_config_close(&config);
+    return status;
+}
+
+static by_status read_budget(by_dial_budget *out, const cli_dial *d, by_error *error)
+{
+    double seconds = 0.0;
+    by_status status = BY_OK;
+    *out = (by_dial_budget){.seconds = 60.0 * d->minutes, .flops = d->flops, .layers = d->layers};
+    if (d->until != NULL) {
+        status = seconds_until(&seconds, d->until, error);
+        out->seconds = out->seconds > 0.0 ? fmin(out->seconds, seconds) : seconds;
+    }
+    if (status == BY_OK && d->money > 0.0) {
+        status = seconds_of_money(&seconds, d, error);
+        out->seconds = out->seconds > 0.0 ? fmin(out->seconds, seconds) : seconds;
+    }
+    if (status == BY_OK && d->memory != NULL) {
+        status = read_size(&out->bytes, d->memory, error);
+    }
+    return status;
+}
+
+/* ---- the config ---- */
+
+/* "book" of "texts/book.txt", in letters that a directory may have. */
+static void name_of(char out[64], const char *path)
+{
+    const char *end = path + strlen(path);
+    while (end > path + 1 && end[-1] == '/') {
+        end--;
+    }
+    const char *begin = end;
+    while (begin > path && begin[-1] != '/') {
+        begin--;
+    }
+    const char *dot = memchr(begin, '.', (size_t)(end - begin));
+    end = dot != NULL && dot > begin ? dot : end;
+    size_t count = 0;
+    for (; begin < end && count < 40; begin++) {
+        bool plain = (*begin >= '0' && *begin <= '9') || (*begin >= 'a' && *begin <= 'z') ||
+                     (*begin >= 'A' && *begin <= 'Z') || *begin == '_' || *begin == '-';
+        out[count++] = plain ? *begin : '-';
+    }
+    (void)snprintf(out + count, 64 - count, "%s", count == 0 ? "text" : "");
+}
+
+static by_status open_choice(by_config **out, const cli_dial *d, const by_dial_data *data,
+                             const char *name, const cli_list *overrides, by_error *error)
+{
+    char *yaml;
+    by_status status = by_dial_config(&yaml, NULL, &d->choice, data, name, d->data, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = by_config_parse(out, "the dial's config", yaml, strlen(yaml), overrides->items,
+                             overrides->count, error);
+    free(yaml);
+    if (status == BY_OK) {
+        status = by_config_resolve(*out, error);
+        if (status != BY_OK) {
+            by_config_close(out);
+        }
+    }
+    return status;
+}
+
+static by_status write_file(const char *path, const char *text, by_error *error)
+{
+    FILE *file = fopen(path, "w");
+    bool written = file != NULL && fputs(text, file) >= 0;
+    written = file != NULL && fclose(file) == 0 && written;
+    return written ? BY_OK
+                   : by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* A first model, of which data and trials are. */
+static by_status measure(by_dial_machine *machine, by_dial_data *data, cli_dial *d,
+                         const by_dial_budget *budget, const by_train_options *options,
+                         const cli_list *overrides, const char *name, by_error *error)
+{
+    const by_dial_machine any = {.count = 1, .flops = {1.0}, .seconds = {1e-12}};
+    const by_dial_budget first = {.flops = 1e14, .layers = FIRST_LAYERS};
+    by_train_options own = *options;
+    by_config *config;
+    by_status status = by_dial_guess_data(data, d->data, error);
+    if (status == BY_OK) {
+        status = by_dial_choose(&d->choice, &first, data, &any, error);
+    }
+    status = status == BY_OK ? open_choice(&config, d, data, name, overrides, error) : status;
+    if (status != BY_OK) {
+        return status;
+    }
+    own.config = config;
+    status = by_dial_open_data(data, &own, error);
+    double seconds = budget->seconds > 0.0 ? MEASURING_SHARE * budget->seconds : MEASURING_LEAST;
+    seconds = fmin(fmax(seconds, MEASURING_LEAST), MEASURING_MOST);
+    if (status == BY_OK) {
+        status = by_dial_measure(machine, &own, data, seconds, error);
+    }
+    by_config_close(&config);
+    return status;
+}
+
+/* Fixes the steps by the time that is left, as --minutes does for any config. */
+static by_status fit(cli_dial *d, const by_dial_data *data, const by_dial_budget *budget,
+                     const by_train_options *options, const cli_list *overrides, const char *name,
+                     by_error *error)
+{
+    by_train_times times;
+    by_train_fit fit;
+    by_config *config;
+    by_train_options own = *options;
+    by_status status = open_choice(&config, d, data, name, overrides, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    own.config = config;
+    /* The run reports its share of this, and would measure it in time that is planned for steps. */
+    double peak;
+    (void)by_machine_peak(&peak, cli_compute_dtype(config), config->device,
+                          (int)config->train.threads, NULL);
+    double measuring = fmin(fmax(MEASURING_SHARE * budget->seconds, MEASURING_LEAST), 8.0);
+    status = by_train_measure(&times, &own, measuring, error);
+    double left = budget->seconds - (by_clock() - d->began);
+    if (status == BY_OK) {
+        status = by_train_fit_steps(&fit, config, &times, fmax(left, times.step), error);
+    }
+    by_config_close(&config);
+    if (status == BY_OK && (strcmp(d->choice.limit, "time") == 0 || fit.steps < d->choice.steps)) {
+        d->choice.steps = fit.steps;
+        d->choice.limit = "time";
+        by_dial_extend(&d->choice, data);
+        d->choice.seconds = fit.seconds;
+    }
+    return status;
+}
+
+static void print_json(const by_dial_choice *c, const char *path)
+{
+    char text[8][32];
+    printf("{\"event\":\"dial\",\"layers\":%lld,\"width\":%lld,\"context\":%lld,\"batch\":%lld,"
+           "\"steps\":%lld,\"lr\":%s,\"parameters\":%s,\"tokens\":%s,\"epochs\":%s,"
+           "\"seconds\":%s,\"bits_per_byte\":%s,\"low\":%s,\"high\":%s,\"config\":\"%s\"}\n",
+           (long long)c->layers, (long long)c->width, (long long)c->context, (long long)c->batch,
+           (long long)c->steps, cli_json_number(text[0], c->lr, 4),
+           cli_json_number(text[1], c->parameters, 6), cli_json_number(text[2], c->tokens, 6),
+           cli_json_number(text[3], c->epochs, 4), cli_json_number(text[4], c->seconds, 4),
+           cli_json_number(text[5], c->bits, 5), cli_json_number(text[6], c->low, 5),
+           cli_json_number(text[7], c->high, 5), path);
+}
+
+by_status cli_turn_dial(cli_dial *d, char **path, const by_train_options *options,
+                        const cli_list *overrides, bool show, bool json, by_error *error)
+{
+    by_dial_budget budget;
+    by_dial_machine machine;
+    by_dial_data data;
+    char name[64];
+    char file[96];
+    char *yaml = NULL;
+    char *lines = NULL;
+    name_of(name, d->data);
+    by_status status = read_budget(&budget, d, error);
+    if (status == BY_OK) {
+        status = measure(&machine, &data, d, &budget, options, overrides, name, error);
+    }
+    if (status == BY_OK) {
+        by_dial_budget left = budget;
+        if (budget.seconds > 0.0) {
+            left.seconds = STEPS_SHARE * fmax(budget.seconds - (by_clock() - d->began), 0.1);
+        }
+        status = by_dial_choose(&d->choice, &left, &data, &machine, error);
+    }
+    if (status == BY_OK && budget.seconds > 0.0) {
+        status = fit(d, &data, &budget, options, overrides, name, error);
+    }
+    if (status == BY_OK) {
+        status = by_dial_config(&yaml, &lines, &d->choice, &data, name, d->data, error);
+    }
+    (void)snprintf(file, sizeof file, "%s.yaml", name);
+    if (status == BY_OK) {
+        status = write_file(file, yaml, error);
+    }
+    *path = status == BY_OK ? strdup(file) : NULL;
+    if (status == BY_OK && *path == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    if (status == BY_OK && json) {
+        print_json(&d->choice, file);
+    } else if (status == BY_OK && show) {
+        printf("%sconfig     %s\n", lines, file);
+    }
+    free(yaml);
+    free(lines);
+    return status;
+}
