@@ -95,6 +95,7 @@ typedef struct by_suite_task_result {
     size_t metric_count;
 } by_suite_task_result;
 
+/* Names belong to the suite, which must outlive the results. */
 typedef struct by_suite_results {
     by_suite_task_result *tasks;
     size_t task_count;
