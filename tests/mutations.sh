@@ -429,6 +429,10 @@ mutations() {
         'item->flops = cost.flops;' 'item->flops = node->block < 0 ? 0.0 : cost.flops;' test_layout
     mutation "weights that no rank gathers" src/plan/layout/rank_time.c \
         'if (bytes > 0.0) {' 'if (bytes < 0.0) {' test_layout
+    mutation "a search without a bubble" src/plan/search/choice_cost.c \
+        '((p - 1.0) * w->stages->mean +' '(0.0 * w->stages->mean +' test_search
+    mutation "a search without the head" src/plan/search/choice_cost.c \
+        'by__layout_add(out, &b->passes[BY__SECTION_END][pass], 1.0);' '(void)end;' test_search
     mutation "energy in megajoules" src/plan/cost/money.c 'return 1e-3 * pue' 'return 3.6e-3 * pue' test_cost
 }
 

@@ -88,9 +88,13 @@
 #include "banyan/plan.h"
 #include "banyan/profile.h"
 
-/* Drawings */
+/* Plans of layouts */
+#include "banyan/calibrate.h"
 #include "banyan/cluster.h"
 #include "banyan/layout.h"
+#include "banyan/layout_search.h"
+
+/* Drawings */
 #include "banyan/plot.h"
 
 #endif

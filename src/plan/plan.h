@@ -9,7 +9,8 @@
  * computed, exchanged and waited for, and rank_profile.c gathers it; profile_trace.c writes a trace
  * of it. law/ fits scaling laws, and cost/ tells what a run costs (banyan/plan.h): numbers in,
  * numbers out, nothing measured. cluster/ reads the figures of devices and network, and layout/
- * plans memory and time of a job from compiled graphs, with the figures that it is given.
+ * plans memory and time of a job from compiled graphs, with the figures that it is given; search/
+ * finds its best layout from blocks of the model.
  *
  * A peak is an upper bound, so it is the best rate that the machine has shown: that of our own
  * matrix products or of those of oneDNN, whichever is higher. oneDNN is loaded only while a peak is

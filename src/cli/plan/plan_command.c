@@ -3,8 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_command *const parts[] = {&cli_plan_fit, &cli_plan_cost, &cli_plan_coords,
-                                           &cli_plan_ladder, &cli_plan_serve};
+static const cli_command *const parts[] = {&cli_plan_search, &cli_plan_calibrate, &cli_plan_fit,
+                                           &cli_plan_cost,   &cli_plan_coords,    &cli_plan_ladder,
+                                           &cli_plan_serve};
 
 static int run(int argc, char **argv)
 {
@@ -26,14 +27,14 @@ const cli_command cli_plan = {
     .name = "plan",
     .summary = "tell what a run will take, lose and cost, before it starts",
     .usage = "banyan plan CONFIG [--cluster FILE] [--ranks N] [--set KEY=VALUE]... [--json]\n"
-             "       banyan plan fit|cost|coords|ladder|serve ARGUMENTS",
+             "       banyan plan search|calibrate|fit|cost|coords|ladder|serve ARGUMENTS",
     .text =
         "Tells what a run will take before it starts: for a config, the memory of each stage of\n"
         "its layout, compiled as its ranks compile it, and the time of a step with the share and\n"
         "the origin of each part. The cluster file has the figures of devices and network; see\n"
-        "docs/planning.md. Other plans `fit` scaling laws to runs, tell what a run will `cost`,\n"
-        "check `coords` of a parameterisation, run a `ladder`, tell what `serve` takes for a "
-        "load;\n"
+        "docs/planning.md. Other plans `search` for the best layout, `calibrate` a cluster file\n"
+        "by measured steps, `fit` scaling laws to runs, tell what a run will `cost`, check\n"
+        "`coords` of a parameterisation, run a `ladder`, tell what `serve` takes for a load;\n"
         "`banyan plan PLAN --help` describes them.\n"
         "\n"
         "examples:\n"

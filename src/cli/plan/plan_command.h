@@ -6,8 +6,8 @@
 #include "banyan/plan.h"
 #include "base/cli.h"
 
-extern const cli_command cli_plan_fit, cli_plan_cost, cli_plan_coords, cli_plan_ladder,
-    cli_plan_serve;
+extern const cli_command cli_plan_fit, cli_plan_cost, cli_plan_search, cli_plan_calibrate,
+    cli_plan_coords, cli_plan_ladder, cli_plan_serve;
 
 /* ---- layouts (plan_layout.c) ---- */
 

@@ -45,7 +45,7 @@ typedef struct by__layout_work {
 } by__layout_work;
 
 /* Lists the nodes of a graph that take time. scatters: sums of gradients go to their owners alone
- * (zero 2 and 3). `part` is that of all computation, for updates; BY_LAYOUT_PARTS: by node. */
+ * (zero). `part` is that of all computation, for updates; BY_LAYOUT_PARTS: by node. */
 by_status by__layout_graph_work(by__layout_work *out, const by_graph *graph, bool scatters,
                                 by_layout_part part, by_error *error);
 void by__layout_work_free(by__layout_work *work);
@@ -70,6 +70,8 @@ typedef struct by__layout_job {
 by_exchange_group by__layout_group(const by__layout_job *job, unsigned mesh);
 /* Seconds that a node computes for. */
 double by__layout_seconds(const by_cluster *cluster, const by__layout_item *item);
+/* Seconds that an exchange adds to computation beside which it runs. */
+double by__layout_beside(const by_cluster *cluster, double computing, double exchanging);
 /* Runs a list of work once. */
 by_status by__layout_run(by__layout_time *out, const by__layout_work *work,
                          const by__layout_job *job, by_error *error);

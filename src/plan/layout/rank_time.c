@@ -14,7 +14,7 @@ static by_status run_row(by__layout_time *out, const by__exec_program_row *row, 
     if (row == NULL) {
         return BY_OK;
     }
-    BY_TRY(by__layout_graph_work(&work, row->graph, t->shard.gradients != 0, part, error));
+    BY_TRY(by__layout_graph_work(&work, row->graph, t->shard.states != 0, part, error));
     by_status status = by__layout_run(out, &work, job, error);
     by__layout_work_free(&work);
     return status;
@@ -72,14 +72,19 @@ static void add_gradients(by__layout_time *sum, const by_trainer *t, const by__l
                                 1u << BY_MESH_DATA);
     }
     if (t->summation->in_rounds) { /* owners have the sums of their replica's group */
-        by__layout_add_exchange(sum, job, BY_LAYOUT_GRADIENTS, BY_EXCHANGE_ALL_REDUCE,
-                                bytes / (double)t->layout.size[BY_MESH_SHARD],
-                                axes & ~(1u << BY_MESH_SHARD));
+        double count = (double)(t->ranks.bucket_count > 0 ? t->ranks.bucket_count : 1);
+        for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+            by__layout_add_exchange(sum, job, BY_LAYOUT_GRADIENTS, BY_EXCHANGE_ALL_REDUCE,
+                                    bytes / (double)t->layout.size[BY_MESH_SHARD] / count,
+                                    axes & ~(1u << BY_MESH_SHARD));
+        }
     } else if (t->model.last == NULL && t->ranks.bucket_count > 0) {
         bool scatters = t->shard.states != 0;
-        by__layout_add_exchange(sum, job, BY_LAYOUT_GRADIENTS,
-                                scatters ? BY_EXCHANGE_REDUCE_SCATTER : BY_EXCHANGE_ALL_REDUCE,
-                                bytes, axes);
+        for (size_t k = 0; k < t->ranks.bucket_count; k++) {
+            by__layout_add_exchange(sum, job, BY_LAYOUT_GRADIENTS,
+                                    scatters ? BY_EXCHANGE_REDUCE_SCATTER : BY_EXCHANGE_ALL_REDUCE,
+                                    4.0 * (double)t->ranks.buckets[k].part.count, axes);
+        }
     }
 }
 

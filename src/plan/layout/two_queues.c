@@ -31,6 +31,17 @@ double by__layout_seconds(const by_cluster *cluster, const by__layout_item *item
     return device > d->host ? device : d->host;
 }
 
+double by__layout_beside(const by_cluster *cluster, double computing, double exchanging)
+{
+    double slow = 1.0 + cluster->device.compute_slowdown;
+    double other = 1.0 + cluster->device.exchange_slowdown;
+    double both = exchanging * other; /* until the exchange ends */
+    if (both <= computing * slow) {
+        return both - both / slow;
+    }
+    return computing * slow + (exchanging - computing * slow / other) - computing;
+}
+
 /* The queue of collectives. */
 typedef struct exchange_queue {
     size_t *items; /* in the order in which they started */

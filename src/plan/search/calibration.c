@@ -1,0 +1,243 @@
+/* Plans measured steps, and fits the figures of their cluster. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/search/calibration.h"
+#include "trainer/state/trainer.h"
+
+void by_calibration_close(by_calibration **calibration)
+{
+    by_calibration *c = *calibration;
+    if (c == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < c->model_count; i++) {
+        by_config_close(&c->models[i].config);
+    }
+    for (size_t i = 0; i < c->profile_count; i++) {
+        by__search_profile_free(&c->profiles[i]);
+    }
+    free(c->point_of);
+    free(c->points);
+    free(c->model_of);
+    free(c->profiles);
+    free(c->models);
+    free(c->steps);
+    free(c);
+    *calibration = NULL;
+}
+
+const by_measured_step *by_calibration_steps(const by_calibration *c, size_t *count)
+{
+    *count = c->count;
+    return c->steps;
+}
+
+/* ---- compiling ---- */
+
+static bool is_same(const by__search_key *a, const by__search_key *b)
+{
+    return a->tensor == b->tensor && a->expert == b->expert && a->recompute == b->recompute &&
+           a->sequence_parallel == b->sequence_parallel;
+}
+
+static by_status find_profile(size_t *out, by_calibration *c, const by_measured_step *s,
+                              const by_cluster *cluster, by_error *error)
+{
+    const by__search_key key = {.tensor = s->layout.sizes[BY_MESH_TENSOR],
+                                .expert = 1,
+                                .recompute = s->layout.recompute,
+                                .sequence_parallel = s->layout.sequence_parallel};
+    for (size_t i = 0; i < c->profile_count; i++) {
+        if (c->model_of[i] == s->model && is_same(&c->profiles[i].key, &key)) {
+            *out = i;
+            return BY_OK;
+        }
+    }
+    *out = c->profile_count;
+    c->model_of[c->profile_count] = s->model;
+    BY_TRY(by__search_profile_make(&c->profiles[c->profile_count], c->models[s->model].config, &key,
+                                   cluster, error));
+    c->profile_count++;
+    return BY_OK;
+}
+
+static void find_point(size_t *out, by_calibration *c, const by_measured_step *s, size_t profile)
+{
+    for (size_t i = 0; i < c->point_count; i++) {
+        const by__search_case_point *p = &c->points[i];
+        if (p->profile == profile && p->micro_batch == s->layout.micro_batch &&
+            p->sequence == s->layout.sizes[BY_MESH_SEQUENCE]) {
+            *out = i;
+            return;
+        }
+    }
+    *out = c->point_count;
+    c->points[c->point_count++] =
+        (by__search_case_point){.model = s->model,
+                                .profile = profile,
+                                .micro_batch = s->layout.micro_batch,
+                                .sequence = s->layout.sizes[BY_MESH_SEQUENCE]};
+}
+
+static by_status compile(by_calibration *c, const by_cluster *cluster, by_error *error)
+{
+    size_t n = c->count;
+    BY_TRY(by__alloc((void **)&c->profiles, n, sizeof *c->profiles, "steps", error));
+    BY_TRY(by__alloc((void **)&c->model_of, n, sizeof *c->model_of, "steps", error));
+    BY_TRY(by__alloc((void **)&c->points, n, sizeof *c->points, "steps", error));
+    BY_TRY(by__alloc((void **)&c->point_of, n, sizeof *c->point_of, "steps", error));
+    for (size_t i = 0; i < n; i++) {
+        size_t profile;
+        BY_TRY(find_profile(&profile, c, &c->steps[i], cluster, error));
+        find_point(&c->point_of[i], c, &c->steps[i], profile);
+    }
+    return BY_OK;
+}
+
+by_status by_calibration_open(by_calibration **out, const by_table *table,
+                              const by_cluster *cluster, by_error *error)
+{
+    by_calibration *c;
+    BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "steps", error));
+    by_status status = by__search_cases_read(c, table, error);
+    if (status == BY_OK) {
+        status = compile(c, cluster, error);
+    }
+    if (status != BY_OK) {
+        by_calibration_close(&c);
+        return status;
+    }
+    *out = c;
+    return BY_OK;
+}
+
+/* ---- planning ---- */
+
+static double plan_step(by_calibration *c, size_t i, const by_cluster *cluster)
+{
+    const by_measured_step *s = &c->steps[i];
+    const by__search_case_point *point = &c->points[c->point_of[i]];
+    const by__search_profile *profile = &c->profiles[point->profile];
+    by__search_model model;
+    by__search_stages stages;
+    by_search_choice choice = s->layout;
+    by__search_describe(&model, c->models[s->model].config, cluster);
+    model.batch = s->batch;
+    model.adds = s->adds;
+    by__search_rank_stages(&stages, &model, profile, &point->block, choice.sizes[BY_MESH_PIPELINE],
+                           choice.chunks);
+    by__search_cost(&choice, &model, profile, &point->block, &stages);
+    return choice.seconds;
+}
+
+by_status by_calibration_plan(double *planned, by_calibration *c, const by_cluster *cluster,
+                              by_error *error)
+{
+    for (size_t i = 0; i < c->profile_count; i++) {
+        BY_TRY(by__search_profile_rates(&c->profiles[i], cluster, error));
+    }
+    for (size_t i = 0; i < c->point_count; i++) {
+        by__search_case_point *p = &c->points[i];
+        by__search_profile_evaluate(&p->block, &c->profiles[p->profile], cluster, p->micro_batch,
+                                    p->sequence);
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        planned[i] = plan_step(c, i, cluster);
+    }
+    return BY_OK;
+}
+
+/* ---- the fit ---- */
+
+/* A figure that is fitted: its place, and its range. */
+typedef struct fitted_figure {
+    double *at;
+    double least;
+    double most;
+    double start; /* of the search, where it is 0 */
+} fitted_figure;
+
+enum { MOST_FIGURES = 13, FITTED_LEVELS = 3 };
+
+static int list_figures(fitted_figure out[MOST_FIGURES], by_cluster *cluster)
+{
+    by_cluster_device *d = &cluster->device;
+    int count = 0;
+    out[count++] = (fitted_figure){&d->product_share, 0.02, 1.0, 0.5};
+    out[count++] = (fitted_figure){&d->attention_share, 0.005, 1.0, 0.3};
+    out[count++] = (fitted_figure){&d->bandwidth, 1e9, 1e14, 1e12};
+    out[count++] = (fitted_figure){&d->launch, 1e-8, 1e-3, 5e-6};
+    out[count++] = (fitted_figure){&d->step, 1e-6, 10.0, 1e-3};
+    out[count++] = (fitted_figure){&d->compute_slowdown, 1e-3, 3.0, 0.1};
+    out[count++] = (fitted_figure){&d->exchange_slowdown, 1e-3, 3.0, 0.1};
+    for (int i = 0; i < cluster->level_count && i < FITTED_LEVELS; i++) {
+        out[count++] = (fitted_figure){&cluster->levels[i].latency, 1e-8, 1e-2, 1e-5};
+        out[count++] = (fitted_figure){&cluster->levels[i].bandwidth, 1e7, 1e14, 1e11};
+    }
+    return count;
+}
+
+/* Sum of |log(planned / measured)|. */
+static by_status measure_error(double *out, double *planned, by_calibration *c,
+                               const by_cluster *cluster, by_error *error)
+{
+    BY_TRY(by_calibration_plan(planned, c, cluster, error));
+    *out = 0.0;
+    for (size_t i = 0; i < c->count; i++) {
+        *out += fabs(log(planned[i] / c->steps[i].seconds));
+    }
+    return BY_OK;
+}
+
+/* Moves a figure up or down by a factor while that helps. */
+static by_status move_figure(double *best, bool *moved, const fitted_figure *f, double factor,
+                             double *planned, by_calibration *c, const by_cluster *cluster,
+                             by_error *error)
+{
+    for (int direction = 0; direction < 2; direction++) {
+        double before = *f->at;
+        double next = (before > 0.0 ? before : f->start) * (direction == 0 ? factor : 1.0 / factor);
+        double objective;
+        next = next < f->least ? f->least : next > f->most ? f->most : next;
+        *f->at = next;
+        BY_TRY(measure_error(&objective, planned, c, cluster, error));
+        if (objective < *best * (1.0 - 1e-9)) {
+            *best = objective;
+            *moved = true;
+            return BY_OK;
+        }
+        *f->at = before;
+    }
+    return BY_OK;
+}
+
+by_status by_calibration_fit(by_cluster *cluster, int *fitted, by_calibration *c, by_error *error)
+{
+    fitted_figure figures[MOST_FIGURES];
+    by_cluster work = *cluster;
+    double *planned;
+    double best;
+    int count = list_figures(figures, &work);
+    BY_TRY(by__alloc((void **)&planned, c->count, sizeof *planned, "steps", error));
+    by_status status = measure_error(&best, planned, c, &work, error);
+    for (double factor = 2.0; factor > 1.004 && status == BY_OK;) {
+        bool moved = false;
+        for (int k = 0; k < count && status == BY_OK; k++) {
+            status = move_figure(&best, &moved, &figures[k], factor, planned, c, &work, error);
+        }
+        factor = moved ? factor : sqrt(factor);
+    }
+    free(planned);
+    if (status != BY_OK) {
+        return status;
+    }
+    work.device.origin = BY_ORIGIN_MEASURED;
+    for (int i = 0; i < work.level_count && i < FITTED_LEVELS; i++) {
+        work.levels[i].origin = BY_ORIGIN_MEASURED;
+    }
+    *cluster = work;
+    *fitted = count;
+    return BY_OK;
+}

@@ -1,0 +1,239 @@
+/* The search for a layout: what is put together from blocks against what is compiled whole, the
+ * best against all, and that more of anything never makes it worse. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan/search/search.h"
+#include "runner.h"
+#include "sanitizer.h"
+
+static const by_cluster cluster = {.device = {.f32_flops = 1e13,
+                                              .bf16_flops = 2e13,
+                                              .product_share = 0.7,
+                                              .attention_share = 0.4,
+                                              .bandwidth = 1e12,
+                                              .launch = 1e-6,
+                                              .compute_slowdown = 0.1,
+                                              .exchange_slowdown = 0.1},
+                                   .levels = {{.width = 4, .latency = 1e-6, .bandwidth = 1e11},
+                                              {.width = 64, .latency = 5e-6, .bandwidth = 4e10}},
+                                   .level_count = 2};
+
+static const char *const common[] = {
+    "model.kind=gpt2", "model.layers=8",     "model.heads=4",          "model.width=256",
+    "model.vocab=512", "model.context=128",  "train.batch=64",         "train.threads=1",
+    "train.steps=10",  "checkpoint.every=0", "precision.compute=bf16", NULL};
+
+/* ---- blocks against the whole ---- */
+
+typedef struct whole_case {
+    by_search_choice choice;
+    double time;   /* difference that is allowed */
+    double memory; /* likewise */
+} whole_case;
+
+#define SIZES(p, d, s, q, t)                                                                       \
+    {                                                                                              \
+        [BY_MESH_PIPELINE] = (p), [BY_MESH_DATA] = (d), [BY_MESH_SHARD] = (s),                     \
+        [BY_MESH_EXPERT] = 1, [BY_MESH_SEQUENCE] = (q), [BY_MESH_TENSOR] = (t)                     \
+    }
+
+static const whole_case whole[] = {
+    {{.sizes = SIZES(1, 1, 1, 1, 1), .zero = 1, .chunks = 1, .micro_batch = 8}, 0.02, 0.02},
+    {{.sizes = SIZES(1, 8, 1, 1, 1), .zero = 1, .chunks = 1, .micro_batch = 4}, 0.05, 0.02},
+    {{.sizes = SIZES(1, 1, 8, 1, 1), .zero = 1, .chunks = 1, .micro_batch = 4}, 0.05, 0.05},
+    {{.sizes = SIZES(1, 1, 8, 1, 1), .zero = 2, .chunks = 1, .micro_batch = 4}, 0.1, 0.1},
+    {{.sizes = SIZES(1, 1, 8, 1, 1), .zero = 3, .chunks = 1, .micro_batch = 4}, 0.2, 0.1},
+    {{.sizes = SIZES(1, 2, 2, 1, 2),
+      .zero = 1,
+      .chunks = 1,
+      .micro_batch = 4,
+      .sequence_parallel = true},
+     0.1,
+     0.05},
+    {{.sizes = SIZES(1, 2, 1, 4, 1), .zero = 1, .chunks = 1, .micro_batch = 4}, 0.4, 0.1},
+    {{.sizes = SIZES(4, 2, 1, 1, 1), .zero = 1, .chunks = 1, .micro_batch = 2}, 0.15, 0.15},
+    {{.sizes = SIZES(2, 2, 1, 1, 2),
+      .zero = 1,
+      .chunks = 2,
+      .micro_batch = 2,
+      .sequence_parallel = true},
+     0.1,
+     0.15},
+    {{.sizes = SIZES(1, 8, 1, 1, 1),
+      .zero = 1,
+      .chunks = 1,
+      .micro_batch = 4,
+      .recompute = BY_SEARCH_RECOMPUTE_BLOCK},
+     0.05,
+     0.05},
+};
+
+static void compose(by_search_choice *choice, const by_config *config)
+{
+    by_error error = {0};
+    by__search_profile profile;
+    by__search_block block;
+    by__search_model model;
+    by__search_stages stages;
+    const by__search_key key = {.tensor = choice->sizes[BY_MESH_TENSOR],
+                                .expert = 1,
+                                .recompute = choice->recompute,
+                                .sequence_parallel = choice->sequence_parallel};
+    int64_t replicas = choice->sizes[BY_MESH_DATA] * choice->sizes[BY_MESH_SHARD];
+    choice->micro_batches = config->train.batch / choice->micro_batch / replicas;
+    choice->devices = 1;
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        choice->devices *= choice->sizes[axis];
+    }
+    check_ok(by__search_profile_make(&profile, config, &key, &cluster, &error), &error);
+    by__search_profile_evaluate(&block, &profile, &cluster, choice->micro_batch,
+                                choice->sizes[BY_MESH_SEQUENCE]);
+    by__search_describe(&model, config, &cluster);
+    by__search_rank_stages(&stages, &model, &profile, &block, choice->sizes[BY_MESH_PIPELINE],
+                           choice->chunks);
+    by__search_cost(choice, &model, &profile, &block, &stages);
+    by__search_profile_free(&profile);
+}
+
+static void test_whole(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const none[] = {NULL};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(whole); i++) {
+        by_error error = {0};
+        by_config *config = config_of(common, none);
+        by_config *chosen;
+        by_layout_plan plan;
+        by_search_choice choice = whole[i].choice;
+        compose(&choice, config);
+        const by_layout_options options = {.ranks = (int)choice.devices, .cluster = &cluster};
+        check_ok(by_search_config(&chosen, config, &choice, &error), &error);
+        check_ok(by_layout_plan_make(&plan, chosen, &options, &error), &error);
+        double time = choice.seconds / plan.seconds - 1.0;
+        /* The process grows while a test runs. */
+        double memory = choice.memory / (double)plan.memory - 1.0;
+        if (fabs(time) > whole[i].time || fabs(memory) > whole[i].memory) {
+            fail_msg("case %zu: %.6g s against %.6g (%+.1f %%), %.6g bytes against %.6g (%+.1f %%)",
+                     i, choice.seconds, plan.seconds, 100.0 * time, choice.memory,
+                     (double)plan.memory, 100.0 * memory);
+        }
+        by_layout_plan_free(&plan);
+        by_config_close(&chosen);
+        by_config_close(&config);
+    }
+}
+
+/* ---- the search ---- */
+
+static by_search_result search(const by_search_options *options)
+{
+    static const char *const small[] = {"model.layers=4", "train.batch=16", NULL};
+    by_error error = {0};
+    by_search_result result;
+    by_config *config = config_of(common, small);
+    check_ok(by_layout_search(&result, config, options, &error), &error);
+    by_config_close(&config);
+    return result;
+}
+
+/* The same best as among all layouts. */
+static void test_exhaustive(void **state)
+{
+    BY_UNUSED(state);
+    static const double memories[] = {0.0, 45e6};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(memories); i++) {
+        for (int goal = 0; goal < 2; goal++) {
+            by_search_options options = {.cluster = &cluster,
+                                         .devices = 8,
+                                         .memory = memories[i],
+                                         .goal = (by_search_goal)goal};
+            by_search_result some = search(&options);
+            options.exhaustive = true;
+            by_search_result all = search(&options);
+            assert_true(all.considered >= some.considered);
+            assert_int_equal(some.fits, all.fits);
+            assert_true(some.best.seconds <= all.best.seconds || options.goal == BY_SEARCH_MONEY ||
+                        !all.fits);
+            double a = some.best.seconds * (goal == 1 ? (double)some.best.devices : 1.0);
+            double b = all.best.seconds * (goal == 1 ? (double)all.best.devices : 1.0);
+            if (all.fits && fabs(a - b) > 1e-12 * b) {
+                fail_msg("memory %g: %.9g, and of all %.9g", memories[i], a, b);
+            }
+        }
+    }
+}
+
+static double best_seconds(const by_cluster *of, int64_t devices, double memory)
+{
+    const by_search_options options = {.cluster = of, .devices = devices, .memory = memory};
+    by_search_result r = search(&options);
+    return r.fits ? r.best.seconds : (double)INFINITY;
+}
+
+static void test_monotone(void **state)
+{
+    BY_UNUSED(state);
+    static const int64_t devices[] = {1, 3, 8, 31, 64};
+    double before = INFINITY;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(devices); i++) {
+        double now = best_seconds(&cluster, devices[i], 60e6);
+        assert_true(now <= before);
+        before = now;
+    }
+    before = INFINITY;
+    for (double memory = 35e6; memory < 200e6; memory *= 2.0) {
+        double now = best_seconds(&cluster, 16, memory);
+        assert_true(now <= before);
+        before = now;
+    }
+    before = INFINITY;
+    by_cluster c = cluster;
+    for (int k = 0; k < 3; k++) {
+        double now = best_seconds(&c, 16, 60e6);
+        assert_true(now <= before);
+        before = now;
+        c.levels[k % 2].bandwidth *= 3.0;
+        c.device.bandwidth *= k == 1 ? 2.0 : 1.0;
+    }
+}
+
+/* What is found can be planned, and its settings say what it is. */
+static void test_settings(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const small[] = {"model.layers=4", "train.batch=16", NULL};
+    by_error error = {0};
+    by_layout_plan plan;
+    by_config *chosen;
+    by_config *config = config_of(common, small);
+    const by_search_options options = {.cluster = &cluster, .devices = 8, .memory = 45e6};
+    by_search_result r = search(&options);
+    assert_true(r.fits);
+    check_ok(by_search_config(&chosen, config, &r.best, &error), &error);
+    assert_int_equal(chosen->train.micro_batch, r.best.micro_batch);
+    assert_int_equal(chosen->parallel.shard, r.best.sizes[BY_MESH_SHARD]);
+    const by_layout_options of = {.cluster = &cluster};
+    check_ok(by_layout_plan_make(&plan, chosen, &of, &error), &error);
+    assert_int_equal(plan.ranks, r.best.devices);
+    by_layout_plan_free(&plan);
+    by_config_close(&chosen);
+    by_config_close(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_exhaustive),
+        cmocka_unit_test(test_monotone),
+        cmocka_unit_test(test_settings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
