@@ -49,9 +49,12 @@ bool by__nn_has_mup(const by_model_config *config)
 by_status by__nn_mup_resolve(by_config *config, by_error *error)
 {
     by_model_config *c = &config->model;
+    if (!by__nn_has_mup(c)) {
+        return BY_OK; /* configs without mup keep the hashes that they had before it */
+    }
     c->mup_base_width = c->mup_base_width == -1 ? c->width : c->mup_base_width;
     c->mup_base_head_dim = c->mup_base_head_dim == -1 ? c->head_dim : c->mup_base_head_dim;
-    if (by__nn_has_mup(c) && config->lora.rank > 0) {
+    if (config->lora.rank > 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: model.parameterisation mup is for weights that are all trained, "
                             "and lora.rank is %lld: leave it out, which does not change what a "
