@@ -8,14 +8,18 @@
 
 static bool can_combine(const cli_engine_request *r)
 {
-    return !(r->background > 0 && (r->rate > 0.0 || r->shared > 0)) &&
+    bool alike =
+        r->rate > 0.0 || r->background > 0 || r->sweep != NULL || r->prompt >= 0 || r->tokens >= 0;
+    return !(r->load != NULL && alike) &&
+           !(r->background > 0 && (r->rate > 0.0 || r->shared > 0)) &&
            (r->sweep == NULL ? r->picture == NULL
                              : r->background == 0 && r->rate == 0.0 && !r->profile);
 }
 
 static int run(int argc, char **argv)
 {
-    cli_engine_request r = {.prompt = -1, .tokens = -1, .requests = -1, .sessions = 16};
+    cli_engine_request r = {
+        .speed = 1.0, .prompt = -1, .tokens = -1, .requests = -1, .sessions = 16};
     const cli_flag flags[] = {
         {"sessions", CLI_INTEGER_IN(1, 4096), &r.sessions, "N",
          "sequences that run at the same time; each is followed by the next request (default 16)"},
@@ -25,10 +29,13 @@ static int run(int argc, char **argv)
          "plot the sweep and its limits to a .png or .svg file"},
         {"rate", CLI_NUMBER_ABOVE(0, 1e6), &r.rate, "R",
          "instead: R requests per second arrive at random times (Poisson process)"},
+        {"load", CLI_INPUT, &r.load, "FILE",
+         "instead: requests of a table, with seconds, prompt_tokens and generated_tokens"},
+        {"speed", CLI_NUMBER_ABOVE(0, 1e9), &r.speed, "X", "they come so much faster"},
         {"beside", CLI_INTEGER_IN(1, MAX_TOKENS), &r.background, "N",
          "instead: one request at a time while a prompt of N tokens is being prefilled"},
         {"requests", CLI_INTEGER_IN(1, MAX_REQUESTS), &r.requests, "N",
-         "requests in all (default: four times --sessions)"},
+         "requests in all (default: four times --sessions; those of --load)"},
         {"prompt-tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.prompt, "N",
          "tokens of a prompt (default 512, or what fits the context; with --beside 64)"},
         {"shared-tokens", CLI_INTEGER_IN(0, MAX_TOKENS), &r.shared, "N",
@@ -65,7 +72,8 @@ static int run(int argc, char **argv)
     if (!can_combine(&r)) {
         return cli_misuse(&cli_bench_engine,
                           "--beside goes without --rate and --shared-tokens, --sweep without "
-                          "--beside, --rate and --profile, --out with --sweep only");
+                          "--beside, --rate and --profile, --out with --sweep only, --load without "
+                          "these and without lengths");
     }
     r.sessions = r.background > 0 ? 1 : r.sessions;
     if ((code = cli_check_precision(&cli_bench_engine, r.precision)) >= 0) {
@@ -79,13 +87,15 @@ static int run(int argc, char **argv)
 const cli_command cli_bench_engine = {
     .name = "bench engine",
     .summary = "time many requests at once on the engine",
-    .usage = "banyan bench engine RUN|MODEL|CONFIG [--sessions N | --rate R | --beside N] "
+    .usage = "banyan bench engine RUN|MODEL|CONFIG [--sessions N | --rate R | --load FILE | "
+             "--beside N] "
              "[--requests N]\n"
              "                           [--profile] [--json]\n"
              "       banyan bench engine RUN|MODEL|CONFIG --sweep N,N,... [--out FILE] [--json]",
     .text =
         "Runs requests with random prompts on the engine: a fixed number at a time, at random\n"
-        "times with a given rate, or one at a time beside a long prompt.\n"
+        "times with a given rate, as a table of requests says, or one at a time beside a long\n"
+        "prompt.\n"
         "\n"
         "examples:\n"
         "  banyan bench engine examples/gpt2_124m.yaml --sessions 16 --requests 16 --json\n"

@@ -5,6 +5,7 @@
 #ifndef BY_CLI_BENCH_BENCH_ENGINE_H
 #define BY_CLI_BENCH_BENCH_ENGINE_H
 
+#include "banyan/capacity.h"
 #include "banyan/engine.h"
 #include "banyan/profile.h"
 #include "bench/bench.h"
@@ -14,6 +15,8 @@ typedef struct cli_engine_request {
     const char *precision;
     const char *kv;        /* NULL: as precision */
     const char *speculate; /* NULL: no drafts */
+    const char *load;      /* table of requests; NULL: all are alike */
+    double speed;          /* how many times faster these come */
     double rate;           /* requests a second; 0: closed loop */
     double temperature;    /* 0: always the most probable token */
     int64_t sessions;
@@ -55,6 +58,7 @@ typedef struct cli_engine_bench {
     by_engine *engine;
     cli_draft drafts;
     cli_engine_sample *samples;
+    by_load_request *load; /* [requests], of a table; NULL: all are alike */
     int32_t *prompt;
     int64_t vocab;
     int64_t submitted;

@@ -27,8 +27,14 @@ static void set_arrivals(cli_engine_bench *b)
     double at = 0.0;
     for (int64_t i = 0; i < b->r->requests; i++) {
         at += b->r->rate > 0.0 ? -log(uniform(&state)) / b->r->rate : 0.0;
-        b->samples[i].arrived = at;
+        b->samples[i].arrived = b->load == NULL ? at : b->load[i].seconds / b->r->speed;
     }
+}
+
+/* Whether requests come when they are due, however many run. */
+static bool is_open(const cli_engine_bench *b)
+{
+    return b->r->rate > 0.0 || b->load != NULL;
 }
 
 by_status cli_engine_submit(cli_engine_bench *b, uint64_t *session, int64_t prompt, int64_t tokens,
@@ -55,9 +61,11 @@ by_status cli_engine_submit(cli_engine_bench *b, uint64_t *session, int64_t prom
 static by_status submit(cli_engine_bench *b, double now, by_error *error)
 {
     cli_engine_sample *s = &b->samples[b->submitted];
-    by_status status = cli_engine_submit(b, &s->session, b->r->prompt, b->r->tokens, error);
+    const by_load_request *q = b->load == NULL ? NULL : &b->load[b->submitted];
+    by_status status = cli_engine_submit(b, &s->session, q == NULL ? b->r->prompt : q->prompt,
+                                         q == NULL ? b->r->tokens : q->tokens, error);
     if (status == BY_OK) {
-        s->arrived = b->r->rate > 0.0 ? b->began + s->arrived : now;
+        s->arrived = is_open(b) ? b->began + s->arrived : now;
     }
     return status;
 }
@@ -68,8 +76,8 @@ static by_status submit_due(cli_engine_bench *b, by_error *error)
     by_status status = BY_OK;
     while (status == BY_OK && b->submitted < r->requests) {
         double now = by_clock();
-        bool due = r->rate > 0.0 ? now - b->began >= b->samples[b->submitted].arrived
-                                 : b->submitted - b->done < r->sessions;
+        bool due = is_open(b) ? now - b->began >= b->samples[b->submitted].arrived
+                              : b->submitted - b->done < r->sessions;
         if (!due) {
             return BY_OK;
         }
@@ -193,6 +201,37 @@ static by_status choose_lengths(cli_engine_request *r, int64_t context, by_error
     return BY_OK;
 }
 
+/* Reads the requests of a table; r->prompt becomes the longest prompt. */
+static by_status read_load(cli_engine_bench *b, cli_engine_request *r, int64_t context,
+                           by_error *error)
+{
+    by_table *table;
+    size_t count;
+    by_status status = by_table_open(&table, r->load, NULL, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = by_load_read(&b->load, &count, table, error);
+    by_table_close(&table);
+    r->prompt = 1;
+    if (status == BY_OK) {
+        r->requests =
+            r->requests < 0 || r->requests > (int64_t)count ? (int64_t)count : r->requests;
+    }
+    for (int64_t i = 0; status == BY_OK && i < r->requests; i++) {
+        const by_load_request *q = &b->load[i];
+        r->prompt = q->prompt > r->prompt ? q->prompt : r->prompt;
+        if (q->prompt > context || q->tokens > context + 1 - q->prompt) {
+            status = by_error_set(error, BY_EARG,
+                                  "%s row %lld: %lld tokens of prompt and %lld generated do not "
+                                  "fit into the context of %lld",
+                                  r->load, (long long)(i + 1), (long long)q->prompt,
+                                  (long long)q->tokens, (long long)context);
+        }
+    }
+    return status;
+}
+
 static by_status watch(cli_engine_bench *b, by_error *error)
 {
     by_program *program;
@@ -209,7 +248,9 @@ static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const c
     cli_measured_model model;
     by_status status = cli_open_measured(&model, path, &r->overrides, error);
     if (status == BY_OK) {
-        status = choose_lengths(r, model.used->model.context, error);
+        int64_t context = model.used->model.context;
+        status =
+            r->load == NULL ? choose_lengths(r, context, error) : read_load(b, r, context, error);
     }
     if (status == BY_OK && r->speculate != NULL) {
         status =
@@ -220,8 +261,9 @@ static by_status open_engine(cli_engine_bench *b, cli_engine_request *r, const c
         by_engine_options options = {.sessions = r->sessions + (r->background > 0),
                                      .draft = r->speculate == NULL ? NULL : &b->drafts.source,
                                      .rows = r->rows,
-                                     .context =
-                                         r->background < context ? context : r->background + 1,
+                                     .context = r->load != NULL           ? 0
+                                                : r->background < context ? context
+                                                                          : r->background + 1,
                                      .threads = (int)r->threads,
                                      .no_prefix_cache = r->background > 0,
                                      .precision = r->precision,
@@ -286,6 +328,7 @@ by_status cli_engine_measure(const cli_engine_request *request, const char *path
     by_engine_close(&b.engine);
     cli_draft_close(&b.drafts);
     free(b.samples);
+    free(b.load);
     free(b.prompt);
     free(b.steps);
     return status;
