@@ -53,6 +53,7 @@
 #include "banyan/export.h"
 
 /* Training */
+#include "banyan/failures.h"
 #include "banyan/launch.h"
 #include "banyan/pipeline.h"
 #include "banyan/predictor.h"

@@ -326,7 +326,9 @@ typedef struct by_guard_config {
 
 /* What is saved, and what is kept (docs/checkpoints.md). */
 typedef struct by_checkpoint_config {
-    int64_t every;      /* steps between checkpoints; 0: only at the end; default 500 */
+    int64_t every; /* steps between checkpoints; 0: only at the end; -1: by measured times and
+                           mean_time_between_failures; default 500 */
+    double mean_time_between_failures; /* seconds, of the job; default a day */
     int64_t keep;       /* newest checkpoints to keep, besides the best; >= 1, default 3 */
     int64_t keep_best;  /* checkpoints with the lowest validation loss to keep; >= 1, default 1 */
     int64_t keep_every; /* keep checkpoints of steps that are multiples of this; default 0: none */

@@ -314,6 +314,13 @@ static by_status check_sync(const by_config *config, by_error *error)
             by__config_where(config, "optimizer.lr_scaling", "sync.every"),
             config->optimizer.lr_scaling, (long long)config->sync.every);
     }
+    if (config->checkpoint.every == -1 && config->sync.every > 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: checkpoint.every is auto, but with sync.every %lld saves must "
+                            "coincide with exchanges: give checkpoint.every a multiple of it",
+                            by__config_where(config, "checkpoint.every", "sync.every"),
+                            (long long)config->sync.every);
+    }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(intervals); i++) {
         BY_TRY(by__config_divides(config, "sync.every", intervals[i], error));
     }

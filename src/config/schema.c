@@ -424,7 +424,12 @@ static const by__config_key common[] = {
              "the exit code is 5"},
 
     {"checkpoint", "every", BY__KEY_INT, BY__FIELD(checkpoint.every), "500", 0, BY__COUNT_LIMIT,
-     .help = "steps between checkpoints; 0: at the end only"},
+     .derived = "as often as loses least of the run to failures and to saves, whose time is "
+                "measured (docs/checkpoints.md)",
+     .word = "auto", .help = "steps between checkpoints; 0: at the end only"},
+    {"checkpoint", "mean_time_between_failures", BY__KEY_TIME,
+     BY__FIELD(checkpoint.mean_time_between_failures), "24h", 0, 1e12, BY__ABOVE_MIN, .later = true,
+     .help = "with every: auto, of the whole job: that of a host divided by the hosts"},
     {"checkpoint", "keep", BY__KEY_INT, BY__FIELD(checkpoint.keep), "3", 1, 1000000,
      .help = "newest checkpoints to keep, in addition to the best"},
     {"checkpoint", "keep_best", BY__KEY_INT, BY__FIELD(checkpoint.keep_best), "1", 1, 1000000,

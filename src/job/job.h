@@ -82,9 +82,19 @@ typedef struct by__job_skipped {
     char hash[33];    /* of the list of skipped data; "": nothing is skipped */
 } by__job_skipped;
 
+/* The interval of checkpoints that is measured (save_interval.c). */
+typedef struct by__job_interval {
+    int64_t step;   /* that it counts from */
+    int64_t next;   /* when the next save is due; the same on all ranks */
+    double began;   /* by__now() after `step` */
+    double stalled; /* seconds for which the last save stopped the run ... */
+    double written; /* ... and after which it was on disk; 0: there was none */
+} by__job_interval;
+
 /* Checkpoints (saving.c, save.c, restore.c). */
 typedef struct by__job_saved {
     by__job_saving *saving;
+    by__job_interval interval;
     int64_t step;          /* of the newest checkpoint that was begun; -1: none */
     int64_t good_step;     /* of the newest checkpoint not caused by a stop; -1: none */
     int64_t rollbacks;     /* number of rollbacks to that one */
@@ -201,6 +211,14 @@ by_status by__job_checkpoint(by__job *job, bool best, by_error *error);
 /* Returns true if a hook needs the state after exactly this step, so that no later one may be
  * submitted. */
 bool by__job_hooks_wait(const by__job *job, int64_t step);
+
+/* ---- save_interval.c: checkpoint.every auto ---- */
+
+/* Before the first step. */
+void by__job_interval_begin(by__job *job);
+bool by__job_interval_is_due(const by__job *job, int64_t step);
+/* Collective: a save has begun after the last step; sets when the next one is due. */
+by_status by__job_interval_saved(by__job *job, by_error *error);
 
 /* ---- job_noise.c: the gradient noise scale ---- */
 

@@ -387,13 +387,14 @@ static by_status run_sample(by__job *job, const by_step_result *result, by_error
 
 static bool save_is_due(const by__job *job, int64_t step)
 {
-    return every(job, step, job->config->checkpoint.every);
+    return every(job, step, job->config->checkpoint.every) || by__job_interval_is_due(job, step);
 }
 
 static by_status run_save(by__job *job, const by_step_result *result, by_error *error)
 {
     BY_UNUSED(result);
-    return by__job_checkpoint(job, false, error);
+    BY_TRY(by__job_checkpoint(job, false, error));
+    return by__job_interval_saved(job, error);
 }
 
 /* In order of execution. */
@@ -433,6 +434,7 @@ by_status by__job_hooks_begin(by__job *job, by_error *error)
     job->log.time = by_clock();
     job->log.step = job->at.done_step;
     job->log.system_step = job->at.done_step;
+    by__job_interval_begin(job);
     if (job->config->track.system_every > 0 && by__job_leads(job)) {
         by__track_system_load before; /* start of the interval for rates */
         by__track_system_read(&before, &job->log.system, job->dir.path, "");

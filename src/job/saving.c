@@ -68,6 +68,8 @@ static bool is_pending(const by__job *job)
 /* Reports a checkpoint that is on disk. */
 static void report_saved(by__job *job, const by__checkpoint_save_end *end)
 {
+    job->saved.interval.stalled = end->stalled;
+    job->saved.interval.written = end->seconds;
     if (by__job_leads(job)) {
         by__job_run_dir_update(job, "running");
         by_train_event event = {.kind = BY_TRAIN_SAVED,

@@ -186,7 +186,7 @@ static int64_t divided_up(int64_t steps, int64_t parts)
 /* Number of steps after which there is something to do at this interval, the last one included. */
 static double occasions(int64_t steps, int64_t every)
 {
-    return every == 0 ? 1.0 : (double)divided_up(steps, every);
+    return every <= 0 ? 1.0 : (double)divided_up(steps, every);
 }
 
 /* Steps at which both intervals meet; 0: never, or beyond any run. */
@@ -199,7 +199,7 @@ static int64_t common(int64_t a, int64_t b)
         rest = next;
     }
     int64_t both;
-    return a == 0 || b == 0 || __builtin_mul_overflow(a / divisor, b, &both) ? 0 : both;
+    return a <= 0 || b <= 0 || __builtin_mul_overflow(a / divisor, b, &both) ? 0 : both;
 }
 
 /* Evaluations, each of which may save the best weights, and the saves that do not coincide. */

@@ -31,6 +31,17 @@ for setting in "gpt2 f32" "llama bf16" "mixtral f32"; do
     holds out resumed
     compare runs/killed
 
+    if [ "$setting" = "gpt2 f32" ]; then
+        say "$setting: checkpoints as often as measured, killed after step 30 and resumed: no bit changes"
+        train_until 30 KILL "$banyan" "$@" --set name=measured --set checkpoint.every=auto \
+            --set checkpoint.mean_time_between_failures=1s
+        run 0 "$banyan" train --resume runs/measured
+        holds runs/measured/events.jsonl interval_steps
+        for file in model.safetensors optimizer.safetensors; do
+            same "runs/whole/checkpoints/step-00000060/$file" "runs/measured/checkpoints/step-00000060/$file"
+        done
+    fi
+
     say "$setting: kill -9 before the first checkpoint, resume"
     train_until 5 KILL "$banyan" "$@" --set name=early --set train.eval_every=0
     # Runs of earlier versions name every key of every kind.

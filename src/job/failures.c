@@ -1,7 +1,7 @@
 /* How often to save, where failures come at random. */
 #include <math.h>
 
-#include "banyan/plan.h"
+#include "banyan/failures.h"
 
 enum { cuts = 200 };
 
