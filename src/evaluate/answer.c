@@ -32,6 +32,13 @@ void by__evaluate_answers_close(by__evaluate_answers *answers)
     *answers = (by__evaluate_answers){.count = 0};
 }
 
+static by_status open_pattern(by__pattern **out, const char *text, const char *where,
+                              by_error *error)
+{
+    by_status status = by__pattern_open(out, text, strlen(text), error);
+    return status == BY_OK ? BY_OK : by_error_prefix(error, status, "%s", where);
+}
+
 static by_status read_filter(by__evaluate_filter *out, const json_t *yaml, const char *where,
                              by_error *error)
 {
@@ -65,8 +72,11 @@ static by_status read_filter(by__evaluate_filter *out, const json_t *yaml, const
     if (out->fallback == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: filters");
     }
+    if (pattern == NULL && json_object_get(yaml, "regex_pattern") != NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s: 'regex_pattern' must be a text", where);
+    }
     pattern = pattern == NULL ? "#### (\\-?[0-9\\.\\,]+)" : pattern;
-    return by__pattern_open(&out->pattern, pattern, strlen(pattern), error);
+    return open_pattern(&out->pattern, pattern, where, error);
 }
 
 static by_status read_way(by__evaluate_answers *a, const json_t *yaml, bool named,
@@ -95,7 +105,8 @@ static by_status read_way(by__evaluate_answers *a, const json_t *yaml, bool name
 }
 
 /* Reads what exact_match ignores. */
-static by_status read_metric(by__evaluate_answers *a, const json_t *yaml, by_error *error)
+static by_status read_metric(by__evaluate_answers *a, const json_t *yaml, const char *where,
+                             by_error *error)
 {
     size_t i;
     json_t *pattern;
@@ -111,7 +122,7 @@ static by_status read_metric(by__evaluate_answers *a, const json_t *yaml, by_err
     {
         const char *text = json_string_value(pattern);
         text = text == NULL ? "" : text;
-        BY_TRY(by__pattern_open(&a->ignored[a->ignored_count], text, strlen(text), error));
+        BY_TRY(open_pattern(&a->ignored[a->ignored_count], text, where, error));
         a->ignored_count++;
     }
     return BY_OK;
@@ -124,6 +135,9 @@ by_status by__evaluate_answers_open(by__evaluate_answers *out, const json_t *yam
     size_t count = json_array_size(ways);
     size_t i;
     json_t *item;
+    if (ways != NULL && !json_is_null(ways) && !json_is_array(ways)) {
+        return by_error_set(error, BY_EFORMAT, "%s: 'filter_list' must be a list", where);
+    }
     json_array_foreach((json_t *)(uintptr_t)ways, i, item)
     {
         BY_TRY(read_way(out, item, count > 1, where, error));
@@ -135,7 +149,7 @@ by_status by__evaluate_answers_open(by__evaluate_answers *out, const json_t *yam
     {
         const char *name = by__json_string(json_object_get(item, "metric"));
         if (name != NULL && strcmp(name, "exact_match") == 0) {
-            BY_TRY(read_metric(out, item, error));
+            BY_TRY(read_metric(out, item, where, error));
         }
     }
     return BY_OK;

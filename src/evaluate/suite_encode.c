@@ -136,12 +136,21 @@ static by_status encode_pair(by__evaluate_sequence *s, by__evaluate_encoder *e,
     const char *text = context->data == NULL ? "" : context->data;
     size_t n = context->length;
     bool empty = n == 0;
+    if (continuation->length == 0) {
+        return by_error_set(error, BY_EARG,
+                            "a continuation is empty, so that every model predicts it: look at "
+                            "doc_to_target, doc_to_choice and target_delimiter");
+    }
     by__template_strip(&text, &n, NULL, false, true);
     BY_TRY(encode_whole(e, context, continuation, empty, &s->tokens, error));
     by_status status = encode(e, text, n, &before, error);
     s->from = before.count + (empty && e->begin >= 0);
     by_token_buffer_free(&before);
-    return status;
+    return status != BY_OK || s->from > 0
+               ? status
+               : by_error_set(error, BY_EARG,
+                              "nothing comes before the continuation, and the tokenizer has no "
+                              "token that begins a text: give a description or a doc_to_text");
 }
 
 /* A document's windows: each predicts as many tokens as fit, behind the last token of the one
@@ -151,6 +160,10 @@ static by_status cut_windows(by__evaluate_item *item, size_t context, by_error *
 {
     by_token_buffer all = item->sequences[0].tokens;
     size_t most = context - 1; /* predicted by a window */
+    if (most == 0) {
+        return by_error_set(error, BY_EARG,
+                            "a model with a context of 1 token predicts no token of a document");
+    }
     size_t predicted = all.count - 1;
     size_t count = predicted == 0 ? 1 : (predicted + most - 1) / most;
     by__evaluate_sequence *windows;

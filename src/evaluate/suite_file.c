@@ -280,6 +280,15 @@ static by_status read_generation(by__evaluate_task *t, const suite_source *f)
     if (t->most_tokens < 1 || t->most_tokens > (1 << 20)) {
         return refuse(f, "max_gen_toks", "a whole number from 1 to 1048576");
     }
+    if (until != NULL && !json_is_null(until) && !json_is_string(until) && !json_is_array(until)) {
+        return refuse(f, "until", "a text, or a list of texts that are not empty");
+    }
+    if (samples && temperature != NULL && !json_is_number(temperature)) {
+        return refuse(f, "temperature", "a number");
+    }
+    if (samples && top_p != NULL && !json_is_number(top_p)) {
+        return refuse(f, "top_p", "a number");
+    }
     t->until = json_is_array(until)    ? json_incref((json_t *)(uintptr_t)until)
                : json_is_string(until) ? json_pack("[O]", until)
                                        : json_pack("[s]", t->shot_delimiter);
@@ -292,7 +301,10 @@ static by_status read_generation(by__evaluate_task *t, const suite_source *f)
     t->sampling.temperature =
         samples ? temperature == NULL ? 1.0 : json_number_value(temperature) : 0.0;
     t->sampling.top_p = samples && top_p != NULL ? json_number_value(top_p) : 1.0;
-    BY_TRY(by_sampling_check(&t->sampling, f->error));
+    by_status status = by_sampling_check(&t->sampling, f->error);
+    if (status != BY_OK) {
+        return by_error_prefix(f->error, status, "%s: generation_kwargs", f->path);
+    }
     return by__evaluate_answers_open(&t->answers, f->yaml, f->path, f->error);
 }
 
@@ -354,7 +366,11 @@ static by_status read_fields(by__evaluate_task *t, const suite_source *f)
     if (t->target.source == BY__EVALUATE_ABSENT && t->kind != BY__EVALUATE_PERPLEXITY) {
         return refuse(f, "doc_to_target", "given");
     }
-    return BY_OK;
+    /* A document may stand in either; a question must be asked, if only as the text "". */
+    return t->text.source == BY__EVALUATE_ABSENT &&
+                   (t->kind != BY__EVALUATE_PERPLEXITY || t->target.source == BY__EVALUATE_ABSENT)
+               ? refuse(f, "doc_to_text", "given (\"\" for none)")
+               : BY_OK;
 }
 
 static by_status read_task(const suite_source *f)
@@ -363,6 +379,7 @@ static by_status read_task(const suite_source *f)
     const char *name = by__json_string(json_object_get(f->yaml, "task"));
     int64_t limit = f->suite->options.limit;
     const char *slash = strrchr(f->path, '/');
+    BY_TRY(by__evaluate_keys_check(f->yaml, f->path, f->error));
     BY_TRY(by__evaluate_add_task(&t, f->suite,
                                  name != NULL    ? name
                                  : slash == NULL ? f->path

@@ -14,4 +14,8 @@
 by_status by__evaluate_yaml(json_t **out, const char *name, const char *text, size_t length,
                             by_error *error);
 
+/* suite_keys.c: refuses a key of a task's file that is a slip of the pen, with the one it is near
+ * to: BY_EFORMAT. `path` names the file. */
+by_status by__evaluate_keys_check(const json_t *yaml, const char *path, by_error *error);
+
 #endif

@@ -176,13 +176,14 @@ static by_status row_fields(row_values *v, const by__evaluate_task *t, const jso
     return BY_OK;
 }
 
-/* Which of the choices a value is: its index or its text; -1: none. */
+/* Which of the choices a value is: its index or its text; -1: none. A negative index is none: data
+ * sets mark rows whose answers they keep back with -1. */
 static int64_t gold_of(const json_t *choices, const json_t *value)
 {
     int64_t count = (int64_t)json_array_size(choices);
     if (json_is_integer(value)) {
         int64_t gold = json_integer_value(value);
-        return gold < 0 && gold >= -count ? gold + count : gold < count ? gold : -1;
+        return gold >= 0 && gold < count ? gold : -1;
     }
     if (json_is_boolean(value)) {
         return json_is_true(value) && count > 1 ? 1 : 0;
@@ -271,13 +272,31 @@ static by_status put_targets(by__evaluate_texts *out, const json_t *target, by_e
                : by_error_set(error, BY_EMEMORY, "out of memory: answers");
 }
 
+/* An item without a right answer cannot be answered rightly, and would lower every score. */
+static by_status refuse_gold(const row_values *v, const json_t *value, by_error *error)
+{
+    by_string shown = {0};
+    by__evaluate_text_add(&shown, value);
+    (void)by_error_set(error, BY_EFORMAT,
+                       "the answer '%.80s' is none of the %zu choices: doc_to_target must make the "
+                       "index of one, from 0 on, or its text (a split whose answers are kept back "
+                       "has none)",
+                       shown.data == NULL ? "" : shown.data, json_array_size(v->choice));
+    by_string_free(&shown);
+    return BY_EFORMAT;
+}
+
 /* Puts the values of an item together. */
 static by_status put_texts(by__evaluate_texts *out, const by__evaluate_task *t,
                            const by_string *shots, const row_values *v, by_error *error)
 {
     bool schema = v->choice != NULL && json_is_integer(v->text);
     BY_TRY(make_room(out, v->choice == NULL ? 1 : json_array_size(v->choice), error));
-    out->gold = v->choice == NULL ? 0 : gold_of(v->choice, schema ? v->text : first_of(v->target));
+    const json_t *right = schema ? v->text : first_of(v->target);
+    out->gold = v->choice == NULL ? 0 : gold_of(v->choice, right);
+    if (out->gold < 0) {
+        return refuse_gold(v, right, error);
+    }
     for (size_t i = 0; i < out->count; i++) {
         const json_t *choice =
             v->choice == NULL ? first_of(v->target) : json_array_get(v->choice, i);

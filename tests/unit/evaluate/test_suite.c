@@ -233,20 +233,56 @@ static void what_needs_python_or_is_missing_is_refused(void **state)
     refuse(core, "{]\n", BY_EFORMAT, "rows:1");
 }
 
+static void slips_in_suites_are_refused(void **state)
+{
+    (void)state;
+#define CHOOSE                                                                                     \
+    "task: t\noutput_type: multiple_choice\ntest_split: a\ndoc_to_choice: [x, z]\n"                \
+    "doc_to_target: g\n"
+    static const char choose[] = CHOOSE "doc_to_text: q\n";
+    refuse(CHOOSE, "{\"q\":\"a\",\"g\":0}\n", BY_EFORMAT, "'doc_to_text' must be given");
+    refuse(CHOOSE "doc_to_txt: q\n", "{\"q\":\"a\",\"g\":0}\n", BY_EFORMAT,
+           "unknown key 'doc_to_txt'; did you mean 'doc_to_text'?");
+    refuse(choose, "{\"q\":\"a\",\"g\":2}\n", BY_EFORMAT,
+           "task 't', row 0: the answer '2' is none of the 2 choices");
+    refuse(choose, "{\"q\":\"a\",\"g\":-1}\n", BY_EFORMAT, "the answer '-1' is none of the 2");
+    refuse(choose, "{\"q\":\"a\",\"g\":null}\n", BY_EFORMAT, "the answer 'None' is none of");
+    refuse(choose, "{\"q\":\"a\",\"g\":[]}\n", BY_EFORMAT, "the answer '' is none of the 2");
+#undef CHOOSE
+#define GENERATE                                                                                   \
+    "task: t\noutput_type: generate_until\ntest_split: a\ndoc_to_text: q\ndoc_to_target: q\n"
+    refuse(GENERATE "generation_kwargs: {until: 3}\n", "{\"q\":\"a\"}\n", BY_EFORMAT,
+           "'until' must be a text, or a list of texts");
+    refuse(GENERATE "generation_kwargs: {do_sample: true, temperature: -1}\n", "{\"q\":\"a\"}\n",
+           BY_EARG, "suite: generation_kwargs: temperature -1");
+    refuse(GENERATE "generation_kwargs: {do_sample: true, top_p: x}\n", "{\"q\":\"a\"}\n",
+           BY_EFORMAT, "'top_p' must be a number");
+    refuse(GENERATE "filter_list: [{filter: [{function: regex, regex_pattern: \"(\"}]}]\n",
+           "{\"q\":\"a\"}\n", BY_EFORMAT, "suite: pattern '(', byte 1");
+    refuse(GENERATE "filter_list: x\n", "{\"q\":\"a\"}\n", BY_EFORMAT, "'filter_list' must be");
+    refuse(GENERATE "filter_list: [{filter: [{function: regex, regex_pattern: 3}]}]\n",
+           "{\"q\":\"a\"}\n", BY_EFORMAT, "'regex_pattern' must be a text");
+#undef GENERATE
+    by_suite_close(&(by_suite *){
+        parse("task: t\ntag: x\ngroup: y\noutput_type: loglikelihood_rolling\ntest_split: a\n"
+              "doc_to_target: q\n",
+              "{\"q\":\"a\"}\n", -1, 0)});
+}
+
 /* ---- scores ---- */
 
 static const char text[] = "the cat sat on the mat and the dog ran to the cat that sat there. ";
 
 /* A directory with a model and its tokenizer. */
-static char *make_model(void)
+static char *make_model(const char *context)
 {
     by_error error = {0};
     by_tokenizer *tokenizer;
     const by_bpe_options options = {.vocab = 280};
     const by_text texts[] = {{text, sizeof text - 1}};
-    const char *const settings[] = {
-        "model.kind=gpt2",  "model.layers=2",  "model.heads=2",    "model.width=32",
-        "model.context=64", "model.vocab=280", "data.text=[none]", "seed=5"};
+    const char *const settings[] = {"model.kind=gpt2",  "model.layers=2", "model.heads=2",
+                                    "model.width=32",   context,          "model.vocab=280",
+                                    "data.text=[none]", "seed=5"};
     char *directory = temporary_make();
     by_config *config = tiny_config(settings, BY_ARRAY_LENGTH(settings));
     tiny_model_write(config, directory);
@@ -365,7 +401,7 @@ static void scores_are_those_of_whole_sequences(void **state)
     by_error error = {0};
     by_pretrained *model;
     by_suite_results *results;
-    char *directory = make_model();
+    char *directory = make_model("model.context=64");
     json_t *rows = json_array();
     check_ok(by_pretrained_open(&model, directory, false, &error), &error);
     for (const char *line = questions; *line != '\0'; line = strchr(line, '\n') + 1) {
@@ -393,6 +429,39 @@ static void scores_are_those_of_whole_sequences(void **state)
     temporary_remove(directory);
 }
 
+/* Runs a suite with one row, which fails. */
+static void refuse_run(const by_pretrained *model, const char *yaml, const char *want)
+{
+    by_error error = {0};
+    by_suite_results *results = NULL;
+    by_suite *suite = parse(yaml, "{\"q\":\"the cat\",\"none\":\"\"}\n", -1, 0);
+    check_error(by_suite_run(&results, suite, model, NULL, &error), BY_EARG, &error, want);
+    assert_null(results);
+    by_suite_close(&suite);
+}
+
+static void items_that_say_nothing_of_a_model_are_refused(void **state)
+{
+    (void)state;
+    by_error error = {0};
+    by_pretrained *model;
+    char *directory = make_model("model.context=64");
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    refuse_run(model,
+               "task: t\noutput_type: loglikelihood\ntest_split: a\ndoc_to_text: q\n"
+               "doc_to_target: none\ntarget_delimiter: \"\"\n",
+               "task 't', row 0: a continuation is empty");
+    by_pretrained_close(&model);
+    temporary_remove(directory);
+    directory = make_model("model.context=1");
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    refuse_run(model,
+               "task: t\noutput_type: loglikelihood_rolling\ntest_split: a\ndoc_to_target: q\n",
+               "context of 1 token predicts no token");
+    by_pretrained_close(&model);
+    temporary_remove(directory);
+}
+
 /* A document of several windows: each token but the one before it all is predicted once. */
 static void documents_are_predicted_in_windows(void **state)
 {
@@ -401,7 +470,7 @@ static void documents_are_predicted_in_windows(void **state)
     by_pretrained *model;
     by_suite_results *results;
     by_string row = {0};
-    char *directory = make_model();
+    char *directory = make_model("model.context=64");
     check_ok(by_pretrained_open(&model, directory, false, &error), &error);
     by_string_format(&row, "{\"p\":\"");
     for (int i = 0; i < 9; i++) {
@@ -479,7 +548,7 @@ static void generated_texts_are_those_of_the_generator(void **state)
     by_string whole = {0};
     by_string shown = {0};
     by_string yaml = {0};
-    char *directory = make_model();
+    char *directory = make_model("model.context=64");
     check_ok(by_pretrained_open(&model, directory, false, &error), &error);
     greedy_text(&whole, model, "the cat", 10);
     by__string_add_valid(&shown, whole.data, whole.length);
@@ -596,7 +665,9 @@ int main(void)
         cmocka_unit_test(core_prompts_are_those_of_nanochat),
         cmocka_unit_test(harness_prompts_are_those_of_its_templates),
         cmocka_unit_test(what_needs_python_or_is_missing_is_refused),
+        cmocka_unit_test(slips_in_suites_are_refused),
         cmocka_unit_test(scores_are_those_of_whole_sequences),
+        cmocka_unit_test(items_that_say_nothing_of_a_model_are_refused),
         cmocka_unit_test(documents_are_predicted_in_windows),
         cmocka_unit_test(generated_texts_are_those_of_the_generator),
         cmocka_unit_test(answers_are_taken_and_compared),
