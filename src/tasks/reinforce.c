@@ -234,9 +234,10 @@ static by_status open_data(by_task_data **out, const by_task_request *r, by_erro
     reinforce_data *d;
     const by__task_reinforce_keys *k = by__task_reinforce_keys_of(r->config);
     if (r->purpose != BY_TASK_TRAIN) {
-        return by_error_set(error, BY_EARG,
-                            "task reinforce holds out no data; evaluate the model as one of "
-                            "language: --set task.kind=language");
+        return by_error_set(
+            error, BY_EARG,
+            "task reinforce holds out no data; its log has the rewards, and `banyan "
+            "eval RUN --suite FILE` scores answers");
     }
     if (k->prompts.count == 0) {
         return by_error_set(error, BY_ECONFIG,

@@ -65,6 +65,8 @@ if command -v mpirun >/dev/null && ldd "$banyan" | grep -q libmpi; then
 fi
 
 say "what is refused"
+run 2 "$banyan" eval runs/learn
+holds err "task reinforce holds out no data"
 run 2 "$banyan" train learn.yaml --set train.batch=30 --set train.micro_batch=15
 holds err "train.batch 30 counts completions, 4 of each prompt (task.group)"
 run 2 "$banyan" train learn.yaml --set "task.stop=[ab]"

@@ -12,7 +12,11 @@ void cli_show_next(const by_config *config, const char *run)
     bool chat = strcmp(config->task.kind, "chat") == 0;
     bool tokens = strcmp(by_model_reads(&config->model), "tokens") == 0;
     bool known = by_task_find(&task, config, NULL) == BY_OK;
-    printf("next       banyan eval %s\n", run);
+    if (known && task->rolls_out) {
+        printf("next       banyan generate %s --prompt TEXT\n", run);
+    } else {
+        printf("next       banyan eval %s\n", run);
+    }
     if (text) {
         printf("           banyan generate %s --prompt TEXT\n", run);
     } else if (chat) {
