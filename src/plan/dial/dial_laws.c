@@ -5,8 +5,8 @@
 #include "plan/dial/dial.h"
 
 const by__dial_laws by__dial_laws_of_text = {
-    .bits = {.e = 1.471, .a = 9.066, .b = 160.2, .alpha = 0.35, .beta = 0.4},
-    .spread = 0.0075,
+    .bits = {.e = 1.543, .a = 9.507, .b = 168.0, .alpha = 0.35, .beta = 0.4},
+    .spread = 0.01,
     .blocks = {1.07e5, 8.53e5},
     .bytes = {0.867e6, 13.9e6},
     .repeats = 15.4, /* Muennighoff et al. 2023, arXiv 2305.16264, table 2 */
