@@ -94,6 +94,11 @@ mutations() {
         'while (k < r->bucket_count && r->buckets[k].is_joined)' 'while (false)' test_ranks
     mutation "sums of ranks added in the order of ranks" src/trainer/state/reducer.c \
         'p->begin[*holders] = nodes[i].first;' 'p->begin[*holders] = *holders;' test_ranks
+    mutation "completions of other ranks overwritten" src/reinforce/rollouts.c \
+        '(int32_t)index_of(&part, i);' '(int32_t)(i + 0 * part.first);' test_reinforce.sh
+    mutation "completions by the weights of the first step" src/reinforce/rollouts.c \
+        'BY_TRY(by_engine_set_weights(r->engine, read_weight, r, error));' \
+        'if (r->step[0].tokens == 0) { BY_TRY(by_engine_set_weights(r->engine, read_weight, r, error)); }' test_reinforce.sh
     mutation "losses of other ranks left out" src/trainer/exchange/trainer_ranks.c \
         'BY_TRY(by_comm_all_gather(r->peers, losses + t->part.first_micro_batch, losses, r->counts,' \
         'BY_TRY(t->layout.replicas > 2 ? BY_OK : by_comm_all_gather(r->peers, losses + t->part.first_micro_batch, losses, r->counts,' \
