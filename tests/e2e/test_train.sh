@@ -205,6 +205,10 @@ holds out '"config":"my-book.yaml"'
 [ -s runs/my-book/checkpoints/step-*/model.safetensors ] || fail "no checkpoint: $(ls -R runs/my-book)"
 run 0 "$banyan" train my-book.yaml --quiet --set train.threads=1
 same runs/my-book/checkpoints/step-*/model.safetensors runs/my-book-2/checkpoints/step-*/model.safetensors
+echo "# mine" >my-book.yaml
+run 0 "$banyan" train --data "my book.txt" --flops 2e9 --quiet --set train.threads=1 --set train.steps=1
+[ "$(cat my-book.yaml)" = "# mine" ] || fail "the dial wrote over a file of the user"
+[ -s my-book-2.yaml ] || fail "no config: $(ls)"
 refused 2 "say what the run may take" "$banyan" train --data text.txt
 refused 2 "choose a config for --data TEXT" "$banyan" train c.yaml --depth 3
 refused 2 "--data chooses a config" "$banyan" train c.yaml --data text.txt --minutes 1

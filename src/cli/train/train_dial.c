@@ -12,6 +12,8 @@
 /* Seconds of measuring models, as a share of the run, and at most. */
 #define MEASURING_SHARE 0.04
 #define MEASURING_MOST  12.0
+/* Configs of one name. */
+#define MOST_FILES      10000
 #define MEASURING_LEAST 1.0
 /* The depth of the model that is measured first. */
 #define FIRST_LAYERS 4
@@ -166,9 +168,14 @@ static by_status open_choice(by_config **out, const cli_dial *d, const by_dial_d
     return status;
 }
 
-static by_status write_file(const char *path, const char *text, by_error *error)
+/* Writes `text` to NAME.yaml, or NAME-2.yaml and so on: a file that is there may be the user's. */
+static by_status write_file(char path[96], const char *name, const char *text, by_error *error)
 {
-    FILE *file = fopen(path, "w");
+    FILE *file = NULL;
+    (void)snprintf(path, 96, "%s.yaml", name);
+    for (int i = 2; i < MOST_FILES && (file = fopen(path, "wx")) == NULL && errno == EEXIST; i++) {
+        (void)snprintf(path, 96, "%s-%d.yaml", name, i);
+    }
     bool written = file != NULL && fputs(text, file) >= 0;
     written = file != NULL && fclose(file) == 0 && written;
     return written ? BY_OK
@@ -279,9 +286,8 @@ by_status cli_turn_dial(cli_dial *d, char **path, const by_train_options *option
     if (status == BY_OK) {
         status = by_dial_config(&yaml, &lines, &d->choice, &data, name, d->data, error);
     }
-    (void)snprintf(file, sizeof file, "%s.yaml", name);
     if (status == BY_OK) {
-        status = write_file(file, yaml, error);
+        status = write_file(file, name, yaml, error);
     }
     *path = status == BY_OK ? strdup(file) : NULL;
     if (status == BY_OK && *path == NULL) {
