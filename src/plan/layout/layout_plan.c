@@ -238,6 +238,12 @@ static by_status open_job(plan_work *w, by_error *error)
         by_cluster_of_machine(&w->here, &machine, ranks);
         w->job.cluster = &w->here;
     }
+    if ((double)ranks > by_cluster_devices(w->job.cluster)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%d ranks are more than the %.0f devices that the levels of %s join; "
+                            "take fewer ranks, or raise the width of its last level",
+                            ranks, by_cluster_devices(w->job.cluster), w->job.cluster->name);
+    }
     memcpy(w->job.sizes, layout.size, sizeof layout.size);
     const by_cluster_device *d = &w->job.cluster->device;
     w->trainer.ranks = ranks;

@@ -246,6 +246,23 @@ static void test_scale(void **state)
     by_layout_plan_free(&p);
 }
 
+/* A job does not fit on fewer devices than it has ranks. */
+static void test_too_many(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const none[] = {NULL};
+    by_cluster few = cluster;
+    by_error error = {0};
+    by_layout_plan plan;
+    by_config *config = config_of(common, none);
+    const by_layout_options options = {.ranks = 4, .cluster = &few};
+    few.levels[0].width = 3;
+    (void)snprintf(few.name, sizeof few.name, "three");
+    check_error(by_layout_plan_make(&plan, config, &options, &error), BY_ECONFIG, &error,
+                "4 ranks are more than the 3 devices that the levels of three join");
+    by_config_close(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_partly_hidden), cmocka_unit_test(test_node_seconds),
         cmocka_unit_test(test_bubbles),       cmocka_unit_test(test_terms),
         cmocka_unit_test(test_memory),        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
