@@ -50,15 +50,26 @@ static by_status build(void *user, by_model *out, by_graph *graph, const by_mode
     return by_graph_check(graph, error);
 }
 
-/* value * width / base width. */
+/* value * width / base width, of values that are not derived (-1). */
 static by_status scale(int64_t *value, const char *key, int64_t width, int64_t base,
                        by_error *error)
 {
     int64_t scaled;
+    if (*value < 1) {
+        return BY_OK;
+    }
     if (__builtin_mul_overflow(*value, width, &scaled) || scaled % base != 0) {
+        int64_t a = base;
+        for (int64_t b = *value; b != 0;) {
+            int64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
         return by_error_set(error, BY_EARG,
-                            "width %lld: model.%s is %lld at width %lld, and does not become whole",
-                            (long long)width, key, (long long)*value, (long long)base);
+                            "width %lld: model.%s is %lld at width %lld, and does not become "
+                            "whole; take multiples of %lld",
+                            (long long)width, key, (long long)*value, (long long)base,
+                            (long long)(base / a));
     }
     *value = scaled / base;
     return BY_OK;

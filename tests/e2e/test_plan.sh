@@ -44,6 +44,8 @@ holds out "80 % interval"
 grep -q '<svg' law.svg || fail "no picture"
 run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e27
 holds out "times that of the largest run"
+run 2 "$banyan" plan fit runs.csv --where data=one --loss 1.7
+holds err "--loss 1.7 is never reached: by the law of these runs, 1.8 is left"
 run 2 "$banyan" plan fit runs.csv --loss-column perplexity
 holds err "no column 'perplexity' of the loss; it has: data, parameters, tokens, loss"
 run 2 "$banyan" plan fit runs.csv --where data=three
@@ -141,6 +143,10 @@ holds out '"verdict":"'
 [ -s coords.svg ] || fail "no picture"
 run 2 "$banyan" plan coords ladder.yaml --widths 32,16
 holds err "is not a list of 2 to 16 ascending widths"
+run 2 "$banyan" plan coords ladder.yaml --widths 16,32 --out coords.gif
+holds err "--out 'coords.gif' is no name in .png or .svg"
+run 2 "$banyan" plan coords ladder.yaml --widths 20,32
+holds err "model.heads is 4 at width 32, and does not become whole; take multiples of 8"
 
 say "money, energy and CO2 of a time, of FLOPs, of tokens and of a loss"
 cat >prices.csv <<END

@@ -124,6 +124,14 @@ static bool read_widths(coords_request *q, const char *text)
     }
 }
 
+/* Whether a chart can be written to that name; asked before minutes of measuring. */
+static bool is_chart(const char *path)
+{
+    size_t n = path == NULL ? 0 : strlen(path);
+    return path == NULL ||
+           (n > 4 && (strcmp(path + n - 4, ".svg") == 0 || strcmp(path + n - 4, ".png") == 0));
+}
+
 static int run(int argc, char **argv)
 {
     const char *widths = "64,128,256,512";
@@ -155,6 +163,9 @@ static int run(int argc, char **argv)
                           "--widths '%s' is not a list of 2 to %d ascending widths, such as "
                           "64,128,256",
                           widths, BY_COORDINATE_WIDTHS);
+    }
+    if (!is_chart(q.out)) {
+        return cli_misuse(&cli_plan_coords, "--out '%s' is no name in .png or .svg", q.out);
     }
     q.options.widths = q.widths;
     q.options.steps = (size_t)steps;

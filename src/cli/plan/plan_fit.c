@@ -120,6 +120,12 @@ static by_status make(cli_law_report *r, const fit_request *request, char **path
     if (status == BY_OK) {
         status = fit(r, request, error);
     }
+    if (status == BY_OK && r->loss > 0.0 && r->loss <= r->fit.law.e) {
+        status = by_error_set(error, BY_EARG,
+                              "--loss %.6g is never reached: by the law of these runs, %.6g is "
+                              "left whatever the model and the data; ask for more",
+                              r->loss, r->fit.law.e);
+    }
     if (status == BY_OK && request->config != NULL) {
         r->has_shape = true;
         status = cli_find_shape(&r->shape, &r->fit.law, r->flops, request->config, error);

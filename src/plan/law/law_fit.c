@@ -354,7 +354,9 @@ static double value_at(const double *sorted, size_t count, double share)
     size_t i = (size_t)at;
     size_t next = i + 1 < count ? i + 1 : i;
     double part = at - (double)i;
-    return part == 0.0 ? sorted[i] : sorted[i] + part * (sorted[next] - sorted[i]);
+    /* Both may be infinite, as the FLOPs to a loss that is never reached. */
+    bool same = part == 0.0 || sorted[next] == sorted[i];
+    return same ? sorted[i] : sorted[i] + part * (sorted[next] - sorted[i]);
 }
 
 by_law_interval by_law_between(double *values, size_t count, double estimate, double level)
