@@ -297,9 +297,9 @@ by_status by__nn_node_refuse_weights(const by_config *config, const by__nn_node_
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
                               "%s: this model of kind %s reads no weights of edges: leave out "
-                              "data.edge_weights and, with data.sampling walks, set "
-                              "data.walk_coverage=0; gcn, gin, and sage with aggregate mean read "
-                              "them",
+                              "data.edge_weights (or pack the graph without --weights) and, with "
+                              "data.sampling walks, set data.walk_coverage=0; gcn, gin, and sage "
+                              "with aggregate mean read them",
                               by__config_where(config, "data.edge_weights", "model.kind"),
                               config->model.kind);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/paths.h"
 #include "formats/npz.h"
 
 /* An array of an archive or a file, as i32 or f32. */
@@ -157,8 +158,14 @@ static by_status read_edges(reading *r, by_error *error)
     bool weighted = r->options->weighted;
     if (!r->is_archive) {
         const char *text = (const char *)r->file.data;
-        return by__nodes_edge_list_parse(&r->pairs, weighted ? &r->weights : NULL, &r->count,
-                                         r->options->graph, text, r->file.size, error);
+        BY_TRY(by__nodes_edge_list_parse(&r->pairs, weighted ? &r->weights : NULL, &r->count,
+                                         r->options->graph, text, r->file.size, error));
+        return r->count > 0
+                   ? BY_OK
+                   : by_error_set(error, BY_EFORMAT,
+                                  "%s: there are no edges; a line is two numbers of nodes, source "
+                                  "and target",
+                                  r->options->graph);
     }
     csr_matrix m = {0};
     by_status status = read_matrix(&m, r, "adj", error);
@@ -210,8 +217,9 @@ static by_status take_features(by__nodes_set *set, node_array *x, bool normalize
         (set->nodes > 0 && x->shape.dim[0] != set->nodes)) {
         char shape[128];
         return by_error_set(error, BY_EFORMAT,
-                            "%s: features must have a row for each of the %lld nodes; they are %s",
-                            file, (long long)set->nodes, by_shape_print(&x->shape, shape));
+                            "%s: features must have a row for each node and a column at least; "
+                            "they are %s",
+                            file, by_shape_print(&x->shape, shape));
     }
     BY_TRY(by__nodes_check_features(x->data, 0, (uint64_t)x->shape.dim[0],
                                     (uint64_t)x->shape.dim[1], file, error));
@@ -420,12 +428,19 @@ static by_status read_file_of(reading *r, by_error *error)
 by_status by__nodes_set_open(by__nodes_set **out, const by__nodes_options *options, by_error *error)
 {
     reading r = {.options = options};
+    bool packed = by__nodes_is_packed(options->graph);
+    if (!packed && by__path_is_dir(options->graph)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s is a directory without a manifest.json, and no graph that `banyan "
+                            "pack --graph` wrote: pack it, or name a text of edges or an npz file",
+                            options->graph);
+    }
     BY_TRY(by__alloc((void **)&r.set, 1, sizeof *r.set, "a graph", error));
     r.set->name = by__strdup(options->graph);
-    by_status status =
-        r.set->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name")
-        : by__nodes_is_packed(options->graph) ? by__nodes_packed_open(r.set, options, error)
-                                              : read_file_of(&r, error);
+    by_status status = r.set->name == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: a name")
+                       : packed ? by__nodes_packed_open(r.set, options, error)
+                                : read_file_of(&r, error);
     if (status != BY_OK) {
         by__nodes_set_close(&r.set);
         return status;

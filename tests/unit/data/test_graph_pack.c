@@ -430,6 +430,15 @@ static void test_damage(void **state)
     open.weighted = false;
     open.labels = "labels.npy";
     check_error(by__nodes_set_open(&set, &open, &error), BY_ECONFIG, &error, "of its own");
+    open.labels = "";
+    char manifest[600];
+    (void)snprintf(manifest, sizeof manifest, "%s/manifest.json", output);
+    assert_int_equal(remove(manifest), 0);
+    check_error(by__nodes_set_open(&set, &open, &error), BY_EFORMAT, &error,
+                "is a directory without a manifest.json");
+    open.graph = edges;
+    write_text(edges, "source,target\n# nothing\n");
+    check_error(by__nodes_set_open(&set, &open, &error), BY_EFORMAT, &error, "there are no edges");
 }
 
 int main(void)

@@ -126,10 +126,11 @@ static by_status prepare(by__nodes_subgraphs *s, by_error *error)
     int32_t *parts;
     if (o->clusters < 1 || o->clusters > s->set->nodes || o->together > o->clusters) {
         return by_error_set(error, BY_ECONFIG,
-                            "data.clusters is %lld, with %lld in a sample: %s has %lld nodes, and "
-                            "a cluster has one at least; some hundreds of nodes are usual",
-                            (long long)o->clusters, (long long)o->together, s->set->name,
-                            (long long)s->set->nodes);
+                            "data.clusters is %lld, with data.sample_clusters %lld: take from "
+                            "there to %lld, the nodes of %s; clusters of some hundreds of nodes "
+                            "are usual",
+                            (long long)o->clusters, (long long)o->together,
+                            (long long)s->set->nodes, s->set->name);
     }
     BY_TRY(by__alloc((void **)&s->members, nodes, sizeof *s->members, "clusters", error));
     BY_TRY(by__alloc((void **)&s->begins, (size_t)o->clusters + 1, sizeof *s->begins, "clusters",
