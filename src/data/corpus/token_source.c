@@ -274,13 +274,18 @@ static by_status cut_windows(token_source *s, by_error *error)
         s->base.targets = total - 1;
         return BY_OK;
     }
+    if (total < 2) {
+        return by_error_set(error, BY_EARG,
+                            "%s: %llu tokens are too few to train on: a target needs a token "
+                            "before it; give more text",
+                            s->base.name, (unsigned long long)total);
+    }
     if (total <= context) {
         return by_error_set(error, BY_EARG,
                             "%s: %llu tokens are too few for a context of %llu, which needs %llu; "
                             "give more text or lower model.context to %llu",
                             s->base.name, (unsigned long long)total, (unsigned long long)context,
-                            (unsigned long long)context + 1,
-                            (unsigned long long)(total > 1 ? total - 1 : 1));
+                            (unsigned long long)context + 1, (unsigned long long)total - 1);
     }
     if (s->logits != NULL) {
         s->base.samples = (total - 1) / context;

@@ -413,6 +413,10 @@ static void test_short_data(void **state)
         "out more text (data.valid_fraction)",
         (const char *)*state);
     assert_string_equal(error.message, expected);
+    assert_int_equal(by_token_source_open(
+                         &source, data, &(by_token_options){.context = 4, .shuffle = true}, &error),
+                     BY_EARG);
+    assert_non_null(strstr(error.message, "1 tokens are too few to train on: a target needs"));
     by_dataset_close(&data);
 }
 
