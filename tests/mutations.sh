@@ -419,7 +419,7 @@ mutations() {
         '(by_law_flops){6.0, 1.0} : *cost' '(by_law_flops){2.0, 1.0} : *cost' test_law
     mutation "intervals by the residuals of each run's own fit" src/plan/law/law_fit.c \
         'p->y[i] - slopes_at(slopes, p, &other, i)' 'p->y[i] - slopes_at(slopes, p, point, i)' test_law
-    mutation "goodput without restarts" src/plan/cost/failures.c 'exp(restart / mean)' 'exp(0.0)' test_cost
+    mutation "goodput without restarts" src/job/failures.c 'exp(restart / mean)' 'exp(0.0)' test_cost
     mutation "a failure of a spot instance undoes nothing" src/plan/cost/spot.c \
         'job->sums.undone += job->unsaved;' 'job->sums.useful += job->unsaved;' test_cost
     mutation "a bandwidth in bits" src/plan/cluster/cluster_file.c \
