@@ -270,6 +270,12 @@ by_status by_coordinates_measure(by_coordinates **out, const by_config *config,
         return by_error_set(error, BY_EARG, "the coordinate check takes 2 to %d widths, not %zu",
                             BY_COORDINATE_WIDTHS, options->width_count);
     }
+    if (strcmp(by_model_reads(&config->model), "tokens") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "the coordinate check is for models of tokens, such as model.kind "
+                            "gpt2 or llama; model.kind %s reads %s",
+                            config->model.kind, by_model_reads(&config->model));
+    }
     BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "a coordinate check", error));
     c->steps = options->steps == 0 ? STEPS : options->steps;
     c->width_count = options->width_count;

@@ -50,6 +50,12 @@ static void print_memory(const by_layout_plan *p)
                by_format_bytes(text[3], m->activations + m->workspace),
                by_format_bytes(text[4], m->total), m->total > p->limit ? "  does not fit" : "");
     }
+    if (p->memory > p->limit) {
+        char text[32];
+        printf("  a device has %s: lower train.micro_batch, set memory.recompute, or take more "
+               "ranks with\n  parallel.shard, tensor or pipeline\n",
+               by_format_bytes(text, p->limit));
+    }
 }
 
 static void print_terms(const by_layout_plan *p)

@@ -249,6 +249,27 @@ static by_coordinates *check_coordinates(const char *parameterisation, const cha
     return c;
 }
 
+/* Widths that leave a part of a head, and models without tokens. */
+static void test_no_coordinates(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const sizes[] = {"model.kind=gpt2", "model.vocab=64", "model.width=32",
+                                        "model.heads=4", NULL};
+    static const int64_t widths[] = {32, 36};
+    const by_coordinate_options options = {
+        .widths = widths, .width_count = BY_ARRAY_LENGTH(widths), .steps = 1, .seeds = 1};
+    by_coordinates *c;
+    by_error error = {0};
+    by_config *config = make(sizes);
+    check_error(by_coordinates_measure(&c, config, &options, &error), BY_EARG, &error,
+                "width 36: model.heads is 4 at width 32, and does not become whole; take "
+                "multiples of 8");
+    check_ok(by_config_set(config, "model.kind=mlp", &error), &error);
+    check_error(by_coordinates_measure(&c, config, &options, &error), BY_ECONFIG, &error,
+                "is for models of tokens, such as model.kind gpt2 or llama; model.kind mlp reads");
+    by_config_close(&config);
+}
+
 static void test_coordinates(void **state)
 {
     BY_UNUSED(state);
@@ -270,7 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),       cmocka_unit_test(test_step),
         cmocka_unit_test(test_refused),     cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_coordinates),
+        cmocka_unit_test(test_coordinates), cmocka_unit_test(test_no_coordinates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
