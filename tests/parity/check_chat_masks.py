@@ -231,9 +231,11 @@ def check(name, expected, found, skipped, notes):
     print(f"{name}: {len(expected)} conversations, {at} samples, {len(skipped)} left out, {learned} tokens learned")
 
 
-def attempt(function, *arguments):
+def attempt(function, source, template, c):
+    if "tool_calls" not in template and any("tool_calls" in m for m in c["messages"]):
+        return None  # calls that would be lost
     try:
-        return function(*arguments)
+        return function(source, template, c)
     except Exception:  # whatever a template refuses
         return None
 

@@ -176,14 +176,25 @@ static by_status check_parts(const chat_packer *p, bool split, by_error *error)
 {
     for (unsigned i = 0; i < (split ? 2u : 1u); i++) {
         if (p->writers[i].manifest.documents == 0) {
-            return by_error_set(
-                error, BY_EFORMAT,
-                "%s: of %" PRIu64 " records, %" PRIu64 " are left out as no conversations and "
-                "%" PRIu64 " as longer than the context (raise model.context, or set chat.long to "
-                "cut)",
-                i == 0 ? "the inputs hold no conversation that can be learned"
-                       : "no conversation is held out: raise valid_fraction",
-                p->records, p->counts.corrupt, p->counts.too_long);
+            bool cuts = p->pack->options.chat->options.longer == BY_LONG_CUT;
+            const by__data_source *s = &p->pack->source;
+            if (p->records == 0) {
+                return by_error_set(error, BY_EFORMAT,
+                                    "%s%s no records: give conversations as JSON "
+                                    "lines, as a .json file with a list, or as Parquet",
+                                    s->files[0].path,
+                                    s->count == 1 ? " has" : " and the rest have");
+            }
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: of %" PRIu64 " records, %" PRIu64
+                                " are left out as no conversations and "
+                                "%" PRIu64 " as longer than the context%s",
+                                i == 0 ? "the inputs hold no conversation that can be learned"
+                                       : "no conversation is held out: raise valid_fraction",
+                                p->records, p->counts.corrupt, p->counts.too_long,
+                                p->counts.too_long == 0 ? ""
+                                : cuts ? " up to the end of the first answer (raise model.context)"
+                                       : " (raise model.context, or set chat.long to cut)");
         }
     }
     return BY_OK;

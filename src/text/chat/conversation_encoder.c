@@ -178,10 +178,14 @@ static by_status shorten(const by_conversation_encoder *e, size_t first,
                             "model.context, or set chat.long to skip or cut",
                             count, most);
     }
-    /* Up to the end of the last answer that fits: part of one would be learned without its end. */
+    /* Up to the end of the last answer that fits: part of one would be learned without its end, and
+     * of what is behind it nothing is. */
     size_t end = first + most;
-    while (e->options.learn != BY_LEARN_ALL && end > first && e->learned[end - 1] &&
-           e->learned[end]) {
+    bool answers = e->options.learn != BY_LEARN_ALL;
+    while (answers && end > first && e->learned[end - 1] && e->learned[end]) {
+        end--;
+    }
+    while (answers && end > first && !e->learned[end - 1]) {
         end--;
     }
     size_t targets = count_targets(e->learned, first, end);

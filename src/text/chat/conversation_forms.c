@@ -90,8 +90,26 @@ static by_status read_tools(form_reader *r)
 
 /* ---- messages ---- */
 
+/* Whether a message calls functions; their list must be one. */
+static by_status read_calls(const form_reader *r, const char *list, size_t i, const json_t *item,
+                            bool *calls)
+{
+    const json_t *tools = json_object_get(item, "tool_calls");
+    *calls = json_array_size(tools) > 0 || json_is_object(json_object_get(item, "function_call"));
+    for (size_t k = 0; k < json_array_size(tools); k++) {
+        if (!json_is_object(json_array_get(tools, k))) {
+            return by_error_set(r->error, BY_EFORMAT, "%s[%zu].tool_calls[%zu] is not an object",
+                                list, i, k);
+        }
+    }
+    return tools == NULL || json_is_null(tools) || json_is_array(tools)
+               ? BY_OK
+               : by_error_set(r->error, BY_EFORMAT, "%s[%zu].tool_calls is not a list", list, i);
+}
+
 static by_status add_message(form_reader *r, const char *list, size_t i, const json_t *item)
 {
+    bool calls;
     const json_t *role = json_object_get(item, "role");
     const json_t *content = json_object_get(item, "content");
     if (!json_is_object(item) || by__json_spelled(item) != NULL) {
@@ -106,8 +124,10 @@ static by_status add_message(form_reader *r, const char *list, size_t i, const j
         return by_error_set(r->error, BY_EFORMAT,
                             "%s[%zu].content is neither a text nor a list of parts", list, i);
     }
-    if (content == NULL && json_object_get(item, "tool_calls") == NULL) {
-        return by_error_set(r->error, BY_EFORMAT, "%s[%zu].content is missing", list, i);
+    BY_TRY(read_calls(r, list, i, item, &calls));
+    if ((content == NULL || json_is_null(content)) && !calls) {
+        return by_error_set(r->error, BY_EFORMAT, "%s[%zu].content is %s", list, i,
+                            content == NULL ? "missing" : "null, and it calls no function");
     }
     json_t *message = json_copy((json_t *)(uintptr_t)item);
     return message == NULL ? no_memory(r->error) : add(r, message);
@@ -271,6 +291,10 @@ static by_status read_alpaca(form_reader *r)
     BY_TRY(find_text(r, "system", false, &system));
     BY_TRY(find_text(r, "instruction", true, &instruction));
     BY_TRY(find_text(r, "input", false, &input));
+    if (member(r, "output") == NULL && member(r, "response") == NULL) {
+        return by_error_set(r->error, BY_EFORMAT,
+                            "the field \"output\" (or \"response\") is missing");
+    }
     BY_TRY(find_text(r, member(r, "output") == NULL ? "response" : "output", true, &output));
     if (system != NULL && json_string_length(system) > 0) {
         BY_TRY(add_text(r, "system", system));
@@ -358,7 +382,8 @@ static by_status refuse_form(form_reader *r)
     json_object_foreach((json_t *)(uintptr_t)r->record, key, value)
     {
         if (shown < SHOWN_FIELDS) {
-            by_string_format(&list, "%s\"%.40s\"", shown == 0 ? "" : ", ", key);
+            by_string_format(&list, "%s\"%.40s\"%s", shown == 0 ? "" : ", ", key,
+                             json_is_null(value) ? " (null)" : "");
         }
         shown++;
     }

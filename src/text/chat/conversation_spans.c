@@ -363,6 +363,28 @@ static by_status render_all(span_finder *f, by__chat_sample_texts *out)
 
 /* ---- a conversation ---- */
 
+/* A template that does not write calls makes an empty answer of one, which would be learned. */
+static by_status check_calls(const span_finder *f)
+{
+    const by__chat_conversation *c = f->conversation;
+    static const char *const keys[] = {"tool_calls", "function_call"};
+    for (size_t i = 0; i < c->count; i++) {
+        const json_t *message = json_array_get(c->messages, i);
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(keys); k++) {
+            const json_t *calls = json_object_get(message, keys[k]);
+            bool called = json_array_size(calls) > 0 || json_object_size(calls) > 0;
+            if (called && strstr(by_chat_text(f->chat), keys[k]) == NULL) {
+                return by_error_set(f->error, BY_EFORMAT,
+                                    "message %zu: the chat template does not write its \"%s\": "
+                                    "choose one that does, such as that of the model to call "
+                                    "functions with",
+                                    i, keys[k]);
+            }
+        }
+    }
+    return BY_OK;
+}
+
 static by_status find_wanted(span_finder *f)
 {
     const by__chat_conversation *c = f->conversation;
@@ -384,6 +406,7 @@ static by_status find_wanted(span_finder *f)
 static by_status find_spans(span_finder *f, by__chat_sample_texts *out)
 {
     bool hidden = false;
+    BY_TRY(check_calls(f));
     if (f->options->learn == BY_LEARN_ALL) {
         return render_all(f, out);
     }

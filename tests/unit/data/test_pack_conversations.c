@@ -198,12 +198,41 @@ static void test_damage(void **state)
     close_packing(&p);
 }
 
+static void test_nothing(void **state)
+{
+    static const struct {
+        const char *content;
+        by_conversation_long longer;
+        const char *why;
+    } cases[] = {
+        {"\n\n", BY_LONG_SKIP, "talks.jsonl has no records: give conversations"},
+        {QA("1", "aaaaaaaa"), BY_LONG_SKIP,
+         "1 as longer than the context (raise model.context, or"},
+        {QA("1", "aaaaaaaa"), BY_LONG_CUT, "the end of the first answer (raise model.context)"},
+    };
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        packing p;
+        by_pack_result result;
+        by_error error = {0};
+        open_packing(&p, "talks.jsonl", cases[i].content);
+        p.how.options.context = 4;
+        p.how.options.longer = cases[i].longer;
+        assert_int_equal(by_pack(&p.options, &result, &error), BY_EFORMAT);
+        if (strstr(error.message, cases[i].why) == NULL) {
+            fail_msg("\"%s\" instead of \"%s\"", error.message, cases[i].why);
+        }
+        close_packing(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_list),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

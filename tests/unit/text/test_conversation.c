@@ -222,6 +222,18 @@ static void test_refusals(void **state)
     refuse(plain, &usual, "{\"conversations\": [{\"from\": \"cat\", \"value\": \"b\"}]}",
            "from \"cat\" is none of human");
     refuse(plain, &usual, "{\"instruction\": \"a\", \"output\": 3}", "\"output\" is not a text");
+    refuse(plain, &usual, "{\"instruction\": \"a\"}", "\"output\" (or \"response\") is missing");
+    refuse(plain, &usual, "{\"question\": \"a\", \"answer\": null}", "\"answer\" (null)");
+    refuse(plain, &usual, TWO(USER("a"), "{\"role\": \"assistant\", \"content\": null}"),
+           "messages[1].content is null, and it calls no function");
+    refuse(plain, &usual, TWO(USER("a"), "{\"role\": \"assistant\", \"tool_calls\": \"f\"}"),
+           "messages[1].tool_calls is not a list");
+    refuse(plain, &usual, TWO(USER("a"), "{\"role\": \"assistant\", \"tool_calls\": [1]}"),
+           "messages[1].tool_calls[0] is not an object");
+    refuse(plain, &usual,
+           TWO(USER("a"), "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": "
+                          "[{\"function\": {\"name\": \"f\"}}]}"),
+           "message 1: the chat template does not write its \"tool_calls\"");
     refuse(strange, &usual, TWO(USER("a"), ASSISTANT("b")), "writes other text before");
     refuse("{{ raise_exception('no') }}", &usual, TWO(USER("a"), ASSISTANT("b")), "no");
 }
@@ -239,7 +251,7 @@ static void test_long(void **state)
     assert_int_equal(result.long_ones, 1);
     assert_int_equal(result.lost, 4);
     o.longer = BY_LONG_CUT;
-    expect(plain, &o, two, "<user>a;<assistant>[b;]<user>c;<assistant>");
+    expect(plain, &o, two, "<user>a;<assistant>[b;]");
     o.longer = BY_LONG_ERROR;
     refuse(plain, &o, two, "42 tokens, more than the 41");
     o.context = 41;
