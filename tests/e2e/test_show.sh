@@ -254,3 +254,31 @@ same first again.txt
 run 0 "$banyan" data show bert.yaml --count 1 --json
 holds out '{"epoch":0,"sample":0,"tokens":24,"targets":4,"text":"'
 run 2 "$banyan" plot nowhere --show confusion
+
+say "conversations: what is learned of them, and a NUL in one"
+run 0 "$banyan" pack text.txt --tokenizer bpe --vocab 257 --out bytes
+printf '{"question": "a\\u0000b", "answer": "moss"}\n{"question": "c", "answer": "oak"}\n' >talks.jsonl
+run 2 "$banyan" pack talks.jsonl --tokenizer bytes --chat-template none --out talks
+holds err "--chat-template is for conversations: add --chat"
+run 2 "$banyan" pack --chat talks.jsonl --chat-template none --out talks
+holds err "--chat needs the tokenizer of the model to tune: --tokenizer DIR"
+cat >talk.yaml <<'END'
+name: talk
+model: {kind: llama, layers: 1, width: 16, heads: 2, context: 24}
+task: {kind: chat}
+chat: {template: none}
+data: {text: [talks.jsonl], tokenizer: bytes, valid_fraction: 0, packing: padded}
+train: {batch: 2, steps: 1}
+END
+run 0 "$banyan" data show talk.yaml --count 2
+holds out ": 24 tokens, 4 to predict"
+holds out ": 24 tokens, 3 to predict"
+holds out "a␀b"
+holds out "[[moss]]"
+run 0 "$banyan" pack --chat talks.jsonl --tokenizer bytes --chat-template none --out talks
+say "... and with another template than the one they were packed with"
+sed 's/kind: chat/kind: language/; /^chat:/d; s/talks.jsonl/text.txt/; s/, packing: padded//' talk.yaml >base.yaml
+run 0 "$banyan" train base.yaml --quiet --set name=base
+run 2 "$banyan" data show talk.yaml --set model.from=runs/base --set data.text=[] --set data.train=talks --set chat.template=plain
+holds err "chat.template plain is not the template that talks was packed with"
+run 0 "$banyan" data show talk.yaml --set model.from=runs/base --set data.text=[] --set data.train=talks --count 1

@@ -311,6 +311,7 @@ static int run(int argc, char **argv)
         const pack_common common = {rest, count, output, threads, corrupt, budget, cache};
         return images ? pack_images(&common, shard_mib, json) : pack_graph(&graph, &common, json);
     }
+    misuse = misuse == NULL ? cli_chat_pack_misuse(&chat, tokenizer) : misuse;
     if (misuse == NULL && !parse_dedup(dedup, &options.dedup)) {
         misuse = "--dedup must be none, exact or near";
     }

@@ -49,6 +49,25 @@ static by_status open_model(cli_chat_pack *c, const char *model, by_error *error
     return status;
 }
 
+const char *cli_chat_pack_misuse(const cli_chat_pack *c, const char *tokenizer)
+{
+    bool trained = strcmp(tokenizer, "bpe") == 0 || strcmp(tokenizer, "char") == 0;
+    if (c->wanted) {
+        return trained ? "--chat needs the tokenizer of the model to tune: --tokenizer DIR, the "
+                         "directory of a model or of a run"
+                       : NULL;
+    }
+    return c->template_file != NULL ? "--chat-template is for conversations: add --chat"
+           : c->form != NULL        ? "--form is for conversations: add --chat"
+           : c->question != NULL    ? "--question is for conversations: add --chat"
+           : c->answer != NULL      ? "--answer is for conversations: add --chat"
+           : c->system != NULL      ? "--system is for conversations: add --chat"
+           : c->learn != NULL       ? "--learn is for conversations: add --chat"
+           : c->longer != NULL      ? "--long is for conversations: add --chat"
+           : c->context != 0        ? "--context is for conversations: add --chat"
+                                    : NULL;
+}
+
 int cli_chat_pack_open(cli_chat_pack *c, by_pack_options *options)
 {
     by_error error = {0};

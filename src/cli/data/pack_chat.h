@@ -45,6 +45,8 @@ typedef struct cli_chat_pack {
             "skip them, cut them behind an answer, or fail with error (default skip)"              \
     }
 
+/* What is wrong with the flags beside --tokenizer KIND; NULL: nothing. */
+const char *cli_chat_pack_misuse(const cli_chat_pack *c, const char *tokenizer);
 /* Opens what the flags name and sets options->chat and options->tokenizer. Returns an exit code, or
  * -1 to go on. */
 int cli_chat_pack_open(cli_chat_pack *c, by_pack_options *options);

@@ -395,27 +395,35 @@ static void find_hidden(int32_t *hidden, size_t count, const by_batch *batch, si
     }
 }
 
-static size_t count_targets(const by_batch *batch, size_t i)
+/* The targets of example i: of conversations, those that are learned. */
+static size_t count_targets(const by_batch *batch, size_t i, const sample_marks *marks)
 {
     size_t count;
     size_t found = 0;
     const int32_t *targets = targets_of(&count, batch, i);
     for (size_t k = 0; k < count; k++) {
-        found += targets[k] >= 0;
+        found += targets[k] >= 0 && (marks == NULL || marks->weights[k] > 0.0f);
     }
     return found;
 }
 
-/* Prints a text with what is between \001 and \002 in colour. */
-static void print_coloured(char *text)
+/* Prints a text of n bytes and a NUL, with what is between \001 and \002 in colour if `coloured`,
+ * and a NUL within it as the picture of one, U+2400. */
+static void print_text(char *text, size_t n, bool coloured)
 {
-    for (char *at = text; *at != '\0';) {
-        size_t n = strcspn(at, "\001\002");
-        char mark = at[n];
-        at[n] = '\0';
+    for (char *at = text, *end = text + n; at < end;) {
+        size_t length = strcspn(at, coloured ? "\001\002" : "");
+        char mark = at[length];
+        at[length] = '\0';
         cli_print_lines(stdout, at);
-        fputs(mark == '\001' ? "\033[32m" : mark == '\002' ? "\033[0m" : "", stdout);
-        at += n + (mark != '\0');
+        at += length;
+        if (at < end) {
+            fputs(mark == '\001'   ? "\033[32m"
+                  : mark == '\002' ? "\033[0m"
+                                   : "\xe2\x90\x80",
+                  stdout);
+            at++;
+        }
     }
 }
 
@@ -432,11 +440,7 @@ static void print_sample(by_string *text, size_t tokens, size_t targets, int64_t
     }
     printf("%ssample %" PRId64 " of epoch %" PRId64 ": %zu tokens, %zu to predict\n",
            sample > 0 ? "\n" : "", sample, r->epoch, tokens, targets);
-    if (r->out == NULL && isatty(STDOUT_FILENO) != 0) {
-        print_coloured(text->data);
-    } else {
-        cli_print_lines(stdout, text->data);
-    }
+    print_text(text->data, text->length - 1, r->out == NULL && isatty(STDOUT_FILENO) != 0);
     printf("\n");
 }
 
@@ -455,15 +459,15 @@ static by_status print_samples(by_task_data *data, const by_batch *batch, int64_
         sample_marks marks;
         const int32_t *ids = (const int32_t *)tokens->data + i * count;
         find_hidden(hidden, count, batch, i);
-        status = find_marks(&marks, batch, i, count, r)
-                     ? add_marked(&text, data, ids, &marks, used_tokens(&marks, count), error)
-                     : add_sample(&text, data, ids, hidden, count, error);
+        bool marked = find_marks(&marks, batch, i, count, r);
+        status = marked ? add_marked(&text, data, ids, &marks, used_tokens(&marks, count), error)
+                        : add_sample(&text, data, ids, hidden, count, error);
         by_string_add(&text, "", 1);
         if (status == BY_OK) {
             status = by_string_check(&text, error);
         }
         if (status == BY_OK) {
-            print_sample(&text, count, count_targets(batch, i), *done, r);
+            print_sample(&text, count, count_targets(batch, i, marked ? &marks : NULL), *done, r);
         }
         by_string_free(&text);
     }

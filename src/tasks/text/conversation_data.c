@@ -162,8 +162,30 @@ void by__task_chat_pack_use(const by__task_chat_pack *pack, by_pack_options *opt
     options->dedup = BY_PACK_DEDUP_NONE;
 }
 
-by_status by__task_chat_fits(const char *data, const char *model, bool *same, int64_t *known,
-                             by_error *error)
+/* Checks that the template of the config, if it names one, is that of packed conversations. */
+static by_status check_template(const char *data, const by_chat *packed, const by_config *config,
+                                const char *model, by_error *error)
+{
+    const char *file = keys_of(config)->template_file;
+    by_chat *chat;
+    by_tokenizer *tokenizer;
+    if (file[0] == '\0') {
+        return BY_OK;
+    }
+    BY_TRY(by_chat_for_tuning(&chat, &tokenizer, model, file, error));
+    bool same = strcmp(by_chat_text(chat), by_chat_text(packed)) == 0;
+    by_chat_close(&chat);
+    by_tokenizer_close(&tokenizer);
+    return same ? BY_OK
+                : by_error_set(error, BY_ECONFIG,
+                               "%s: chat.template %.200s is not the template that %s was packed "
+                               "with: leave it out, or pack with --chat-template %.200s",
+                               by__config_where(config, "chat.template", "task.kind"), file, data,
+                               file);
+}
+
+by_status by__task_chat_fits(const char *data, const by_config *config, const char *model,
+                             bool *same, int64_t *known, by_error *error)
 {
     by_dataset *set;
     by_tokenizer *base = NULL;
@@ -177,6 +199,9 @@ by_status by__task_chat_fits(const char *data, const char *model, bool *same, in
     }
     if (status == BY_OK) {
         status = by_chat_for_tuning(&chat, &extended, model, template_file, error);
+    }
+    if (status == BY_OK) {
+        status = check_template(data, chat, config, model, error);
     }
     if (status == BY_OK) {
         const char *hash = by_dataset_tokenizer_hash(set);

@@ -50,8 +50,9 @@ void by__task_chat_pack_close(by__task_chat_pack *pack);
 void by__task_chat_pack_use(const by__task_chat_pack *pack, by_pack_options *options);
 /* Checks that packed conversations have the tokens of the tokenizer in `model`, and behind them at
  * most the special tokens that their template adds. *known: tokens of that tokenizer if there are
- * more, else 0. *same is false for another tokenizer. */
-by_status by__task_chat_fits(const char *data, const char *model, bool *same, int64_t *known,
-                             by_error *error);
+ * more, else 0. *same is false for another tokenizer. BY_ECONFIG if the config names another
+ * template than the data were packed with. */
+by_status by__task_chat_fits(const char *data, const by_config *config, const char *model,
+                             bool *same, int64_t *known, by_error *error);
 
 #endif

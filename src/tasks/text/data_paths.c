@@ -429,7 +429,7 @@ static by_status check_origin(by__task_data_paths *paths, const by_config *confi
     }
     by_status status = BY_OK;
     if (by__task_is_chat(config)) { /* whose template may have added tokens */
-        status = by__task_chat_fits(paths->train[0], path == NULL ? from : path, &same,
+        status = by__task_chat_fits(paths->train[0], config, path == NULL ? from : path, &same,
                                     &paths->known_tokens, error);
     }
     if (status == BY_OK && !same) {
