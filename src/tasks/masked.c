@@ -189,7 +189,9 @@ static const char *loss_label(const by_config *config)
 const by__task_row by__task_masked = {
     .kind = {.name = "masked",
              .help = "Prediction of tokens that are hidden in a text, for encoders.",
-             .keys = {&by__task_text_keys, &by__task_plain_text_keys, &key_list},
+             .keys = {&by__task_text_source_keys, &by__task_text_plain_keys,
+                      &by__task_text_training_keys, &by__task_text_document_keys,
+                      &by__task_text_held_out_keys, &key_list},
              .size = sizeof(masked_keys),
              .resolve = resolve},
     .task = {.name = "masked",

@@ -29,7 +29,9 @@ static const char *loss_label(const by_config *config)
 const by__task_row by__task_chat = {
     .kind = {.name = "chat",
              .help = "Prediction of the answers of conversations (docs/chat_tuning.md).",
-             .keys = {&by__task_text_keys, &by__task_chat_data_keys, &by__task_chat_key_list},
+             .keys = {&by__task_text_source_keys, &by__task_text_training_keys,
+                      &by__task_text_held_out_keys, &by__task_chat_data_keys,
+                      &by__task_chat_key_list},
              .size = sizeof(by__task_chat_keys),
              .resolve = resolve},
     .task = {.name = "chat",

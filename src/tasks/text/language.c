@@ -119,7 +119,9 @@ static const char *loss_label(const by_config *config)
 const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "Prediction of the next token of text.",
-             .keys = {&by__task_text_keys, &by__task_plain_text_keys, &by__task_weight_keys},
+             .keys = {&by__task_text_source_keys, &by__task_text_plain_keys,
+                      &by__task_text_training_keys, &by__task_text_document_keys,
+                      &by__task_text_held_out_keys, &by__task_weight_keys},
              .size = sizeof(by__task_language_keys),
              .resolve = resolve},
     .task = {.name = "language",

@@ -7,10 +7,13 @@
 #include "config/kind.h"
 #include "tasks/text/documents.h"
 
-/* Keys of the section `data` (text_keys.c): of all text, and those that conversations have
- * otherwise. */
-extern const by__config_key_list by__task_text_keys;
-extern const by__config_key_list by__task_plain_text_keys;
+/* Keys of the section `data` (text_keys.c), in the order in which a task lists them; plain and
+ * document are of texts that are not conversations. */
+extern const by__config_key_list by__task_text_source_keys;
+extern const by__config_key_list by__task_text_plain_keys;
+extern const by__config_key_list by__task_text_training_keys;
+extern const by__config_key_list by__task_text_document_keys;
+extern const by__config_key_list by__task_text_held_out_keys;
 
 /* Opens text as data of `task`, as by_task.open. */
 by_status by__task_text_open(by_task_data **out, const by_task *task,

@@ -73,7 +73,7 @@ static void test_foreign_keys(void **state)
     config_refused(
         "checkpoint: {zzzzzzzz: true}\nmodel: {moment: 1}",
         "train.yaml:1: unknown key \"zzzzzzzz\" in section checkpoint; keys here are every, "
-        "keep, keep_best, keep_every, async, staging");
+        "mean_time_between_failures, keep, keep_best, keep_every, async, staging");
     /* The kind may come after its keys, in the file or from an override. */
     by_config *config = config_good("model: {rope_theta: 5e5, kind: llama}");
     by_config_close(&config);
