@@ -1,5 +1,6 @@
 #include "tasks/text/conversation_data.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,4 +216,39 @@ by_status by__task_chat_fits(const char *data, const by_config *config, const ch
     by_tokenizer_close(&base);
     by_dataset_close(&set);
     return status;
+}
+
+static by_status check_lengths(const by_dataset *set, const char *path, int64_t context,
+                               by_error *error)
+{
+    uint64_t most = (uint64_t)context + 1;
+    uint64_t tokens = by_dataset_tokens(set);
+    uint64_t longest = 0;
+    uint64_t count = 0;
+    for (uint64_t at = 0; at < tokens;) {
+        uint64_t begin;
+        uint64_t end;
+        BY_TRY(by_dataset_document_at(set, at, NULL, &begin, &end, error));
+        count += end - begin > most;
+        longest = end - begin > longest ? end - begin : longest;
+        at = end;
+    }
+    return count == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: %" PRIu64 " conversations are longer than model.context %" PRId64
+                              ", the longest of %" PRIu64
+                              " tokens: pack them with --context %" PRId64
+                              ", or raise model.context",
+                              path, count, context, longest, context);
+}
+
+by_status by__task_chat_lengths(by_dataset *const *sets, const by__task_data_paths *paths,
+                                const by_config *config, by_error *error)
+{
+    int64_t context = config->model.context;
+    for (size_t i = 0; i < paths->train_count && context > 0; i++) {
+        BY_TRY(check_lengths(sets[i], paths->train[i], context, error));
+    }
+    return BY_OK;
 }

@@ -5,6 +5,7 @@
 #include "banyan/data.h"
 #include "banyan/pack.h"
 #include "config/kind.h"
+#include "tasks/text/language.h"
 
 #define BY__TEMPLATE_FILE "chat_template.jinja"
 
@@ -54,5 +55,9 @@ void by__task_chat_pack_use(const by__task_chat_pack *pack, by_pack_options *opt
  * template than the data were packed with. */
 by_status by__task_chat_fits(const char *data, const by_config *config, const char *model,
                              bool *same, int64_t *known, by_error *error);
+/* BY_ECONFIG if packed conversations of the training data are longer than a sample: they would be
+ * learned in parts. Only their lengths say for which context a directory was packed. */
+by_status by__task_chat_lengths(by_dataset *const *sets, const by__task_data_paths *paths,
+                                const by_config *config, by_error *error);
 
 #endif

@@ -314,6 +314,9 @@ by_status by__task_text_complete(by_task_data *base, by_config *config, by_error
                                 by_dataset_vocab(d->valid[i]), (long long)config->model.vocab);
         }
     }
+    if (d->train != NULL && by__task_is_chat(config)) {
+        BY_TRY(by__task_chat_lengths(d->train, &d->paths, config, error));
+    }
     BY_TRY(plan_sources(d, config, error));
     if (d->documents != NULL) { /* one window at a time: its loss is that of a document's part */
         config->train.batch = 1;
