@@ -97,7 +97,7 @@ static by_status compile(by__reinforce_rewards *r, const char *pattern, by_error
     int code = regcomp(&r->pattern, pattern, REG_EXTENDED);
     if (code != 0) {
         (void)regerror(code, &r->pattern, why, sizeof why);
-        return by_error_set(error, BY_EFORMAT, "task.reward_pattern: %s: \"%.200s\"", why, pattern);
+        return by_error_set(error, BY_ECONFIG, "task.reward_pattern: %s: \"%.200s\"", why, pattern);
     }
     r->has_pattern = true;
     return BY_OK;

@@ -32,6 +32,7 @@ static const struct {
     {"data.labels", PATH, false, true},
     {"data.valid_images", PATH, false, true},
     {"data.valid_labels", PATH, false, true},
+    {"data.prompts", PATH, false, false},
     {"data.table", PATH, false, true},
     {"data.valid_table", PATH, false, true},
     {"data.token_weights", PATH, false, false},
@@ -91,6 +92,11 @@ by_status by__task_named_files_exist(const by_config *config, bool resumed, by_e
         }
         const by_string_list *list = entry->at;
         for (size_t k = 0; k < list->count; k++) {
+            if (list->items[k][0] == '\0') {
+                char key[64];
+                return by_error_set(error, BY_ECONFIG, "%s: %s: a path in the list is empty",
+                                    entry->origin, by__config_key_path(key, &entry->key));
+            }
             BY_TRY(check_path(entry, keys[i].form, keys[i].remote, list->items[k], error));
         }
     }

@@ -106,6 +106,13 @@ static by_status check_reward(const by_config *config, const by__task_reinforce_
 {
     bool regex = strcmp(k->reward, "regex") == 0;
     bool command = strcmp(k->reward, "command") == 0;
+    if (strstr(k->prompt_form, "{prompt}") == NULL) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.prompt_form \"%.100s\" has no {prompt}, so that all prompts "
+                            "would be the same",
+                            by__config_where(config, "data.prompt_form", "task.kind"),
+                            k->prompt_form);
+    }
     if (regex && k->reward_pattern[0] == '\0') {
         return by_error_set(error, BY_ECONFIG, "%s: task.reward regex needs task.reward_pattern",
                             by__config_where(config, "task.reward", "task.kind"));
@@ -260,11 +267,19 @@ static by_status open_data(by_task_data **out, const by_task_request *r, by_erro
     return BY_OK;
 }
 
+/* Without answers these rewards are 0 forever. */
+static bool needs_answer(const by__task_reinforce_keys *k)
+{
+    return strcmp(k->reward, "exact") == 0 || strcmp(k->reward, "number") == 0;
+}
+
 static by_status read_prompts(reinforce_data *d, const by_config *config, by_error *error)
 {
     const by__task_reinforce_keys *k = by__task_reinforce_keys_of(config);
-    const by__task_prompt_fields fields = {
-        .prompt = k->prompt_field, .answer = k->answer_field, .form = k->prompt_form};
+    const by__task_prompt_fields fields = {.prompt = k->prompt_field,
+                                           .answer = k->answer_field,
+                                           .needs_answer = needs_answer(k),
+                                           .form = k->prompt_form};
     by__task_prompts_free(&d->prompts);
     d->prompts.most = (size_t)(config->model.context - k->max_tokens);
     for (size_t i = 0; i < k->prompts.count; i++) {

@@ -80,5 +80,17 @@ run 1 "$banyan" train learn.yaml --set data.prompts=other.jsonl
 holds err 'other.jsonl:1: "prompt" is missing'
 run 1 "$banyan" train learn.yaml --set task.reward=command --set "task.reward_command=[sh, -c, 'echo no >&2']" --quiet
 holds err "sh ended with code 0 after 0 of 64 answers: no"
+echo '{"prompt": "1>"}' >other.jsonl
+run 1 "$banyan" train learn.yaml --set data.prompts=other.jsonl
+holds err 'other.jsonl:1: "answer" is missing, which task.reward compares with'
+echo '1>' >other.txt
+run 1 "$banyan" train learn.yaml --set data.prompts=other.txt
+holds err 'other.txt:1: a line of text has no answer'
+run 2 "$banyan" train learn.yaml --set data.prompts=nowhere.jsonl
+holds err 'data.prompts: there is no file or directory nowhere.jsonl'
+run 2 "$banyan" train learn.yaml --set data.prompts=
+holds err 'data.prompts: a path in the list is empty'
+run 2 "$banyan" train learn.yaml --set data.prompt_form=Say
+holds err 'data.prompt_form "Say" has no {prompt}'
 run 2 "$banyan" train learn.yaml --set lora.rank=2
 holds err "adapters are not supported"

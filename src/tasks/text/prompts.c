@@ -67,7 +67,15 @@ static by_status read_object(line_parts *out, by_text line, const by__task_promp
                             fields->prompt, prompt == NULL ? "missing" : "no text");
     }
     out->prompt = (by_text){json_string_value(prompt), json_string_length(prompt)};
-    return read_answer(out, json_object_get(out->object, fields->answer), error);
+    const json_t *answer = json_object_get(out->object, fields->answer);
+    if (fields->needs_answer && (answer == NULL || json_is_null(answer))) {
+        return by_error_set(
+            error, BY_EFORMAT,
+            "\"%s\" is %s, which task.reward compares with: data.answer_field names "
+            "the member with the answer",
+            fields->answer, answer == NULL ? "missing" : "null");
+    }
+    return read_answer(out, answer, error);
 }
 
 static by_status encode(by__task_prompts *list, by_text prompt,
@@ -139,6 +147,11 @@ static by_status add_line(by__task_prompts *list, by_text line, bool json,
 {
     line_parts parts = {.prompt = line, .answer = {"", 0}};
     by_status status = json ? read_object(&parts, line, fields, error) : BY_OK;
+    if (!json && fields->needs_answer) {
+        return by_error_set(error, BY_EFORMAT,
+                            "a line of text has no answer, which task.reward compares with: give "
+                            "prompts and answers as JSON lines (.jsonl)");
+    }
     if (status == BY_OK) {
         status = add_parts(list, line, &parts, fields, tokenizer, error);
     }

@@ -10,6 +10,7 @@
 typedef struct by__task_prompt_fields {
     const char *prompt; /* member of a JSON line */
     const char *answer; /* the same; a line without it has the answer "" */
+    bool needs_answer;  /* but it must have one */
     const char *form;   /* what the model reads: a text in which {prompt} stands for it */
 } by__task_prompt_fields;
 
@@ -36,7 +37,8 @@ typedef struct by__task_prompts {
 
 /* Adds the prompts of a file to a list, {.most = N} at first: of a name that ends in .jsonl or
  * .ndjson one object in each line, else a prompt. Blank lines do not count; prompts of more than
- * `most` tokens are left out. BY_EFORMAT names the line that has no prompt. */
+ * `most` tokens are left out. BY_EFORMAT names the line that has no prompt, or lacks an answer that
+ * it needs. */
 by_status by__task_prompts_add(by__task_prompts *list, const char *name, const char *text,
                                size_t length, const by__task_prompt_fields *fields,
                                const by_tokenizer *tokenizer, by_error *error);

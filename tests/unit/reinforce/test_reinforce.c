@@ -112,7 +112,9 @@ static void test_gradient(void **state)
             by__reinforce_objective o = {
                 .group = GROUP, .max_tokens = 9, .deviation = kind % 2 != 0};
             o.kl = kind / 2 == 0 ? 0.0 : 0.3;
-            o.normalize = normalize;
+            o.normalize = normalize == 0   ? BY__REINFORCE_TOKENS
+                          : normalize == 1 ? BY__REINFORCE_SEQUENCES
+                                           : BY__REINFORCE_CONSTANT;
             check_objective(&o);
         }
     }
@@ -189,7 +191,7 @@ static void test_rewards(void **state)
     char kind[] = "regex";
     char open[] = "(";
     const by__task_reinforce_keys keys = {.reward = kind, .reward_pattern = open};
-    assert_int_equal(by__reinforce_rewards_open(&rewards, &keys, &error), BY_EFORMAT);
+    assert_int_equal(by__reinforce_rewards_open(&rewards, &keys, &error), BY_ECONFIG);
     assert_non_null(strstr(error.message, "task.reward_pattern"));
 }
 
