@@ -136,6 +136,11 @@ holds out '"next":{"flops":'
 cp out before
 run 0 "$banyan" plan ladder ladder.yaml --budget 1e10 --rungs 4 --ratio 2 --keep-going --json
 cmp -s out before || fail "a ladder that is complete was climbed again: $(cat out)"
+run 2 "$banyan" plan ladder ladder.yaml --budget 1e10 --rungs 4 --ratio 2 --set optimizer.lr=0.02
+holds err "the rungs in runs/steps-ladder are of another config"
+run 2 "$banyan" plan ladder ladder.yaml --budget 1e10 --rungs 4 --ratio 2 --set data.valid_fraction=0 --set name=none
+holds err "no data is held out"
+[ ! -e runs/none-ladder ] || fail "a ladder that cannot be climbed left $(ls -R runs/none-ladder)"
 
 say "the coordinate check"
 run 0 "$banyan" plan coords ladder.yaml --set model.vocab=64 --widths 16,32 --steps 1 --seeds 1 --out coords.svg --json

@@ -1,4 +1,5 @@
 /* banyan plan ladder. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,9 @@
 /* The prediction beyond the last rung: at so many times its compute. */
 #define BEYOND 4.0
 
+/* A file of the ladder's directory. */
+#define HASH_FILE "config-hash"
+
 typedef struct ladder_request {
     by_ladder_options options;
     const char *path;
@@ -18,6 +22,7 @@ typedef struct ladder_request {
     bool dry;
     bool go_on;
     bool json;
+    char directory[4096]; /* of the rungs */
 } ladder_request;
 
 /* A rung that was trained. */
@@ -66,18 +71,73 @@ static bool is_stopped(void *user)
     return cli_stop_requested(NULL);
 }
 
+/* ---- the directory ---- */
+
+static void make_directories(char *path)
+{
+    for (char *at = path + 1;; at++) {
+        char c = *at;
+        if (c == '/' || c == '\0') {
+            *at = '\0';
+            (void)mkdir(path, 0777);
+            *at = c;
+        }
+        if (c == '\0') {
+            return;
+        }
+    }
+}
+
+/* Sets the directory of the rungs. It keeps the hash of the config that they are of: the losses of
+ * another one are on another curve, though its rungs may have the same names. */
+static by_status open_directory(ladder_request *q, const by_config *config, by_error *error)
+{
+    char path[4200];
+    char hash[33];
+    char found[33] = "";
+    int length =
+        snprintf(q->directory, sizeof q->directory, "%s/%s-ladder", config->run.dir, config->name);
+    (void)snprintf(path, sizeof path, "%s/" HASH_FILE, q->directory);
+    if (length < 0 || (size_t)length >= sizeof q->directory) {
+        return by_error_set(error, BY_EARG, "run.dir and name are too long for a path");
+    }
+    by_status status = by_config_hash(config, hash, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    FILE *file = fopen(path, "r");
+    if (file != NULL) {
+        bool same = fscanf(file, "%32s", found) == 1 && strcmp(found, hash) == 0;
+        (void)fclose(file);
+        return same ? BY_OK
+                    : by_error_set(error, BY_ECONFIG,
+                                   "the rungs in %s are of another config (its hash was %s, and is "
+                                   "%s): give this ladder a name, such as --set name=%.64s-2, or "
+                                   "remove the directory",
+                                   q->directory, found, hash, config->name);
+    }
+    make_directories(q->directory);
+    file = fopen(path, "w");
+    bool written = file != NULL && fprintf(file, "%s\n", hash) > 0;
+    written = file != NULL && fclose(file) == 0 && written;
+    return written ? BY_OK
+                   : by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* ---- a rung ---- */
+
 /* Trains a rung, or goes on with it, unless it is done. */
 static by_status climb(double *loss, const ladder_request *q, const by_config *config,
                        const by_rung *rung, by_error *error)
 {
     char name[64];
-    char dir[4096];
+    char dir[sizeof q->directory];
     char path[4200];
     struct stat info;
     by_config *c;
     char *run = NULL;
     name_rung(name, rung);
-    (void)snprintf(dir, sizeof dir, "%s/%s-ladder", config->run.dir, config->name);
+    (void)snprintf(dir, sizeof dir, "%s", q->directory);
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
     *loss = loss_of(path);
     if (!isnan(*loss)) {
@@ -213,17 +273,23 @@ static by_status run_rungs(const ladder_request *q, const by_config *config, con
     return print_end(q, runs, count, config->seed, error);
 }
 
-/* The sizes that a config leaves to its data, for the design. */
-static by_status complete(by_config *config, by_error *error)
+/* The sizes that a config leaves to its data, for the design; of rungs to train also whether any
+ * data is held out, of which their losses are. */
+static by_status complete(by_config *config, bool dry, by_error *error)
 {
     by_task_data *data;
     const by_task *task;
     const by_task_request request = {.purpose = BY_TASK_TRAIN, .config = config};
     by_status status = by_task_find(&task, config, error);
-    if (status == BY_OK && (task->knows(config) & BY_TASK_SIZES) == 0) {
+    if (status == BY_OK && (!dry || (task->knows(config) & BY_TASK_SIZES) == 0)) {
         status = by_task_open(&data, NULL, &request, error);
         if (status == BY_OK) {
             status = by_task_complete(data, config, error);
+            if (status == BY_OK && !dry && data->valid_examples == 0) {
+                status = by_error_set(error, BY_ECONFIG,
+                                      "no data is held out, and a ladder compares held-out losses: "
+                                      "set data.valid_fraction or data.valid");
+            }
             by_task_close(&data);
         }
     }
@@ -232,13 +298,16 @@ static by_status complete(by_config *config, by_error *error)
 
 static by_status work(void *user, by_config *config, by_error *error)
 {
-    const ladder_request *q = user;
+    ladder_request *q = user;
     by_rung rungs[BY_LADDER_RUNGS];
     size_t count = 0;
     double sum = 0.0;
-    by_status status = complete(config, error);
+    by_status status = complete(config, q->dry, error);
     if (status == BY_OK) {
         status = by_ladder_design(rungs, &count, config, &q->options, error);
+    }
+    if (status == BY_OK && !q->dry) {
+        status = open_directory(q, config, error);
     }
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         sum += rungs[i].flops;
