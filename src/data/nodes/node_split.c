@@ -57,6 +57,12 @@ by_status by__nodes_split_draw(by__nodes_split *out, const by__nodes_set *set, u
     if (set->labels == NULL) {
         return by_error_set(error, BY_ECONFIG, "%s has no labels: set data.labels", set->name);
     }
+    if (set->classes == 1) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: all nodes with labels are of one class, 0: to tell classes apart, "
+                            "a model needs nodes of two or more",
+                            set->name);
+    }
     by_status status = allocate(&split, nodes, error);
     if (status == BY_OK) {
         status =

@@ -227,6 +227,9 @@ static void test_split(void **state)
                 "data.per_class is 19");
     check_error(by__nodes_split_draw(&split, &set, 4, 30, 30, 7, &error), BY_ECONFIG, &error,
                 "not enough nodes");
+    set.classes = 1;
+    check_error(by__nodes_split_draw(&split, &set, 4, 10, 15, 7, &error), BY_ECONFIG, &error,
+                "all nodes with labels are of one class, 0");
 }
 
 /* ---- samples ---- */
