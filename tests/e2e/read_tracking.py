@@ -1,7 +1,7 @@
 """Reads what a run has recorded with the packages that it is recorded for, and compares it with events.jsonl.
 
 usage: read_tracking.py tensorboard|wandb RUN
-       read_tracking.py mlflow RUN STATUS URL       the server has the run, which ended so, once and whole
+       read_tracking.py mlflow URL RUN=STATUS...    the server has each run, which ended so, once and whole
        read_tracking.py prometheus RUN FILE         a page that was fetched while the run went on
 """
 
@@ -140,10 +140,15 @@ def wandb(run):
     print("%d rows, %d values" % (len(rows), points))
 
 
-def mlflow(run, status, url):
+def mlflow(url, *runs):
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(url)
+    for wanted in runs:
+        mlflow_run(client, *wanted.rsplit("=", 1))
+
+
+def mlflow_run(client, run, status):
     experiment = client.get_experiment_by_name("banyan")
     name = os.path.basename(run)
     runs = [r for r in client.search_runs([experiment.experiment_id]) if r.info.run_name == name]

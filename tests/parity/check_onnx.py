@@ -20,6 +20,7 @@
                                                     the outputs of all nodes that `banyan predict --yields output` said in
                                                     LINES, within 1e-4; with room for further nodes and edges, too
     check_onnx.py follows LOGITS                    each token behind the 4th is the most probable one by these logits
+    check_onnx.py each <LINES                       such a command in each line: libraries are loaded once for all of them
 """
 import csv
 import json
@@ -230,6 +231,16 @@ def nodes(path, edges, features, lines):
         fail(f"{path}: logits differ by {distance:.2e}")
 
 
+def each():
+    count = 0
+    for line in sys.stdin:
+        command, *arguments = line.split()
+        COMMANDS[command](*arguments)
+        count += 1
+    print(f"{count} commands")
+
+
+COMMANDS = {"logits": check_logits, "greedy": greedy, "follows": follows, "predicts": predicts, "diffusion": diffusion,
+            "denoises": denoises, "forecasts": forecasts, "nodes": nodes, "each": each}
 if __name__ == "__main__":
-    {"logits": check_logits, "greedy": greedy, "follows": follows, "predicts": predicts, "diffusion": diffusion,
-     "denoises": denoises, "forecasts": forecasts, "nodes": nodes}[sys.argv[1]](*sys.argv[2:])
+    COMMANDS[sys.argv[1]](*sys.argv[2:])
