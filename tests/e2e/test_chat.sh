@@ -17,8 +17,8 @@ say "a built-in one"
 echo oak >in
 run 1 "$banyan" chat runs/talk --chat-template plain --tokens 3 <in
 holds err "character U+0055 'U' at offset 0" # of "User: oak": it has capitals, and the vocabulary has none
-run 2 "$banyan" chat runs/talk --chat-template none <in
-holds err "none"
+run 2 "$banyan" chat runs/talk --chat-template nowhere <in
+holds err "there is no chat template 'nowhere'"
 say "a template that is wrong: its line"
 printf 'a\n{%% include "x" %%}' >wrong.jinja
 run 1 "$banyan" chat runs/talk --template wrong.jinja
@@ -102,3 +102,18 @@ run 0 "$banyan" train c.yaml "$@" --set name=adapted --set lora.rank=2
 kept adapted 1
 printf 'apple\n' | "$banyan" chat runs/tuned --temperature 0 --tokens 5 >out
 [ "$(wc -l <out)" -eq 1 ] || fail "$(cat out)"
+
+say "a suite of questions: its items are never written over its data"
+echo '{"q": "moss", "choices": ["bay", "oak"], "answer": 0}' >items.jsonl
+cat >suite.yaml <<'END'
+{task: words, output_type: multiple_choice, test_split: test, dataset_kwargs: {data_files: items.jsonl}, doc_to_text: q,
+ doc_to_choice: choices, doc_to_target: answer}
+END
+cp items.jsonl kept.jsonl
+run 2 "$banyan" eval runs/talk --suite suite.yaml --items-out items.jsonl
+holds err "--items-out: items.jsonl exists, and has no items of banyan eval"
+same items.jsonl kept.jsonl
+run 0 "$banyan" eval runs/talk --suite suite.yaml --items-out scores.jsonl
+cp scores.jsonl first
+run 0 "$banyan" eval runs/talk --suite suite.yaml --items-out scores.jsonl
+same first scores.jsonl

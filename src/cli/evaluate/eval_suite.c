@@ -175,6 +175,28 @@ static void print_table(const by_suite_results *s)
     }
 }
 
+/* Opens the file of items for writing. What is there and is none of those is kept: it may well be
+ * the data of the suite. */
+static by_status open_items(FILE **out, const char *path, by_error *error)
+{
+    static const char head[] = "{\"task\":\"";
+    char seen[sizeof head - 1];
+    FILE *old = fopen(path, "r");
+    size_t n = old == NULL ? 0 : fread(seen, 1, sizeof seen, old);
+    if (old != NULL) {
+        (void)fclose(old);
+    }
+    if (n > 0 && (n < sizeof seen || memcmp(seen, head, n) != 0)) {
+        return by_error_set(error, BY_EARG,
+                            "--items-out: %s exists, and has no items of banyan eval, which alone "
+                            "are replaced: name another file, or remove it",
+                            path);
+    }
+    *out = fopen(path, "w");
+    return *out != NULL ? BY_OK
+                        : by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno));
+}
+
 by_status cli_suite_run(void *request, const by_pretrained *model, const char *run, by_error *error)
 {
     const cli_suite_request *r = request;
@@ -188,8 +210,8 @@ by_status cli_suite_run(void *request, const by_pretrained *model, const char *r
                                           .user = &output};
     (void)run;
     by_status status = open_suite(&suite, r, error);
-    if (status == BY_OK && r->items != NULL && (output.items = fopen(r->items, "w")) == NULL) {
-        status = by_error_set(error, BY_EIO, "cannot write %s: %s", r->items, strerror(errno));
+    if (status == BY_OK && r->items != NULL) {
+        status = open_items(&output.items, r->items, error);
     }
     output.began = now();
     status = status == BY_OK ? by_suite_run(&results, suite, model, &options, error) : status;
