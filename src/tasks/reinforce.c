@@ -68,8 +68,8 @@ static const by__config_key keys[] = {
     {"task", "reward_command", BY__KEY_TEXTS, BY__OWN(by__task_reinforce_keys, reward_command),
      "[]",
      .help = "for command: a program and its arguments, started once by each rank. It gets a "
-             "JSON object in a line for each completion (\"prompt\", \"completion\", "
-             "\"answer\", \"item\": the line of the file) and answers each with a line: a "
+             "JSON object in a line for each completion (\"completion\", \"answer\", "
+             "\"item\": the line of the file) and answers each with a line: a "
              "number"},
     {"task", "reward_timeout", BY__KEY_TIME, BY__OWN(by__task_reinforce_keys, reward_timeout),
      "60s", 0.001, 86400, .help = "for command: time for all answers of a step"},
