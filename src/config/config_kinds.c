@@ -285,11 +285,29 @@ static bool section_active(const by__config *config, const char *section)
     return kind != NULL;
 }
 
+/* Whether the chosen kind of the key's own section has a key of that name, before which those of
+ * other sections' kinds give way: task.loss is that of a task, if it has one, not of a model. */
+static bool is_overruled(const by__config *config, const by__config_entry *entry)
+{
+    const by__config_key *key = &entry->key;
+    if (strcmp(config->schema->tables[entry->table].section, key->section) == 0) {
+        return false;
+    }
+    const by__config_entry *e = by__config_entry_find(config, NULL, key->section, key->name);
+    while (e != NULL && (e->kind == NULL ||
+                         strcmp(config->schema->tables[e->table].section, key->section) != 0 ||
+                         by__config_chosen_kind(config, e->table) != e->kind)) {
+        e = by__config_entry_find(config, e, key->section, key->name);
+    }
+    return e != NULL;
+}
+
 bool by__config_entry_active(const by__config *config, const by__config_entry *entry)
 {
     return entry->kind == NULL ||
            (by__config_chosen_kind(config, entry->table) == entry->kind &&
-            section_active(config, config->schema->tables[entry->table].section));
+            section_active(config, config->schema->tables[entry->table].section) &&
+            !is_overruled(config, entry));
 }
 
 by__config_entry *by__config_entry_find(const by__config *config, const by__config_entry *after,

@@ -304,12 +304,34 @@ static void test_reference_of_kinds(void **state)
     free(text);
 }
 
+/* A task's key goes before that of a model which has the same name in the task's section. */
+static void test_task_before_model(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config = config_good("task: {kind: regress, loss: squared}\n"
+                                    "model: {kind: gru, context: 8, width: 8}\n"
+                                    "data: {table: t.csv, series: shop, target: sold}\n");
+    char *text = config_printed(config);
+    const char *loss = strstr(text, "\n  loss: squared\n");
+    assert_non_null(loss);
+    assert_null(strstr(loss + 1, "\n  loss: "));
+    by_config *again = config_good(text);
+    by_config_close(&again);
+    free(text);
+    by_config_close(&config);
+    config = config_good("task: {kind: forecast, loss: mae}\nmodel: {kind: gru, context: 8}\n");
+    text = config_printed(config);
+    assert_non_null(strstr(text, "\n  loss: mae\n"));
+    free(text);
+    by_config_close(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_declarations),       cmocka_unit_test(test_foreign_keys),
         cmocka_unit_test(test_keys_of_a_kind),     cmocka_unit_test(test_kinds_refuse),
-        cmocka_unit_test(test_reference_of_kinds),
+        cmocka_unit_test(test_reference_of_kinds), cmocka_unit_test(test_task_before_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
