@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static by_status build_program(by__infer_step_programs *s, by__infer_step_progra
 static by_status measure(by__infer_step_programs *s, by_error *error)
 {
     const by__infer_step_program *p = &s->list[s->count - 1];
+    assert(p->program != NULL);
     const by_graph *graph = p->program->graph;
     const by__graph_value *logits = &graph->values[by_graph_find(graph, "logits")];
     int64_t all;

@@ -193,7 +193,7 @@ static by_status parse_answer(const by__reinforce_command *c, double *out, const
                               size_t length, size_t number, by_error *error)
 {
     char text[ANSWER];
-    by__trim(&line, &length, BY__BLANKS | BY__WHITE_SPACE);
+    by__trim(&line, &length, BY__WHITE_SPACE);
     (void)snprintf(text, sizeof text, "%.*s",
                    (int)(length < sizeof text ? length : sizeof text - 1), line);
     if (length >= sizeof text || !by__parse_f64(text, out) || !isfinite(*out) ||

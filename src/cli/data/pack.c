@@ -266,6 +266,18 @@ static int pack_inputs(const by_pack_options *options, const pack_view *view, bo
             "20GiB)"                                                                               \
     }
 
+/* What is wrong with the values of flags of texts, which are read; NULL: nothing. */
+static const char *read_values(by_pack_options *options, int64_t *cache_bytes, const char *dedup,
+                               const char *cache_size)
+{
+    if (!parse_dedup(dedup, &options->dedup)) {
+        return "--dedup must be none, exact or near";
+    }
+    return by_parse_size(cache_bytes, cache_size) && *cache_bytes >= 1
+               ? NULL
+               : "--remote-cache-size must be a number of bytes, such as 20GiB";
+}
+
 static int run(int argc, char **argv)
 {
     by_pack_options options = {0};
@@ -312,12 +324,7 @@ static int run(int argc, char **argv)
         return images ? pack_images(&common, shard_mib, json) : pack_graph(&graph, &common, json);
     }
     misuse = misuse == NULL ? cli_chat_pack_misuse(&chat, tokenizer) : misuse;
-    if (misuse == NULL && !parse_dedup(dedup, &options.dedup)) {
-        misuse = "--dedup must be none, exact or near";
-    }
-    if (misuse == NULL && (!by_parse_size(&cache_bytes, cache_size) || cache_bytes < 1)) {
-        misuse = "--remote-cache-size must be a number of bytes, such as 20GiB";
-    }
+    misuse = misuse == NULL ? read_values(&options, &cache_bytes, dedup, cache_size) : misuse;
     if (misuse != NULL) {
         return cli_misuse(&cli_pack, "%s", misuse);
     }

@@ -1,4 +1,5 @@
 /* banyan plan ladder. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,6 +211,7 @@ static void print_rung(const ladder_request *q, const by_rung *rung, const climb
 static by_status print_end(const ladder_request *q, const by_law_run *runs, size_t count,
                            uint64_t seed, by_error *error)
 {
+    assert(count > 0);
     by_curve_prediction p;
     char text[7][32];
     double flops = BEYOND * runs[count - 1].flops;

@@ -41,7 +41,8 @@ int64_t by__dial_vocab(const by__dial_laws *laws, double bytes)
 void by__dial_shape(by_dial_choice *out, int64_t layers, int64_t context, int64_t vocab)
 {
     double width = 32.0 * (double)layers;
-    double mlp = (double)(((8 * 32 * layers + 2) / 3 + 63) / 64 * 64);
+    int64_t rounded = ((8 * 32 * layers + 2) / 3 + 63) / 64 * 64;
+    double mlp = (double)rounded;
     out->layers = layers;
     out->width = 32 * layers;
     out->heads = layers;

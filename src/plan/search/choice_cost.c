@@ -133,8 +133,8 @@ void by__search_rank_stages(by__search_stages *out, const by__search_model *mode
     by__layout_time once = s.time;
     by__layout_add(&s.time, &once, times - 1.0);
     /* Only one of them has an end of the model. */
-    add_bytes(&s.bytes, &profile->bytes[BY__SECTION_MIDDLE],
-              (double)(s.blocks - s.blocks / chunks));
+    int64_t others = s.blocks - s.blocks / chunks;
+    add_bytes(&s.bytes, &profile->bytes[BY__SECTION_MIDDLE], (double)others);
     *out = s;
 }
 

@@ -134,7 +134,7 @@ static void fit_keys(by_engine_curve *c, const by__serving_steps *steps)
 /* Gives a program without steps the seconds between those of fewer and of more rows. */
 static void fill_programs(by_engine_curve *c)
 {
-    double known[BY_CURVE_PROGRAMS];
+    double known[BY_CURVE_PROGRAMS] = {0};
     for (int p = 0; p < c->program_count; p++) {
         known[p] = c->programs[p].seconds;
     }

@@ -1,5 +1,6 @@
 #include "serve/worker/worker_links.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +201,7 @@ static double score(const by__worker_links *l, const int32_t pair[2])
         sum += (double)a[k] * (double)b[k];
     }
     for (size_t h = 0; h < l->hidden; h++) {
+        assert(l->in != NULL);
         double x = (double)l->in_bias[h];
         for (size_t k = 0; k < l->width; k++) {
             x += (double)l->in[h * l->width + k] * (double)a[k] * (double)b[k];

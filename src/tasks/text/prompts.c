@@ -177,7 +177,7 @@ by_status by__task_prompts_add(by__task_prompts *list, const char *name, const c
         }
         const char *seen = line.data;
         size_t left = line.length;
-        by__trim(&seen, &left, BY__WHITE_SPACE | BY__BLANKS);
+        by__trim(&seen, &left, BY__WHITE_SPACE);
         if (left > 0) {
             by_status status = add_line(list, line, json, fields, tokenizer, &problem);
             if (status != BY_OK) {

@@ -47,7 +47,7 @@ static bool gains_more(const void *user, const void *a, const void *b)
 
 static by_status push(bisection *b, int32_t v, by_error *error)
 {
-    int half = b->half[v];
+    int half = b->half[v] == 0 ? 0 : 1;
     const gain_entry entry = {b->gain[v], v};
     BY_TRY(by__reserve((void **)&b->heap[half], &b->heap_capacity[half], b->heap_count[half] + 1,
                        sizeof entry, error));

@@ -1,4 +1,6 @@
 /* The edges between some nodes of a graph. */
+#include <assert.h>
+
 #include "data/nodes/subgraph/subgraph.h"
 
 size_t by__nodes_subgraph_scratch(const by__nodes_subgraphs *s)
@@ -29,6 +31,7 @@ typedef struct edge_writer {
 static void write_edge(edge_writer *w, int32_t source, int64_t place)
 {
     int64_t i = w->seen++;
+    assert(w->room >= 0);
     bool left_out = w->all > w->room ? (i + 1) * w->room / w->all == i * w->room / w->all
                                      : w->written == w->room;
     if (left_out) {
