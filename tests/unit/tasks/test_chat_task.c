@@ -213,7 +213,8 @@ static void test_ranks(void **state)
 
 /* ---- new tokens ---- */
 
-static by_trainer *open_trainer(const char *vocab)
+/* With the config, which lives as long. */
+static by_trainer *open_trainer(by_config **config, const char *vocab)
 {
     static const char *const common[] = {"model.kind=llama",
                                          "model.layers=1",
@@ -224,8 +225,8 @@ static by_trainer *open_trainer(const char *vocab)
                                          NULL};
     by_error error = {0};
     by_trainer *trainer;
-    by_config *config = config_of(common, (const char *const[]){vocab, NULL});
-    check_ok(by_trainer_open(&trainer, config, NULL, &error), &error);
+    *config = config_of(common, (const char *const[]){vocab, NULL});
+    check_ok(by_trainer_open(&trainer, *config, NULL, &error), &error);
     check_ok(by_trainer_allocate(trainer, &error), &error);
     check_ok(by_trainer_initialize(trainer, &error), &error);
     return trainer;
@@ -251,8 +252,9 @@ static void test_new_tokens(void **state)
     by_weights *weights;
     by_tensor_view views[64];
     char path[512];
-    by_trainer *base = open_trainer("model.vocab=9");
-    by_trainer *grown = open_trainer("model.vocab=12");
+    by_config *configs[2];
+    by_trainer *base = open_trainer(&configs[0], "model.vocab=9");
+    by_trainer *grown = open_trainer(&configs[1], "model.vocab=12");
     size_t count = by_trainer_parameter_count(base);
     BY_UNUSED(state);
     for (size_t i = 0; i < count; i++) {
@@ -280,6 +282,8 @@ static void test_new_tokens(void **state)
     by_weights_close(&weights);
     by_trainer_close(&base);
     by_trainer_close(&grown);
+    by_config_close(&configs[0]);
+    by_config_close(&configs[1]);
 }
 
 int main(void)
