@@ -11,7 +11,8 @@ if [ ! -e "$standins/libcuda.so.1" ]; then
 fi
 BANYAN_CUDA_PATH=$standins
 export BANYAN_CUDA_PATH
-# CPUs that multiply bytes round what meets weights of 8 bits, too; a GPU does not.
+# The same weights on every machine: with weights of 8 bits a CPU rounds activations, too, to 16 bits, which a GPU does
+# not, so that in some models a near tie of two tokens falls otherwise.
 BANYAN_ISA=avx2
 export BANYAN_ISA
 
