@@ -305,7 +305,7 @@ holds err "was rolled back: its workers"
 holds err "model.safetensors: 1 bytes"
 stop
 for wrong in 'path: runs/tiny, precision: int9' 'path: runs/tiny, kv: int4' 'path: runs/tiny, workers: many' \
-    'path: runs/tiny, chat_template: none' 'name: a' 'path: runs/tiny, thread: 2' 'path: runs/none'; do
+    'path: runs/tiny, chat_template: nothing' 'name: a' 'path: runs/tiny, thread: 2' 'path: runs/none'; do
     echo "models: [{$wrong}]" >wrong.yaml
     run 2 "$banyan" serve --config wrong.yaml --check
 done
