@@ -21,16 +21,17 @@ typedef struct layout_report {
 
 /* ---- text ---- */
 
-static void print_axes(const by_layout_plan *p)
+bool cli_plan_print_axes(const int sizes[BY_MESH_AXES], const char *before)
 {
     bool any = false;
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
-        if (p->sizes[axis] > 1) {
-            printf("%s%s %d", any ? ", " : ": ", by_mesh_axis_name((by_mesh_axis)axis),
-                   p->sizes[axis]);
+        if (sizes[axis] > 1) {
+            printf("%s%s %d", any ? ", " : before, by_mesh_axis_name((by_mesh_axis)axis),
+                   sizes[axis]);
             any = true;
         }
     }
+    return any;
 }
 
 static void print_memory(const by_layout_plan *p)
@@ -81,7 +82,7 @@ static void print_text(const layout_report *r)
 {
     const by_layout_plan *p = &r->plan;
     printf("ranks         %d", p->ranks);
-    print_axes(p);
+    (void)cli_plan_print_axes(p->sizes, ": ");
     printf("\nmicro-batch   %lld, %lld a replica and step\n", (long long)p->micro_batch,
            (long long)p->micro_batches);
     printf("device        %s of %s\n", r->cluster.device.name, r->cluster.name);

@@ -41,17 +41,9 @@ static double money_of(const search_report *r, const by_search_choice *c)
 
 /* ---- text ---- */
 
-static void print_axes(const by_search_choice *c)
+static void print_layout(const by_search_choice *c)
 {
-    bool any = false;
-    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
-        if (c->sizes[axis] > 1) {
-            printf("%s%s %d", any ? ", " : "", by_mesh_axis_name((by_mesh_axis)axis),
-                   c->sizes[axis]);
-            any = true;
-        }
-    }
-    printf("%s", any ? "" : "one rank");
+    printf("%s", cli_plan_print_axes(c->sizes, "") ? "" : "one rank");
     if (c->sizes[BY_MESH_SHARD] > 1) {
         printf(", zero %d", c->zero);
     }
@@ -71,7 +63,7 @@ static void print_choice(const search_report *r, const by_search_choice *c, cons
         printf("  %.2f money", money_of(r, c));
     }
     printf("  ");
-    print_axes(c);
+    print_layout(c);
     printf("\n");
 }
 
