@@ -15,7 +15,7 @@ extern const cli_command cli_plan_fit, cli_plan_cost, cli_plan_search, cli_plan_
 int cli_plan_layout(int argc, char **argv);
 /* Sets the sizes that a config leaves to its data, and *bytes to what these take in memory. */
 by_status cli_plan_complete(by_config *config, uint64_t *bytes, by_error *error);
-/* Prints the axes of a mesh that are larger than 1, with `before` in front; false: there is none. */
+/* Prints the axes of a mesh that are larger than 1, `before` in front; false: there is none. */
 bool cli_plan_print_axes(const int sizes[BY_MESH_AXES], const char *before);
 /* Reads a cluster file; NULL: this machine. */
 by_status cli_plan_cluster(by_cluster *out, const char *path, const by_config *config, int ranks,
