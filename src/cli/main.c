@@ -1,5 +1,6 @@
 #include <omp.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,16 +69,57 @@ static void unbind_main_thread(void)
 
 /* By default, idle threads of GNU OpenMP poll for milliseconds, about as long as a scheduler time
  * slice. If the machine runs anything else, threads then sleep and wake in turns, and a step of a
- * small model takes 960 ms instead of 60 (docs/performance.md). The library reads its settings when
- * it is loaded, so the program executes itself again with them, unless the user has set one. */
-static void limit_spinning(char **argv)
+ * small model takes 960 ms instead of 60 (docs/performance.md). The library reads how often they
+ * shall poll from the environment when it is loaded, and only then. What is in .preinit_array runs
+ * before that (System V ABI, "Initialization and Termination Functions"), on the environment as the
+ * kernel made it, which has no room for one more variable: until main, the limit stands in place of
+ * one that only shells read. */
+static struct {
+    char **slot;    /* of the environment; NULL: the user set a limit, or there was no slot */
+    char *variable; /* that belongs there */
+} replaced;
+
+static bool is_variable(const char *entry, const char *name)
+{
+    size_t length = strlen(name);
+    return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+static void limit_spinning(int argc, char **argv, char **environment)
+{
+    static char limit[] = "GOMP_SPINCOUNT=" SPINS;
+    (void)argc;
+    (void)argv;
+    for (char **entry = environment; *entry != NULL; entry++) {
+        if (is_variable(*entry, "GOMP_SPINCOUNT") || is_variable(*entry, "OMP_WAIT_POLICY")) {
+            replaced.slot = NULL;
+            return;
+        }
+        if (is_variable(*entry, "_") || is_variable(*entry, "SHLVL") ||
+            is_variable(*entry, "OLDPWD") || is_variable(*entry, "PWD")) {
+            replaced.slot = entry;
+        }
+    }
+    if (replaced.slot != NULL) {
+        replaced.variable = *replaced.slot;
+        *replaced.slot = limit;
+    }
+}
+
+__attribute__((section(".preinit_array"),
+               used)) static void (*const before_libraries)(int argc, char **argv,
+                                                            char **environment) = limit_spinning;
+
+/* Gives the variable its place back, and sets the limit for the programs that this one starts.
+ * Without a shell's variable to replace, the program executes itself again with the limit. */
+static void keep_spin_limit(char **argv)
 {
     char *path;
-    if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) {
-        return;
-    }
-    /* Keep the program's name, which ps and top show. */
-    if (by_executable_path(&path, NULL) == BY_OK) {
+    if (replaced.slot != NULL) {
+        *replaced.slot = replaced.variable;
+        (void)setenv("GOMP_SPINCOUNT", SPINS, 1);
+    } else if (getenv("GOMP_SPINCOUNT") == NULL && getenv("OMP_WAIT_POLICY") == NULL &&
+               by_executable_path(&path, NULL) == BY_OK) {
         if (setenv("GOMP_SPINCOUNT", SPINS, 1) == 0) {
             (void)execv(path, argv); /* if this fails, threads simply poll */
         }
@@ -181,11 +223,9 @@ int main(int argc, char **argv)
     if (argc > 0) {
         name_process(argv[0]);
     }
+    keep_spin_limit(argv);
     return_large_memory();
     unbind_main_thread();
-    if (argc >= 2 && argv[1][0] != '-') {
-        limit_spinning(argv);
-    }
     int code = cli_open_heartbeat();
     if (code < 0) {
         code = dispatch(argc, argv);
