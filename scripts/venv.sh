@@ -50,7 +50,8 @@ install() {
     rm -rf "$directory/cache"
 }
 
+# The bytecode of what is imported here is kept for all later starts, also where the environment says not to.
 close_env() {
-    "$python" -c "$1"
+    env -u PYTHONDONTWRITEBYTECODE "$python" -c "$1"
     cp "$script" "$stamp"
 }

@@ -7,6 +7,9 @@ banyan=${BANYAN:-$root/build/release/banyan}
 work=$(cd "$(mktemp -d "${TMPDIR:-/tmp}/banyan-test-XXXXXX")" && pwd -P)
 # Threads that wait give way, and the measured peak of the machine is kept between tests.
 export OMP_WAIT_POLICY=passive XDG_CACHE_HOME="$root/build/test-cache"
+# Containers often tell Python to keep no bytecode: each import of PyTorch and transformers would compile them anew, for
+# ten seconds.
+unset PYTHONDONTWRITEBYTECODE
 
 background=
 on_exit=:
