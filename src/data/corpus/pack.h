@@ -4,7 +4,7 @@
  * pack_encode.c encodes units of text on several threads (unit_run.h) and passes the tokens in
  * order to shard_writer.c; duplicates.c detects duplicate documents; pack_output.c owns the
  * directory until it is finished; pack_ranks.c shares the units among ranks, which keep what they
- * encode in pieces (pack_pieces.h) until the last one joins them; pack_cache.c names it by a hash
+ * encode in pieces (pack_pieces.h), and join them (pack_join.h); pack_cache.c names it by a hash
  * of everything that determines its content.
  *
  * Types: by__data_pack, the checked options and the source; by__data_shard_writer, the directory
@@ -25,6 +25,9 @@ typedef struct by__data_pack {
     by_pack_options options;
     by__data_source source;
     const char *pieces; /* directory of what the ranks have encoded; NULL: there is one rank */
+    /* Waits for a piece; false: it will not come. NULL: all are there. */
+    bool (*await_piece)(void *context, uint64_t piece);
+    void *await_context;
 } by__data_pack;
 
 /* Checks the options; lists, reads and splits the inputs. The caller closes it. */
@@ -45,7 +48,8 @@ by_status by__data_pack_encode_chat(const by__data_pack *pack, const by_tokenize
 /* Encodes the units of this rank that pack->pieces does not have yet (pack_encode.c). */
 by_status by__data_pack_encode_share(const by__data_pack *pack, const by_tokenizer *tokenizer,
                                      by_error *error);
-/* Whether pack->pieces has those of all ranks, which by__data_pack_encode then joins. */
+/* Whether pack->pieces has those of all ranks. by__data_pack_encode joins them; BY_ESTOPPED: one
+ * will not come. */
 by_status by__data_pack_has_pieces(const by__data_pack *pack, const by_tokenizer *tokenizer,
                                    bool *out, by_error *error);
 /* Computes a hash of everything that determines the result (pack_cache.c). `tokenizer` is NULL if
@@ -64,6 +68,10 @@ by_status by__data_pack_lock(const by__data_pack *pack, const char *partial, con
 by_status by__data_pack_names(char **clean, char **partial, const char *output, by_error *error);
 /* Removes everything in a locked OUTPUT.partial, which this program must have made. */
 by_status by__data_pack_clear(int fd, const char *partial, by_error *error);
+/* Encodes into `partial`, which `fd` has locked, and renames it to `output`. */
+by_status by__data_pack_write_locked(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                                     int fd, const char *partial, const char *output,
+                                     by_pack_result *result, by_error *error);
 /* Packs on several ranks that share a file system (pack_ranks.c). */
 by_status by__data_pack_ranks(by__data_pack *pack, by_pack_result *result, by_error *error);
 /* Packs into `output`, which appears by a rename. With `wait`, an existing `output`, or one that

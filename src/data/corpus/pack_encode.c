@@ -331,6 +331,11 @@ static by_status run_threads(pack_encoder *p, const by_tokenizer *tokenizer, by_
 
 /* ---- shares of ranks ---- */
 
+static unsigned token_width(const by_tokenizer *tokenizer)
+{
+    return by__data_token_width(by_tokenizer_vocab(tokenizer));
+}
+
 /* Units of a piece: one for small inputs, so that ranks have as much to do as each other, and more
  * where there would be too many files. */
 static uint64_t units_of_piece(const by__data_pack *pack)
@@ -347,7 +352,7 @@ static by_status skip_unit(void *context, const by__data_format_unit *unit, bool
     const by_pack_options *o = &p->pack->options;
     uint64_t piece = unit->number / p->piece_units;
     if (p->passed != piece + 1) {
-        p->passes = piece % o->ranks != o->rank;
+        p->passes = by__data_piece_owner(piece, o->ranks) != o->rank;
         if (!p->passes) {
             BY_TRY(by__data_piece_exists(&p->passes, p->pack->pieces, piece, error));
         }
@@ -364,7 +369,9 @@ static by_status keep_unit(void *context, size_t thread, const by__data_format_u
     p->done += unit->part != BY__UNIT_REST ? unit->end - unit->begin : 0;
     BY_TRY(by__data_piece_add(&p->pieces, unit->number / p->piece_units, unit->number,
                               &p->threads[thread].tokens, error));
-    return report(p, p->pack->source.bytes / p->pack->options.ranks, error);
+    const by_pack_options *o = &p->pack->options;
+    uint64_t share = by__data_piece_share(o->rank, o->ranks);
+    return report(p, p->pack->source.bytes / 1000 * share, error);
 }
 
 by_status by__data_pack_encode_share(const by__data_pack *pack, const by_tokenizer *tokenizer,
@@ -372,7 +379,7 @@ by_status by__data_pack_encode_share(const by__data_pack *pack, const by_tokeniz
 {
     pack_encoder p = {.pack = pack,
                       .eos = pack->options.no_eos ? -1 : by_tokenizer_eos(tokenizer),
-                      .pieces = {.directory = pack->pieces},
+                      .pieces = {.directory = pack->pieces, .width = token_width(tokenizer)},
                       .piece_units = units_of_piece(pack)};
     const by__data_unit_job job = {.context = &p,
                                    .work = encode_unit,
@@ -427,19 +434,29 @@ static by_status check_files(const by__data_pack *pack, by_error *error)
     return status;
 }
 
+static by_status need_piece(const by__data_pack *pack, uint64_t piece, by_error *error)
+{
+    bool comes = pack->await_piece == NULL || pack->await_piece(pack->await_context, piece);
+    return comes ? BY_OK
+                 : by_error_set(error, BY_ESTOPPED, "no rank encodes piece %" PRIu64, piece);
+}
+
 /* Joins the pieces of all ranks, in the order of units. */
 static by_status run_pieces(pack_encoder *p, const by_tokenizer *tokenizer, by_error *error)
 {
     by__data_units units = {
         .source = &p->pack->source, .wanted = UNIT_BYTES, .whole = needs_whole(p, tokenizer)};
-    by__data_piece_reader reader = {.directory = p->pack->pieces};
+    by__data_piece_reader reader = {.directory = p->pack->pieces, .width = token_width(tokenizer)};
     by__data_unit_tokens tokens = {0};
     by__data_format_unit unit;
     uint64_t units_per_piece = units_of_piece(p->pack);
     bool found = true;
-    by_status status = check_files(p->pack, error);
+    by_status status = BY_OK;
     while (status == BY_OK && found) {
         status = by__data_units_next(&units, &unit, &found, error);
+        if (status == BY_OK && found && unit.number % units_per_piece == 0) {
+            status = need_piece(p->pack, unit.number / units_per_piece, error);
+        }
         if (status != BY_OK || !found) {
             break;
         }
@@ -455,7 +472,7 @@ static by_status run_pieces(pack_encoder *p, const by_tokenizer *tokenizer, by_e
     }
     by__data_unit_tokens_free(&tokens);
     by__data_piece_reader_free(&reader);
-    return status;
+    return status == BY_OK ? check_files(p->pack, error) : status;
 }
 
 /* ---- writing ---- */

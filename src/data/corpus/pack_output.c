@@ -174,9 +174,9 @@ static by_status publish(int fd, const char *partial, const char *output, by_err
     return status;
 }
 
-static by_status write_locked(const by__data_pack *pack, const by_tokenizer *tokenizer, int fd,
-                              const char *partial, const char *output, by_pack_result *result,
-                              by_error *error)
+by_status by__data_pack_write_locked(const by__data_pack *pack, const by_tokenizer *tokenizer,
+                                     int fd, const char *partial, const char *output,
+                                     by_pack_result *result, by_error *error)
 {
     BY_TRY(by__data_pack_clear(fd, partial, error));
     by_status status = by__data_pack_encode(pack, tokenizer, partial, result, error);
@@ -223,7 +223,7 @@ by_status by__data_pack_write(const by__data_pack *pack, const by_tokenizer *tok
         status = by_error_set(
             error, BY_EARG, "%s already exists: remove it or name another output directory", clean);
     } else if (status == BY_OK && fd >= 0) {
-        status = write_locked(pack, tokenizer, fd, partial, clean, result, error);
+        status = by__data_pack_write_locked(pack, tokenizer, fd, partial, clean, result, error);
         (void)close(fd);
     }
     free(parent);

@@ -8,16 +8,18 @@
 
 #include "data/corpus/unit_tokens.h"
 
-/* Writes pieces; {.directory = ...} is ready. */
+/* Writes pieces; {.directory = ..., .width = ...} is ready. */
 typedef struct by__data_piece_writer {
     const char *directory; /* borrowed */
+    unsigned width;        /* bytes of a token: 2 or 4 */
     uint64_t piece;
     by_string text; /* of this piece; empty: none has begun */
 } by__data_piece_writer;
 
-/* Reads pieces; {.directory = ...} is ready. */
+/* Reads pieces; {.directory = ..., .width = ...} is ready. */
 typedef struct by__data_piece_reader {
     const char *directory; /* borrowed */
+    unsigned width;        /* bytes of a token */
     bool is_open;
     uint64_t piece;
     char *text; /* of this piece */
@@ -25,6 +27,11 @@ typedef struct by__data_piece_reader {
     size_t at;
 } by__data_piece_reader;
 
+/* The rank in [0, ranks), at least 2, that encodes a piece. Rank 0, which also joins the pieces of
+ * all, encodes fewer. */
+size_t by__data_piece_owner(uint64_t piece, size_t ranks);
+/* The share of all pieces that a rank encodes, in thousandths. */
+uint64_t by__data_piece_share(size_t rank, size_t ranks);
 /* Whether a piece is there. */
 by_status by__data_piece_exists(bool *out, const char *directory, uint64_t piece, by_error *error);
 /* Adds unit `unit`, which belongs to `piece`; those of one piece follow each other. */

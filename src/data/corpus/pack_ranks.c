@@ -1,6 +1,6 @@
-/* Packing on several ranks: each encodes pieces of the texts into OUTPUT.partial/pieces-KEY, and
- * the one that finds all of them there joins them. KEY is a hash of all that determines the result,
- * so that what is left of a pack of other texts is never used. */
+/* Packing on several ranks: each encodes pieces of the texts into OUTPUT.partial/pieces-KEY, which
+ * rank 0 joins as they come, or the rank that finds all of them there. KEY is a hash of all that
+ * determines the result, so that what is left of a pack of other texts is never used. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +9,11 @@
 #include <unistd.h>
 
 #include "base/paths.h"
-#include "data/corpus/pack.h"
+#include "data/corpus/pack_join.h"
 #include "data/corpus/token_manifest.h"
 
 #define PIECES    "pieces-"
 #define TOKENIZER "tokenizer.json"
-#define WHOLE     "whole"
 
 typedef struct rank_pack {
     by__data_pack *pack;
@@ -138,52 +137,6 @@ static by_status open_tokenizer(rank_pack *r, bool *done, by_error *error)
     return status;
 }
 
-/* ---- joining ---- */
-
-static by_status publish(const rank_pack *r, const char *whole, by_error *error)
-{
-    if (rename(whole, r->output) != 0) {
-        return by__io_error(error, "rename to", r->output);
-    }
-    return by__remove_tree(r->partial, error);
-}
-
-static by_status join_locked(const rank_pack *r, by_pack_result *result, by_error *error)
-{
-    char *whole;
-    BY_TRY(by__data_pack_has_pieces(r->pack, r->tokenizer, &result->complete, error));
-    if (!result->complete) {
-        return BY_OK;
-    }
-    BY_TRY(by__path_make(&whole, r->partial, WHOLE, error));
-    by_status status =
-        by__path_exists(whole) ? by__remove_tree(whole, error) : BY_OK; /* of a killed rank */
-    if (status == BY_OK) {
-        status = by__data_pack_encode(r->pack, r->tokenizer, whole, result, error);
-    }
-    if (status == BY_OK) {
-        status = publish(r, whole, error);
-    } else {
-        (void)by__remove_tree(whole, NULL);
-    }
-    free(whole);
-    return status;
-}
-
-/* Joins the pieces, if all are there: the rank that is last sees them. */
-static by_status join(const rank_pack *r, by_pack_result *result, by_error *error)
-{
-    int fd;
-    BY_TRY(by__data_pack_lock(r->pack, r->partial, r->output, &fd, error));
-    if (fd < 0) {
-        result->complete = true; /* by another rank */
-        return BY_OK;
-    }
-    by_status status = join_locked(r, result, error);
-    (void)close(fd);
-    return status;
-}
-
 /* ---- packing ---- */
 
 static by_status make_paths(rank_pack *r, by_error *error)
@@ -208,6 +161,26 @@ static by_status make_paths(rank_pack *r, by_error *error)
     return status;
 }
 
+/* Encodes the share of this rank, beside which rank 0 joins the pieces of all. */
+static by_status encode_and_join(const rank_pack *r, by_pack_result *result, by_error *error)
+{
+    const by__data_join join = {r->pack, r->tokenizer, r->partial, r->output};
+    by__data_joiner joiner = {0};
+    bool is_joiner = r->pack->options.rank == 0;
+    int alive;
+    BY_TRY(by__data_join_announce(r->pack, &alive, error));
+    by_status status = is_joiner ? by__data_joiner_start(&joiner, &join, error) : BY_OK;
+    if (status == BY_OK) {
+        status = by__data_pack_encode_share(r->pack, r->tokenizer, error);
+    }
+    (void)close(alive);
+    if (status == BY_OK && is_joiner) {
+        status = by__data_joiner_await(&joiner, result, error);
+    }
+    by__data_joiner_close(&joiner);
+    return status == BY_OK && !result->complete ? by__data_join_all(&join, result, error) : status;
+}
+
 static by_status run(rank_pack *r, by_pack_result *result, by_error *error)
 {
     bool done;
@@ -222,8 +195,7 @@ static by_status run(rank_pack *r, by_pack_result *result, by_error *error)
         result->complete = true;
         return BY_OK;
     }
-    BY_TRY(by__data_pack_encode_share(r->pack, r->tokenizer, error));
-    return join(r, result, error);
+    return encode_and_join(r, result, error);
 }
 
 by_status by__data_pack_ranks(by__data_pack *pack, by_pack_result *result, by_error *error)

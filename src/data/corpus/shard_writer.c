@@ -41,7 +41,7 @@ by_status by__data_shard_writer_open(by__data_shard_writer *w, const char *direc
     w->directory = by__strdup(directory);
     w->shard_tokens = shard_tokens;
     m->vocab = by_tokenizer_vocab(tokenizer);
-    m->width = m->vocab <= 65536 ? 2 : 4;
+    m->width = by__data_token_width(m->vocab);
     m->eos = eos ? by_tokenizer_eos(tokenizer) : -1;
     m->tokenizer_file = by__strdup(TOKENIZER_FILE);
     m->offsets_file = by__strdup(OFFSETS_FILE);
@@ -68,18 +68,38 @@ static by_status end_block(by__data_shard_writer *w, by_error *error)
     return by__format_npy_writer_add_u64(w->blocks, &sum, 1, error);
 }
 
+/* Tokens as the file has them, in 2 or 4 bytes. Compilers make vector code of a loop of one width.
+ */
+static void encode_tokens(uint8_t *out, const uint32_t *ids, size_t count, unsigned width)
+{
+    if (width == 2) {
+        for (size_t i = 0; i < count; i++) {
+            out[2 * i] = (uint8_t)ids[i];
+            out[2 * i + 1] = (uint8_t)(ids[i] >> 8);
+        }
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        for (unsigned k = 0; k < 4; k++) {
+            out[4 * i + k] = (uint8_t)(ids[i] >> (8 * k));
+        }
+    }
+}
+
 static by_status check_tokens(by__data_shard_writer *w, const uint32_t *ids, size_t count,
                               by_error *error)
 {
     unsigned width = w->manifest.width;
-    for (size_t i = 0; i < count; i++) {
-        uint8_t *at = w->block + w->block_tokens * width;
-        for (unsigned k = 0; k < width; k++) {
-            at[k] = (uint8_t)(ids[i] >> (8 * k));
-        }
-        if (++w->block_tokens == BY__CHECKED_TOKENS) {
+    while (count > 0) {
+        size_t room = BY__CHECKED_TOKENS - w->block_tokens;
+        size_t n = count < room ? count : room;
+        encode_tokens(w->block + w->block_tokens * width, ids, n, width);
+        w->block_tokens += n;
+        if (w->block_tokens == BY__CHECKED_TOKENS) {
             BY_TRY(end_block(w, error));
         }
+        ids += n;
+        count -= n;
     }
     return BY_OK;
 }

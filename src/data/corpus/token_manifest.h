@@ -72,6 +72,12 @@ typedef struct by__data_chat_manifest {
     uint64_t lost;
 } by__data_chat_manifest;
 
+/* Bytes of a token of a vocabulary, in shards. */
+static inline unsigned by__data_token_width(uint32_t vocab)
+{
+    return vocab <= 65536 ? 2 : 4;
+}
+
 typedef struct by__data_token_manifest {
     unsigned width; /* bytes per token in the shards: 2 or 4 */
     uint32_t vocab;
