@@ -403,7 +403,7 @@ mutations() {
         'out.number += s->before[out.part];' '(void)s->before;' test_mix_source
     mutation "a mix that leaves the right half behind" src/data/loader/mix_source.c \
         'n = goes_left ? left : n - left;' 'n = goes_left ? left : n;' test_mix_source
-    mutation "near duplicates by one minimum less a band" src/data/corpus/duplicates.c \
+    mutation "near duplicates by one minimum less a band" src/data/pack/duplicates.c \
         'BY__MINHASH_ROWS * sizeof *minima)' '(BY__MINHASH_ROWS - 1) * sizeof *minima)' test_duplicates
     mutation "a page that others use is written without a copy" src/infer/scheduler.c \
         'e->pool.pages[pages[next]].uses > 1)' 'e->pool.pages[pages[next]].uses > 999)' test_engine

@@ -46,7 +46,7 @@ typedef enum by_pack_dedup {
     BY_PACK_DEDUP_NONE = 0, /* none */
     BY_PACK_DEDUP_EXACT,    /* documents with identical bytes */
     BY_PACK_DEDUP_NEAR      /* also documents sharing most word 5-grams (MinHash, Broder 1997;
-                               src/data/corpus/duplicates.h) */
+                               src/data/pack/duplicates.h) */
 } by_pack_dedup;
 
 /* Conversations instead of texts (banyan/conversation.h). Inputs are JSON lines, Parquet files

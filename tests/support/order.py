@@ -49,13 +49,14 @@ data: config text/chat formats/image formats/shards remote
 data/transform: data
 data/loader: data/transform
 data/corpus: data/loader
+data/pack: data/corpus
 data/table: data/corpus
 data/image: data/loader
 data/series: data/table
 data/nodes: data/loader
 export: optim data/table data/image data/series checkpoint
 launch: checkpoint process
-tasks: export drift data/nodes
+tasks: export drift data/nodes data/pack
 schema: tasks
 trainer: schema track
 trainer/state: trainer

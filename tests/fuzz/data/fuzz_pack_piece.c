@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/corpus/pack_pieces.h"
+#include "data/pack/pack_pieces.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -11,8 +11,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     by_error error;
     by__data_unit_tokens tokens = {0};
     /* As if the checksum was right. */
-    by__data_piece_reader reader = {
-        .directory = "d", .is_open = true, .text = malloc(size + 1), .size = size};
+    by__data_piece_reader reader = {.directory = "d",
+                                    .width = size % 2 == 0 ? 2 : 4,
+                                    .is_open = true,
+                                    .text = malloc(size + 1),
+                                    .size = size};
     if (reader.text == NULL) {
         return 0;
     }

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "data/corpus/duplicates.h"
 #include "data/corpus/token_manifest.h"
+#include "data/pack/duplicates.h"
 #include "temporary.h"
 
 #define SMALL BY_SOURCE_DIR "/tests/parity/golden/tokenizer_small.json"

@@ -1,4 +1,4 @@
-#include "data/corpus/pack_pieces.h"
+#include "data/pack/pack_pieces.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,11 +3,11 @@
  * Rank 0 joins them on a thread of its own, in their order, while all encode: else the others would
  * be idle for as long as one rank writes what all have made. If it gives up, because a rank whose
  * piece it needs has ended or has not begun, the rank that finds all pieces joins them. */
-#ifndef BY_DATA_CORPUS_PACK_JOIN_H
-#define BY_DATA_CORPUS_PACK_JOIN_H
+#ifndef BY_DATA_PACK_PACK_JOIN_H
+#define BY_DATA_PACK_PACK_JOIN_H
 
 #include "base/worker_thread.h"
-#include "data/corpus/pack.h"
+#include "data/pack/pack.h"
 
 /* What is joined, and into what. All is borrowed. */
 typedef struct by__data_join {

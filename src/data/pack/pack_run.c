@@ -1,7 +1,6 @@
 /* by_pack: checks the options, and runs the steps of packing. */
-#include "data/corpus/pack.h"
+#include "data/pack/pack.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/paths.h"
@@ -22,18 +21,6 @@ static bool report_fetch(void *user, uint64_t done, uint64_t total)
     const by__data_pack *pack = user;
     by_pack_progress progress = {"downloading", done, total, 0};
     return pack->options.progress(pack->options.user, &progress);
-}
-
-void by__data_pack_note(const by__data_pack *pack, const char *format, ...)
-{
-    char text[1024];
-    va_list arguments;
-    if (pack->options.note != NULL) {
-        va_start(arguments, format);
-        (void)vsnprintf(text, sizeof text, format, arguments);
-        va_end(arguments);
-        pack->options.note(pack->options.user, text);
-    }
 }
 
 /* Files whose names say that they hold more than text, which a model learns, too. */

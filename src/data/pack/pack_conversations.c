@@ -6,10 +6,10 @@
 
 #include "base/json.h"
 #include "base/paths.h"
-#include "data/corpus/pack.h"
 #include "data/corpus/record_reader.h"
-#include "data/corpus/shard_writer.h"
 #include "data/loader/damage.h"
+#include "data/pack/pack.h"
+#include "data/pack/shard_writer.h"
 
 /* Records between two reports. */
 #define REPORTED 64

@@ -1,4 +1,4 @@
-#include "data/corpus/duplicates.h"
+#include "data/pack/duplicates.h"
 
 #include <stdlib.h>
 #include <string.h>

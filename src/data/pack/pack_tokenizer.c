@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/corpus/pack.h"
-#include "data/corpus/unit_run.h"
+#include "data/pack/pack.h"
+#include "data/pack/unit_run.h"
 #include "text/tokenizer/characters.h"
 #include "text/tokenizer/word_counts.h"
 

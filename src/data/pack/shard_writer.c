@@ -1,4 +1,4 @@
-#include "data/corpus/shard_writer.h"
+#include "data/pack/shard_writer.h"
 
 #include <stdlib.h>
 #include <string.h>

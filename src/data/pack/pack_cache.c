@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/corpus/pack.h"
+#include "data/pack/pack.h"
 
 #define CACHE_VERSION "banyan-pack-1" /* increase it when the same key would give other bytes */
 

@@ -1,6 +1,6 @@
 /* Writes one packed directory: shards, document offsets, tokenizer and manifest. */
-#ifndef BY_DATA_CORPUS_SHARD_WRITER_H
-#define BY_DATA_CORPUS_SHARD_WRITER_H
+#ifndef BY_DATA_PACK_SHARD_WRITER_H
+#define BY_DATA_PACK_SHARD_WRITER_H
 
 #include "banyan/chat.h"
 #include "banyan/tokenizer.h"

@@ -1,4 +1,4 @@
-#include "data/corpus/pack_join.h"
+#include "data/pack/pack_join.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/paths.h"
-#include "data/corpus/pack_pieces.h"
+#include "data/pack/pack_pieces.h"
 
 #define WHOLE        "whole"
 #define POLL_SECONDS 0.005

@@ -1,4 +1,4 @@
-#include "data/corpus/unit_run.h"
+#include "data/pack/unit_run.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* Processes units of text on several threads, and delivers the results in order. */
-#ifndef BY_DATA_CORPUS_UNIT_RUN_H
-#define BY_DATA_CORPUS_UNIT_RUN_H
+#ifndef BY_DATA_PACK_UNIT_RUN_H
+#define BY_DATA_PACK_UNIT_RUN_H
 
 #include "data/corpus/text_source.h"
 

@@ -1,4 +1,4 @@
-/* data/corpus: converts texts to a packed directory (banyan/pack.h).
+/* data/pack: converts texts to a packed directory (banyan/pack.h).
  *
  * pack_run.c checks the options and runs the steps; pack_tokenizer.c opens or trains the tokenizer;
  * pack_encode.c encodes units of text on several threads (unit_run.h) and passes the tokens in
@@ -14,8 +14,8 @@
  * Never put here: readers of packed directories (dataset.c), tokenizers, the choice of what a run
  * trains on.
  */
-#ifndef BY_DATA_CORPUS_PACK_H
-#define BY_DATA_CORPUS_PACK_H
+#ifndef BY_DATA_PACK_PACK_H
+#define BY_DATA_PACK_PACK_H
 
 #include "banyan/pack.h"
 #include "data/corpus/text_source.h"
@@ -36,7 +36,7 @@ void by__data_pack_close(by__data_pack *pack);
 /* Opens or trains the tokenizer that the options specify (options.tokenizer is NULL). */
 by_status by__data_pack_make_tokenizer(const by__data_pack *pack, by_tokenizer **out,
                                        by_error *error);
-/* Formats a line for options.note. */
+/* Formats a line for options.note (pack_note.c). */
 void by__data_pack_note(const by__data_pack *pack, const char *format, ...) BY_PRINTF(2, 3);
 /* Encodes all texts into `directory`, or into its train/ and valid/ (pack_encode.c). BY_EFORMAT: a
  * text is invalid, or has changed since the scan. */

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "data/corpus/pack.h"
+#include "data/pack/pack.h"
 
 #define MARKER      ".banyan-partial"
 #define MARKER_TEXT "An unfinished directory of banyan pack; the next pack to it replaces it.\n"

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/paths.h"
-#include "data/corpus/pack_join.h"
 #include "data/corpus/token_manifest.h"
+#include "data/pack/pack_join.h"
 
 #define PIECES    "pieces-"
 #define TOKENIZER "tokenizer.json"

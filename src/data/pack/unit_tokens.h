@@ -1,11 +1,11 @@
 /* What a unit of text becomes: tokens, and where its documents end. */
-#ifndef BY_DATA_CORPUS_UNIT_TOKENS_H
-#define BY_DATA_CORPUS_UNIT_TOKENS_H
+#ifndef BY_DATA_PACK_UNIT_TOKENS_H
+#define BY_DATA_PACK_UNIT_TOKENS_H
 
 #include <stdlib.h>
 
 #include "banyan/tokenizer.h"
-#include "data/corpus/duplicates.h"
+#include "data/pack/duplicates.h"
 
 typedef struct by__data_unit_document {
     size_t end; /* end offset in ids */

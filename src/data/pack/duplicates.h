@@ -9,8 +9,8 @@
  * and Motwani 1998; 14 and 8 are FineWeb's numbers, Penedo et al. 2024). The first of them is kept.
  *
  * Memory: 24 bytes for each document kept, and 224 more for near copies. */
-#ifndef BY_DATA_CORPUS_DUPLICATES_H
-#define BY_DATA_CORPUS_DUPLICATES_H
+#ifndef BY_DATA_PACK_DUPLICATES_H
+#define BY_DATA_PACK_DUPLICATES_H
 
 #include "banyan/pack.h"
 #include "base/base.h"

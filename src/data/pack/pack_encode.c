@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "base/paths.h"
-#include "data/corpus/duplicates.h"
-#include "data/corpus/pack.h"
-#include "data/corpus/pack_pieces.h"
-#include "data/corpus/shard_writer.h"
-#include "data/corpus/unit_run.h"
 #include "data/loader/damage.h"
+#include "data/pack/duplicates.h"
+#include "data/pack/pack.h"
+#include "data/pack/pack_pieces.h"
+#include "data/pack/shard_writer.h"
+#include "data/pack/unit_run.h"
 #include "text/tokenizer/vocabulary.h"
 
 #define UNIT_BYTES  ((uint64_t)1 << 20)

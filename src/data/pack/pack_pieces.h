@@ -3,10 +3,10 @@
  *
  * A piece is a file "piece-NUMBER" that appears when it is whole. It is of use for the time of a
  * pack alone: its numbers are in the order of bytes of the processor. */
-#ifndef BY_DATA_CORPUS_PACK_PIECES_H
-#define BY_DATA_CORPUS_PACK_PIECES_H
+#ifndef BY_DATA_PACK_PACK_PIECES_H
+#define BY_DATA_PACK_PACK_PIECES_H
 
-#include "data/corpus/unit_tokens.h"
+#include "data/pack/unit_tokens.h"
 
 /* Writes pieces; {.directory = ..., .width = ...} is ready. */
 typedef struct by__data_piece_writer {
