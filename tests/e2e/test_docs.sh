@@ -11,7 +11,11 @@ case "\$*" in "train --data "*) exec "$banyan" "\$@" --minutes 0.3 --set train.s
 case "\$*" in "train "*" --minutes "*) exec "$banyan" "\$@" --minutes 0.01 ;; esac
 case "\$1 \$2" in
 "train --resume") exec "$banyan" "\$@" ;;
-"train "*) exec "$banyan" "\$@" --set train.steps=4 --set train.eval_every=2 --set train.eval_batches=1 ;;
+"train examples/bert_small.yaml") set -- "\$@" --set train.batch=8 ;;
+esac
+case "\$1" in
+train) exec "$banyan" "\$@" --set train.steps=4 --set train.eval_every=2 --set train.eval_batches=1 ;;
+profile) exec "$banyan" "\$@" --steps 1 ;;
 esac
 case "\$*" in
 "launch "*--dry-run*) ;;
@@ -24,8 +28,9 @@ PATH=$work/bin:$PATH
 for folder in examples scripts docs deploy; do
     ln -s "$root/$folder" .
 done
-# Its characters cover the prompts of the documents.
-{ cat text.txt && echo "ROMEO: In the beginning" && cat text.txt; } >input.txt
+# Its characters cover the prompts of the documents; models are evaluated on all of it.
+head -n 1000 text.txt >play.txt
+{ cat play.txt && echo "ROMEO: In the beginning" && cat play.txt; } >input.txt
 # Files of 500 images and labels in the form of MNIST's, and a table with a category and missing cells.
 { printf '\000\000\010\003\000\000\001\364\000\000\000\034\000\000\000\034' && head -c 392000 "$banyan"; } |
     gzip >t10k-images-idx3-ubyte.gz
