@@ -146,6 +146,34 @@ static void test_groups(void **state)
     by__nodes_set_clear(&set);
 }
 
+/* Of a graph with one edge in ten between its parts, a partition into as many cuts hardly more. */
+static void test_many_parts(void **state)
+{
+    enum { PARTS = 200, SIZE = 60, ALL = PARTS * SIZE, EDGES = 6 * ALL };
+    static int32_t pairs[EDGES][2];
+    static int32_t parts[ALL];
+    static int32_t made[ALL];
+    by__nodes_set set;
+    BY_UNUSED(state);
+    for (int32_t v = 0; v < ALL; v++) {
+        made[v] = v % PARTS;
+    }
+    for (int32_t i = 0; i < EDGES; i++) {
+        int32_t from = i % ALL;
+        pairs[i][0] = from;
+        pairs[i][1] = draw_below(10) == 0 ? (int32_t)draw_below(ALL)
+                                          : (int32_t)draw_below(SIZE) * PARTS + from % PARTS;
+    }
+    make_set(&set, ALL, (const int32_t(*)[2])pairs, EDGES, true, false);
+    cut_into(parts, &set, PARTS, 1);
+    int64_t cut = edges_cut(parts, &set);
+    int64_t least = edges_cut(made, &set);
+    print_message("%d parts: %lld of %lld edges cut, %lld between those made\n", PARTS,
+                  (long long)cut, (long long)set.edges, (long long)least);
+    assert_true(cut <= least + least / 20);
+    by__nodes_set_clear(&set);
+}
+
 /* The leaves of a star have one neighbour, and some nodes have none. */
 static void test_star(void **state)
 {
@@ -507,9 +535,10 @@ static void test_kept_clusters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid),     cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_star),     cmocka_unit_test(test_walks),
-        cmocka_unit_test(test_room),     cmocka_unit_test(test_estimates),
-        cmocka_unit_test(test_clusters), cmocka_unit_test(test_kept_clusters)};
+        cmocka_unit_test(test_grid),         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_many_parts),   cmocka_unit_test(test_star),
+        cmocka_unit_test(test_walks),        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_estimates),    cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_kept_clusters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,74 +85,6 @@ void by__nodes_level_free(by__nodes_level *l)
     *l = (by__nodes_level){0};
 }
 
-/* ---- matching ---- */
-
-/* The neighbour to which most edges lead: of those without a partner that are small enough, or, if
- * `any`, of all. -1: there is none. */
-static int32_t heaviest(const by__nodes_level *l, const int32_t *partner, int64_t v, int64_t most,
-                        bool any)
-{
-    int32_t best = -1;
-    int32_t weight = 0;
-    int64_t room = most - by__nodes_level_size(l, v);
-    for (int64_t k = l->offsets[v]; k < l->offsets[v + 1]; k++) {
-        int32_t u = l->ends[k];
-        int32_t w = by__nodes_level_weight(l, k);
-        if (w > weight && (any || (partner[u] < 0 && by__nodes_level_size(l, u) <= room))) {
-            best = u;
-            weight = w;
-        }
-    }
-    return best;
-}
-
-/* Pairs two nodes that wait at the same neighbour, as leaves of a star do; those without edges wait
- * at place nodes. */
-static void pair_waiting(const by__nodes_level *l, int32_t *partner, int32_t *waiting,
-                         const by__loader_order *order, int64_t most)
-{
-    memset(waiting, 0xff, (size_t)(l->nodes + 1) * sizeof *waiting);
-    for (int64_t i = 0; i < l->nodes; i++) {
-        int32_t v = (int32_t)by__loader_order_at(order, (uint64_t)i);
-        if (partner[v] >= 0) {
-            continue;
-        }
-        int32_t at = heaviest(l, partner, v, most, true);
-        int32_t *place = &waiting[at < 0 ? l->nodes : at];
-        if (*place < 0) {
-            *place = v;
-        } else if (by__nodes_level_size(l, v) + by__nodes_level_size(l, *place) <= most) {
-            partner[v] = *place;
-            partner[*place] = v;
-            *place = -1;
-        }
-    }
-}
-
-/* Gives each node its partner, or itself, and numbers the pairs. Returns their number. */
-static int64_t match(const by__nodes_level *l, int32_t *partner, int32_t *waiting, int32_t *coarse,
-                     int64_t most, uint64_t seed)
-{
-    by__loader_order order;
-    int64_t count = 0;
-    by__loader_order_init(&order, (uint64_t)l->nodes, seed, 0);
-    memset(partner, 0xff, (size_t)l->nodes * sizeof *partner);
-    for (int64_t i = 0; i < l->nodes; i++) {
-        int32_t v = (int32_t)by__loader_order_at(&order, (uint64_t)i);
-        int32_t u = partner[v] >= 0 ? -1 : heaviest(l, partner, v, most, false);
-        if (u >= 0) {
-            partner[v] = u;
-            partner[u] = v;
-        }
-    }
-    pair_waiting(l, partner, waiting, &order, most);
-    for (int64_t v = 0; v < l->nodes; v++) {
-        partner[v] = partner[v] < 0 ? (int32_t)v : partner[v];
-        coarse[v] = partner[v] < v ? coarse[partner[v]] : (int32_t)count++;
-    }
-    return count;
-}
-
 /* ---- merging ---- */
 
 typedef struct merged_rows {
@@ -187,22 +119,18 @@ static int64_t add_row(const merged_rows *m, const by__nodes_level *l, int64_t v
     return edges;
 }
 
-static int64_t merge(const merged_rows *m, const by__nodes_level *l, const int32_t *partner,
-                     int64_t count)
+/* Fills the row of each cluster from its nodes, which are members[begins[cluster]] on. */
+static int64_t merge(const merged_rows *m, const by__nodes_level *l, const int32_t *members,
+                     const int64_t *begins, int64_t count)
 {
     int64_t edges = 0;
     memset(m->place, 0xff, (size_t)count * sizeof *m->place);
-    for (int64_t v = 0; v < l->nodes; v++) {
-        int64_t row = l->coarse[v];
-        if (partner[v] < v) {
-            continue;
-        }
+    for (int64_t row = 0; row < count; row++) {
         m->offsets[row] = edges;
-        edges = add_row(m, l, v, row, edges);
-        m->sizes[row] = by__nodes_level_size(l, v);
-        if (partner[v] != v) {
-            edges = add_row(m, l, partner[v], row, edges);
-            m->sizes[row] += by__nodes_level_size(l, partner[v]);
+        m->sizes[row] = 0;
+        for (int64_t i = begins[row]; i < begins[row + 1]; i++) {
+            edges = add_row(m, l, members[i], row, edges);
+            m->sizes[row] += by__nodes_level_size(l, members[i]);
         }
         for (int64_t k = m->offsets[row]; k < edges; k++) {
             m->place[m->ends[k]] = -1;
@@ -212,6 +140,23 @@ static int64_t merge(const merged_rows *m, const by__nodes_level *l, const int32
     return edges;
 }
 
+/* Sorts nodes by cluster: members [nodes], begins [count + 1]. */
+static void sort_members(const by__nodes_level *l, int32_t *members, int64_t *begins, int64_t count)
+{
+    memset(begins, 0, (size_t)(count + 1) * sizeof *begins);
+    for (int64_t v = 0; v < l->nodes; v++) {
+        begins[l->coarse[v] + 1]++;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        begins[i + 1] += begins[i];
+    }
+    for (int64_t v = 0; v < l->nodes; v++) {
+        members[begins[l->coarse[v]]++] = (int32_t)v;
+    }
+    memmove(begins + 1, begins, (size_t)count * sizeof *begins);
+    begins[0] = 0;
+}
+
 /* Gives back the memory behind the last edge. */
 static void shrink(void **array, int64_t edges)
 {
@@ -219,20 +164,33 @@ static void shrink(void **array, int64_t edges)
     *array = smaller == NULL ? *array : smaller;
 }
 
-static by_status merge_level(by__nodes_level *out, const by__nodes_level *fine,
-                             const int32_t *partner, int32_t *place, int64_t count, by_error *error)
+static by_status merge_level(by__nodes_level *out, const by__nodes_level *fine, int64_t count,
+                             by_error *error)
 {
     size_t edges = (size_t)fine->offsets[fine->nodes];
+    int32_t *members = NULL;
+    int32_t *place = NULL;
+    int64_t *begins = NULL;
     *out = (by__nodes_level){.nodes = count};
-    const size_t counts[4] = {(size_t)count + 1, edges + 1, edges + 1, (size_t)count};
+    const struct {
+        void **out;
+        size_t count;
+        size_t size;
+    } arrays[] = {{&out->owned[0], (size_t)count + 1, sizeof(int64_t)},
+                  {&out->owned[1], edges + 1, sizeof(int32_t)},
+                  {&out->owned[2], edges + 1, sizeof(int32_t)},
+                  {&out->owned[3], (size_t)count, sizeof(int32_t)},
+                  {(void **)&members, (size_t)fine->nodes, sizeof *members},
+                  {(void **)&place, (size_t)count, sizeof *place},
+                  {(void **)&begins, (size_t)count + 1, sizeof *begins}};
     by_status status = BY_OK;
-    for (size_t i = 0; i < 4 && status == BY_OK; i++) {
-        status = by__alloc(&out->owned[i], counts[i], i == 0 ? sizeof(int64_t) : sizeof(int32_t),
-                           "a partition", error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(arrays) && status == BY_OK; i++) {
+        status = by__alloc(arrays[i].out, arrays[i].count, arrays[i].size, "a partition", error);
     }
     if (status == BY_OK) {
         const merged_rows m = {out->owned[0], out->owned[1], out->owned[2], out->owned[3], place};
-        int64_t left = merge(&m, fine, partner, count);
+        sort_members(fine, members, begins, count);
+        int64_t left = merge(&m, fine, members, begins, count);
         shrink(&out->owned[1], left);
         shrink(&out->owned[2], left);
         out->offsets = out->owned[0];
@@ -240,31 +198,22 @@ static by_status merge_level(by__nodes_level *out, const by__nodes_level *fine,
         out->weights = out->owned[2];
         out->sizes = out->owned[3];
     }
+    free(members);
+    free(place);
+    free(begins);
     return status;
 }
 
 by_status by__nodes_level_coarsen(by__nodes_level *out, by__nodes_level *fine, int64_t most,
                                   uint64_t seed, by_error *error)
 {
-    size_t nodes = (size_t)fine->nodes;
-    int32_t *partner = NULL;
-    int32_t *waiting = NULL;
-    by_status status = by__alloc((void **)&partner, nodes, sizeof *partner, "a partition", error);
-    if (status == BY_OK) {
-        status = by__alloc((void **)&waiting, nodes + 1, sizeof *waiting, "a partition", error);
+    int64_t count;
+    BY_TRY(by__alloc((void **)&fine->coarse, (size_t)fine->nodes, sizeof *fine->coarse,
+                     "a partition", error));
+    BY_TRY(by__nodes_cluster(fine->coarse, &count, fine, most, seed, error));
+    by_status status = merge_level(out, fine, count, error);
+    if (status != BY_OK) {
+        by__nodes_level_free(out);
     }
-    if (status == BY_OK) {
-        status =
-            by__alloc((void **)&fine->coarse, nodes, sizeof *fine->coarse, "a partition", error);
-    }
-    if (status == BY_OK) {
-        int64_t count = match(fine, partner, waiting, fine->coarse, most, seed);
-        status = merge_level(out, fine, partner, waiting, count, error);
-        if (status != BY_OK) {
-            by__nodes_level_free(out);
-        }
-    }
-    free(partner);
-    free(waiting);
     return status;
 }

@@ -6,8 +6,11 @@
 
 #define LEVELS 48
 /* The coarsest level has about so many nodes for each part, and at least so many. */
-#define PER_PART ((int64_t)16)
+#define PER_PART ((int64_t)4)
 #define LEAST    ((int64_t)128)
+/* How much larger parts may be than in the end, while nodes are merged: what is moved then moves
+ * many nodes at once, and would often not fit. */
+#define COARSE_SLACK 1.03
 
 /* Merges nodes until few are left, or few can be merged. *count: the levels that there are. */
 static by_status coarsen(by__nodes_level *levels, int *count, int64_t parts, uint64_t seed,
@@ -44,7 +47,8 @@ static by_status cut(int32_t **parts_of, by__nodes_level *levels, int count, int
         if (i < last) {
             by__nodes_level_free(&levels[i + 1]);
         }
-        BY_TRY(by__nodes_refine(now, &levels[i], parts, most,
+        BY_TRY(by__nodes_refine(now, &levels[i], parts,
+                                i > 0 ? (int64_t)(COARSE_SLACK * (double)most) : most,
                                 by__loader_order_seed(seed, (uint64_t)(LEVELS + i)), error));
     }
     return BY_OK;

@@ -1,7 +1,9 @@
 /* Cuts the nodes of a graph into parts of about the same size with few edges between them, by the
- * multilevel scheme of METIS (Karypis and Kumar 1998): nodes that heavy edges connect are merged
- * until few are left, these are bisected again and again, and with each level of merged nodes that
- * is taken apart, nodes at the border of a part move where they have more edges.
+ * multilevel scheme of METIS (Karypis and Kumar 1998): nodes are merged until few are left, these
+ * are bisected again and again, and with each level of merged nodes that is taken apart, nodes at
+ * the border of a part move where they have more edges. What is merged are clusters and not pairs
+ * (Meyerhenke, Sanders and Schulz 2014): a pair is of two parts as often as an edge is, but a
+ * cluster has the edges of all its nodes to go by.
  *
  * Everything is done in one order, so the parts are a function of the graph, their number and the
  * seed. */
@@ -44,12 +46,19 @@ static inline int32_t by__nodes_level_size(const by__nodes_level *l, int64_t nod
 /* Makes the finest level: rows as they are, if they have each edge in both rows and no loop. */
 by_status by__nodes_level_first(by__nodes_level *out, const int64_t *offsets,
                                 const int32_t *sources, int64_t nodes, by_error *error);
-/* Merges pairs of nodes into those of the next level, of at most `most` nodes of the finest
- * graph: each node with the neighbour to which most edges lead; of those left over, two that have
- * such a neighbour in common. */
+/* Merges nodes into those of the next level: the clusters of by__nodes_cluster. */
 by_status by__nodes_level_coarsen(by__nodes_level *out, by__nodes_level *fine, int64_t most,
                                   uint64_t seed, by_error *error);
 void by__nodes_level_free(by__nodes_level *level);
+
+/* ---- clusters (propagate.c) ---- */
+
+/* Writes the cluster of each node, from 0 on, and their number: of at most `most` nodes of the
+ * finest graph, by label propagation. Each node in turn goes to the cluster to which most of its
+ * edges lead, of those with room; of those left alone, nodes with such a cluster in common come
+ * together (Meyerhenke, Sanders and Schulz 2014). */
+by_status by__nodes_cluster(int32_t *out, int64_t *count, const by__nodes_level *level,
+                            int64_t most, uint64_t seed, by_error *error);
 
 /* ---- the first partition (bisect.c) ---- */
 
@@ -63,7 +72,7 @@ by_status by__nodes_bisect(int32_t *out, const by__nodes_level *level, int64_t p
 /* ---- moves at borders (refine.c) ---- */
 
 /* Moves nodes at the border of a part to that where they have the most edges, if it has room,
- * until few move. Parts have at most `most` nodes of the finest graph, as far as nodes can be
+ * until none moves. Parts have at most `most` nodes of the finest graph, as far as nodes can be
  * moved. */
 by_status by__nodes_refine(int32_t *part_of, const by__nodes_level *level, int64_t parts,
                            int64_t most, uint64_t seed, by_error *error);

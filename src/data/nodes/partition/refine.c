@@ -4,7 +4,7 @@
 #include "data/loader/order.h"
 #include "data/nodes/partition/partition.h"
 
-#define PASSES 8
+#define PASSES 16
 
 typedef struct refinement {
     const by__nodes_level *level;
@@ -140,7 +140,7 @@ by_status by__nodes_refine(int32_t *part_of, const by__nodes_level *level, int64
             r.sizes[part_of[v]] += by__nodes_level_size(level, v);
         }
         int64_t moves = 1;
-        for (uint64_t pass = 0; pass < PASSES && moves > level->nodes / 1000; pass++) {
+        for (uint64_t pass = 0; pass < PASSES && moves > 0; pass++) {
             moves = pass_over(&r, seed, pass);
         }
         if (needs_balance(&r)) {

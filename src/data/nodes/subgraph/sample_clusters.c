@@ -22,7 +22,7 @@ static int head_of(char *out, size_t size, const by__nodes_subgraphs *s, const v
 {
     char sum[33];
     by__hash128_hex(sum, parts, (size_t)s->set->nodes * sizeof(int32_t));
-    return snprintf(out, size, "banyan-clusters 1 graph %s checksum %s\n", s->set->hash, sum);
+    return snprintf(out, size, "banyan-clusters 2 graph %s checksum %s\n", s->set->hash, sum);
 }
 
 /* Returns false if there is no such file, or it is of another graph or damaged: then the clusters
