@@ -7,14 +7,12 @@
 #include "banyan/ops.h"
 #include "data/loader/row_list.h"
 #include "data/nodes/node_entries.h"
-#include "data/nodes/node_relations.h"
 #include "tasks/graph/node_samples.h"
 
 typedef struct nodes_keys {
     by__task_sampled_keys sampled;
     char *labels;
     by_string_list label_names;
-    char *relations;
     char *train;
     char *valid;
     char *test;
@@ -30,10 +28,6 @@ static const by__config_key keys[] = {
      .help = "npy file of the class of each node, -1 for none; empty: those of the npz file"},
     {"data", "label_names", BY__KEY_TEXTS, BY__OWN(nodes_keys, label_names), "[]",
      .help = "names of the classes, in order from 0"},
-    {"data", "relations", BY__KEY_TEXT, BY__OWN(nodes_keys, relations), "\"\"", .later = true,
-     .help =
-         "file of the relation of each edge in a text of edges, from 0, in the same order: npy, "
-         "or a number a line; edges that lead back have relations of their own"},
     {"data", "train_list", BY__KEY_TEXT, BY__OWN(nodes_keys, train), "\"\"",
      .help = "file of the nodes to train on: npy, or a number a line; empty: they are drawn"},
     {"data", "valid_list", BY__KEY_TEXT, BY__OWN(nodes_keys, valid), "\"\"",
@@ -52,7 +46,7 @@ static const by__config_key keys[] = {
 /* clang-format on */
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
-#define CONSTANTS (BY__TASK_GRAPH_CONSTANTS + 12)
+#define CONSTANTS (BY__TASK_GRAPH_CONSTANTS + BY__TASK_RELATION_CONSTANTS + 6)
 
 typedef struct nodes_data {
     by_task_data base;
@@ -212,25 +206,20 @@ static void list_constants(nodes_data *d)
     by_shape offsets = BY_SHAPE(1, s->nodes + 1);
     const by__nodes_entries *f = &d->entries;
     by_shape entries = BY_SHAPE(1, f->count);
-    const by__nodes_relations *r = &d->relations;
-    by_shape typed = BY_SHAPE(1, r->edges);
     const by_array own[] = {
         {"features.values", BY_F32, BY_SHAPE(1, f->count, 1), f->values},
         {"features.offsets", BY_I32, offsets, f->offsets},
         {"features.columns", BY_I32, entries, f->columns},
         {"features.back_offsets", BY_I32, BY_SHAPE(1, s->features + 1), f->back_offsets},
         {"features.back_rows", BY_I32, entries, f->back_rows},
-        {"features.back_entries", BY_I32, entries, f->back_entries},
-        {"relations.offsets", BY_I32, offsets, r->offsets},
-        {"relations.sources", BY_I32, typed, r->sources},
-        {"relations.weights", BY_F32, BY_SHAPE(1, r->edges, 1), r->weights},
-        {"relations.back_offsets", BY_I32, BY_SHAPE(1, r->nodes * r->relations + 1),
-         r->back_offsets},
-        {"relations.back_sources", BY_I32, typed, r->back_sources},
-        {"relations.back_edges", BY_I32, typed, r->back_edges}};
-    _Static_assert(BY__TASK_GRAPH_CONSTANTS + sizeof own / sizeof own[0] == CONSTANTS, "room");
+        {"features.back_entries", BY_I32, entries, f->back_entries}};
+    _Static_assert(BY__TASK_GRAPH_CONSTANTS + BY__TASK_RELATION_CONSTANTS +
+                           sizeof own / sizeof own[0] ==
+                       CONSTANTS,
+                   "room");
     by__task_graph_constants(d->constants, s);
-    memcpy(d->constants + BY__TASK_GRAPH_CONSTANTS, own, sizeof own);
+    by__task_relation_constants(d->constants + BY__TASK_GRAPH_CONSTANTS, &d->relations);
+    memcpy(d->constants + (CONSTANTS - BY_ARRAY_LENGTH(own)), own, sizeof own);
 }
 
 /* The whole graph is uploaded, unless samples are read. */
@@ -242,11 +231,7 @@ static by_status take_whole(nodes_data *d, by_error *error)
     const nodes_keys *k = d->keys;
     BY_TRY(by__nodes_set_whole(d->set, error));
     BY_TRY(by__nodes_entries_make(&d->entries, d->set, error));
-    if (k->relations[0] != '\0') {
-        BY_TRY(by__nodes_relations_open(&d->relations, k->sampled.fan.graph.graph, k->relations,
-                                        d->set->nodes, k->sampled.fan.graph.symmetric != 0, error));
-        BY_TRY(by__nodes_relations_hash(&d->relations, d->set->hash, error));
-    }
+    BY_TRY(by__task_relations_open(&d->relations, &k->sampled.fan, d->set, false, error));
     list_constants(d);
     d->constant_count = CONSTANTS;
     return BY_OK;

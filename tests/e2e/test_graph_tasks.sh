@@ -9,11 +9,12 @@ python3 - <<'END' || fail "no data"
 import os, random, struct
 rng = random.Random(5)
 count = 150
-with open("edges.csv", "w") as f:
+with open("edges.csv", "w") as f, open("relations.txt", "w") as relations:
     for a in range(count):
         for _ in range(6):
             b = rng.randrange(count // 3) * 3 + a % 3 if rng.random() < 0.95 else rng.randrange(count)
             f.write(f"{a},{b}\n")
+            relations.write(f"{(a + b) % 2}\n")
 def npy(name, kind, shape, data):
     head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
     head += " " * (-(len(head) + 11) % 64) + "\n"
@@ -91,7 +92,19 @@ printf '0,3\n' >pair.csv
 run 0 "$banyan" predict runs/around pair.csv
 holds out '"from":0,"to":3'
 run 2 "$banyan" train links.yaml --set name=bad --set model.kind=rgcn
-holds err "which task.kind links does not"
+holds err "model.kind rgcn needs relations"
+
+say "links: a model of relations reads those of the edges that are no targets"
+set -- --set model.kind=rgcn --set data.relations=relations.txt --set data.self_loops=false
+run 0 "$banyan" train links.yaml --set name=rgcn "$@"
+run 0 "$banyan" eval runs/rgcn --test --json
+above auc 0.7
+last=runs/rgcn/checkpoints/step-00000060
+holds "$last/config.json" '"num_relations": 4'
+run 0 "$banyan" launch -n 2 train links.yaml --set name=rgcn-two "$@"
+same "$last/model.safetensors" runs/rgcn-two/checkpoints/step-00000060/model.safetensors
+run 0 "$banyan" predict runs/rgcn pair.csv
+holds out '"from":0,"to":3'
 
 say "links: predictions are of the product of vectors"
 printf '0,3\n1,2\n149,0\n' >pairs.csv

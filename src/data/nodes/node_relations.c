@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "data/loader/row_list.h"
-#include "data/nodes/node_set.h"
 
 /* Most relations that a file may name. */
 #define MOST_RELATIONS 65536
@@ -111,11 +110,13 @@ static void transpose(const by__nodes_relations *r)
     ends[0] = 0;
 }
 
-static by_status collect(typed_edge *edges, int64_t *relations, const char *name,
+/* *all: how many edges there are then. */
+static by_status collect(typed_edge *edges, uint64_t *all, int64_t *relations, const char *name,
                          const int32_t (*pairs)[2], const int32_t *types, uint64_t count,
-                         bool symmetric, by_error *error)
+                         bool symmetric, const by__nodes_set *among, by_error *error)
 {
     int32_t last = 0;
+    *all = 0;
     for (uint64_t i = 0; i < count; i++) {
         if (types[i] < 0 || types[i] >= MOST_RELATIONS) {
             return by_error_set(error, BY_EFORMAT,
@@ -126,9 +127,12 @@ static by_status collect(typed_edge *edges, int64_t *relations, const char *name
     }
     for (uint64_t i = 0; i < count; i++) {
         const int32_t *p = pairs[i];
-        edges[i] = (typed_edge){.to = p[1], .from = p[0], .type = types[i]};
+        if (among != NULL && by__nodes_set_edge(among, p[0], p[1]) < 0) {
+            continue;
+        }
+        edges[(*all)++] = (typed_edge){.to = p[1], .from = p[0], .type = types[i]};
         if (symmetric) {
-            edges[count + i] = (typed_edge){.to = p[0], .from = p[1], .type = types[i] + last + 1};
+            edges[(*all)++] = (typed_edge){.to = p[0], .from = p[1], .type = types[i] + last + 1};
         }
     }
     *relations = (int64_t)(last + 1) * (symmetric ? 2 : 1);
@@ -157,13 +161,14 @@ static by_status make(by__nodes_relations *r, typed_edge *edges, const char *nam
 
 by_status by__nodes_relations_make(by__nodes_relations *out, const char *name, int64_t nodes,
                                    const int32_t (*pairs)[2], const int32_t *types, uint64_t count,
-                                   bool symmetric, by_error *error)
+                                   bool symmetric, const by__nodes_set *among, by_error *error)
 {
     by__nodes_relations r = {.nodes = nodes};
     typed_edge *edges;
     uint64_t all = symmetric ? 2 * count : count;
     BY_TRY(by__alloc((void **)&edges, (size_t)all + 1, sizeof *edges, "relations", error));
-    by_status status = collect(edges, &r.relations, name, pairs, types, count, symmetric, error);
+    by_status status =
+        collect(edges, &all, &r.relations, name, pairs, types, count, symmetric, among, error);
     if (status == BY_OK) {
         status = make(&r, edges, name, all, error);
     }
@@ -204,8 +209,10 @@ static by_status read_pairs(int32_t (**pairs)[2], uint64_t *count, const char *g
 }
 
 by_status by__nodes_relations_open(by__nodes_relations *out, const char *graph, const char *types,
-                                   int64_t nodes, bool symmetric, by_error *error)
+                                   const by__nodes_set *among, bool within, bool symmetric,
+                                   by_error *error)
 {
+    int64_t nodes = among->nodes;
     int32_t(*pairs)[2] = NULL;
     uint64_t *list = NULL;
     int32_t *narrowed = NULL;
@@ -225,7 +232,7 @@ by_status by__nodes_relations_open(by__nodes_relations *out, const char *graph, 
     }
     if (status == BY_OK) {
         status = by__nodes_relations_make(out, graph, nodes, (const int32_t(*)[2])pairs, narrowed,
-                                          count, symmetric, error);
+                                          count, symmetric, within ? among : NULL, error);
     }
     free(narrowed);
     free(list);

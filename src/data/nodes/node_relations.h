@@ -7,8 +7,7 @@
 #ifndef BY_DATA_NODES_NODE_RELATIONS_H
 #define BY_DATA_NODES_NODE_RELATIONS_H
 
-#include "banyan/data.h"
-#include "base/base.h"
+#include "data/nodes/node_set.h"
 
 typedef struct by__nodes_relations {
     int64_t relations; /* 0: there are none */
@@ -25,15 +24,18 @@ typedef struct by__nodes_relations {
 
 /* Sorts `count` edges, pairs of the node that an edge comes from and the one that it ends in, with
  * the relation of each. An edge of a relation that is there twice counts once. symmetric: edges
- * lead back, too, by relations of their own: that of an edge plus the number of all. BY_EFORMAT: a
+ * lead back, too, by relations of their own: that of an edge plus the number of all. among: edges
+ * that this set does not have are left out; NULL: none are. BY_EFORMAT: a
  * relation is below 0, or there are too many edges or pairs. `name` is for errors. */
 by_status by__nodes_relations_make(by__nodes_relations *out, const char *name, int64_t nodes,
                                    const int32_t (*pairs)[2], const int32_t *types, uint64_t count,
-                                   bool symmetric, by_error *error);
+                                   bool symmetric, const by__nodes_set *among, by_error *error);
 /* Reads a text of edges, two numbers of nodes a line, and a file of one array with the relation of
- * each of them. BY_EFORMAT: they do not have the same length, or a file is damaged. */
+ * each of them, of the nodes of `among`: all edges, or with `within` those that it has. BY_EFORMAT:
+ * they do not have the same length, or a file is damaged. */
 by_status by__nodes_relations_open(by__nodes_relations *out, const char *graph, const char *types,
-                                   int64_t nodes, bool symmetric, by_error *error);
+                                   const by__nodes_set *among, bool within, bool symmetric,
+                                   by_error *error);
 /* Replaces the hash of a graph, 32 hex digits, by that of the graph with these relations. */
 by_status by__nodes_relations_hash(const by__nodes_relations *relations, char hash[33],
                                    by_error *error);

@@ -113,18 +113,7 @@ int64_t by__nodes_apart_edge(const by__nodes_set *set, const int32_t *apart, int
     if (apart == NULL || (node != apart[0] && node != apart[1]) || apart[0] == apart[1]) {
         return -1;
     }
-    int32_t other = node == apart[0] ? apart[1] : apart[0];
-    int64_t low = set->offsets[node];
-    int64_t end = set->offsets[node + 1];
-    for (int64_t high = end; low < high;) {
-        int64_t middle = low + (high - low) / 2;
-        if (set->sources[middle] < other) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < end && set->sources[low] == other ? low : -1;
+    return by__nodes_set_edge(set, node == apart[0] ? apart[1] : apart[0], node);
 }
 
 /* A sample that is filled. */

@@ -93,6 +93,21 @@ static inline int64_t by__nodes_set_degree(const by__nodes_set *set, int64_t nod
 {
     return set->offsets[node + 1] - set->offsets[node];
 }
+/* The edge that leads from one node to another; -1: there is none. */
+static inline int64_t by__nodes_set_edge(const by__nodes_set *set, int32_t from, int32_t to)
+{
+    int64_t low = set->offsets[to];
+    int64_t end = set->offsets[to + 1];
+    for (int64_t high = end; low < high;) {
+        int64_t middle = low + (high - low) / 2;
+        if (set->sources[middle] < from) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < end && set->sources[low] == from ? low : -1;
+}
 /* The weight of an edge, and the sum of those of the edges that end in a node. */
 static inline float by__nodes_set_weight(const by__nodes_set *set, int64_t edge)
 {

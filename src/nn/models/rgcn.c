@@ -112,12 +112,12 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     if (sizes->relations != 0) {
         return BY_OK;
     }
-    return strcmp(config->task.kind, "nodes") != 0
-               ? by_error_set(error, BY_ECONFIG,
-                              "%s: model.kind rgcn reads the relations of edges, which task.kind "
-                              "%s does not: take gcn, sage, gat or gin, or task.kind nodes",
-                              by__config_where(config, "model.kind", "task.kind"),
-                              config->task.kind)
+    return strcmp(config->task.kind, "graphs") == 0
+               ? by_error_set(
+                     error, BY_ECONFIG,
+                     "%s: model.kind rgcn reads the relations of edges, which task.kind "
+                     "%s does not: take gcn, sage, gat or gin, or task.kind nodes or links",
+                     by__config_where(config, "model.kind", "task.kind"), config->task.kind)
                : by_error_set(error, BY_ECONFIG,
                               "%s: model.kind rgcn needs relations: set data.relations to a file "
                               "with that of each edge",

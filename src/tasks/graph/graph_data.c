@@ -109,8 +109,8 @@ static by_status take_size(int64_t *key, const char *name, int64_t size, const b
     return BY_OK;
 }
 
-by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set, bool fixed,
-                               by_error *error)
+by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set,
+                               const by__nodes_relations *relations, bool fixed, by_error *error)
 {
     by_model_config *m = &config->model;
     by__nn_node_sizes *sizes = by__nn_node_sizes_of(m);
@@ -122,9 +122,11 @@ by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set, bool
     }
     by__nn_node_read_whole(sizes);
     sizes->edge_weights = set->weights != NULL;
-    sizes->relations = sizes->relation_edges = 0;
     BY_TRY(by__nn_node_set_hops(sizes, NULL, NULL, 0, error));
     BY_TRY(take_size(&m->channels, "channels", set->features, set, true, error));
+    BY_TRY(take_size(&sizes->relations, "relations", relations->relations, set, true, error));
+    BY_TRY(
+        take_size(&sizes->relation_edges, "relation_edges", relations->edges, set, fixed, error));
     BY_TRY(take_size(&sizes->nodes, "nodes", set->nodes, set, fixed, error));
     return take_size(&sizes->edges, "edges", set->edges, set, fixed, error);
 }

@@ -3,6 +3,7 @@
 #define BY_TASKS_GRAPH_GRAPH_DATA_H
 
 #include "data/nodes/graph_list.h"
+#include "data/nodes/node_relations.h"
 #include "nn/nn.h"
 #include "tasks/tasks.h"
 
@@ -30,10 +31,10 @@ by_status by__task_graph_open(by_source **out, const by_task_graph *graph,
                               const by__nodes_options *options, const by_config *config,
                               by_error *error);
 
-/* Sets the sizes of a model that the graph has: channels, nodes and edges. fixed: nodes and edges
- * that the config names must be these. BY_ECONFIG: the model reads no graph, or it has other
- * sizes. */
-by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set, bool fixed,
-                               by_error *error);
+/* Sets the sizes of a model that the graph has: channels, nodes, edges and relations. fixed: nodes
+ * and edges that the config names must be these. BY_ECONFIG: the model reads no graph, or it has
+ * other sizes. */
+by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set,
+                               const by__nodes_relations *relations, bool fixed, by_error *error);
 
 #endif

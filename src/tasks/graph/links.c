@@ -43,18 +43,21 @@ static const by__config_key keys[] = {
 /* clang-format on */
 static const by__config_key_list key_list = BY__KEY_LIST(keys);
 
+#define CONSTANTS (BY__TASK_GRAPH_CONSTANTS + BY__TASK_RELATION_CONSTANTS)
+
 typedef struct links_data {
     by_task_data base;
     const links_keys *keys; /* of the config that was opened, which must outlive it */
     by__nodes_links *links;
     by__task_samples samples; /* of surroundings, or the whole graph */
-    int32_t (*listed)[2];     /* pairs to predict or to evaluate instead; NULL: those held out */
+    by__nodes_relations relations;
+    int32_t (*listed)[2]; /* pairs to predict or to evaluate instead; NULL: those held out */
     uint64_t listed_count;
     uint64_t *nodes; /* of which vectors are wanted, instead of scores of links; NULL: none */
     uint64_t node_count;
     by_task_purpose purpose;
     bool test;
-    by_array constants[BY__TASK_GRAPH_CONSTANTS];
+    by_array constants[CONSTANTS];
     char *summary;
 } links_data;
 
@@ -71,6 +74,7 @@ static void close_data(by_task_data *data)
 {
     links_data *d = (links_data *)data;
     by__nodes_links_close(&d->links);
+    by__nodes_relations_free(&d->relations);
     free(d->listed);
     free(d->nodes);
     free(d->summary);
@@ -158,7 +162,9 @@ static by_status fit_samples(links_data *d, by_error *error)
     }
     s->targets = 1;
     BY_TRY(by__nodes_set_whole(d->links->set, error));
+    BY_TRY(by__task_relations_open(&d->relations, &k->fan, d->links->set, true, error));
     by__task_graph_constants(d->constants, d->links->set);
+    by__task_relation_constants(d->constants + BY__TASK_GRAPH_CONSTANTS, &d->relations);
     return BY_OK;
 }
 
@@ -183,7 +189,6 @@ static by_status open_all(links_data *d, const by_task_request *r, by_error *err
     (void)held_out(d, &count);
     d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->links->train_count : 0;
     d->base.valid_examples = d->nodes != NULL ? d->node_count : count;
-    d->base.bytes = d->links->set->bytes + d->links->count * sizeof *d->links->pairs;
     d->base.held_out = "links drawn by data.split_seed";
     if (d->purpose == BY_TASK_EVALUATE && count == 0) {
         return by_error_set(error, BY_ECONFIG, "%s: there are no links to %s", d->links->set->name,
@@ -191,6 +196,8 @@ static by_status open_all(links_data *d, const by_task_request *r, by_error *err
                                     : "evaluate on: set data.valid_links");
     }
     BY_TRY(fit_samples(d, error));
+    d->base.bytes =
+        d->links->set->bytes + d->links->count * sizeof *d->links->pairs + d->relations.bytes;
     return describe(d, error);
 }
 
@@ -239,6 +246,8 @@ static void assume(by_config *config)
     if (sizes != NULL) {
         sizes->nodes = sizes->nodes < 0 ? 2708 : sizes->nodes;
         sizes->edges = sizes->edges < 0 ? 13264 : sizes->edges;
+        sizes->relations = sizes->relations < 0 ? 1 : sizes->relations;
+        sizes->relation_edges = sizes->relation_edges < 0 ? sizes->edges : sizes->relation_edges;
         set_candidates(sizes, own_keys(config));
     }
 }
@@ -248,7 +257,7 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     links_data *d = (links_data *)data;
     by_model_config *m = &config->model;
     bool begins = d->purpose == BY_TASK_TRAIN && m->from[0] == '\0';
-    BY_TRY(by__task_graph_sizes(config, d->links->set, begins, error));
+    BY_TRY(by__task_graph_sizes(config, d->links->set, &d->relations, begins, error));
     by__nn_node_sizes *sizes = by__nn_node_sizes_of(m);
     BY_TRY(by__task_samples_sizes(sizes, m, &d->samples, d->links->set, error));
     m->outputs = m->outputs < 0 ? m->width : m->outputs;
@@ -291,7 +300,7 @@ static by_status constants(by_task_data *data, const by_config *config, const by
     BY_UNUSED(config);
     BY_UNUSED(error);
     *out = d->constants;
-    *count = by__task_samples_whole(&d->samples) ? BY__TASK_GRAPH_CONSTANTS : 0;
+    *count = by__task_samples_whole(&d->samples) ? CONSTANTS : 0;
     return BY_OK;
 }
 

@@ -12,6 +12,11 @@ static const by__config_key fan_keys[] = {
     {"data", "fan_outs", BY__KEY_TEXTS, BY__OWN(by__task_fan_keys, fan_outs), "[]",
      .help = "how many edges of a target, and of nodes 1, 2, ... hops from it, a sample of its "
              "surroundings has, a number for each layer; empty: the whole graph is read"},
+    {"data", "relations", BY__KEY_TEXT, BY__OWN(by__task_fan_keys, relations), "\"\"",
+     .later = true,
+     .help =
+         "file of the relation of each edge in a text of edges, from 0, in the same order: npy, "
+         "or a number a line; edges that lead back have relations of their own"},
 };
 static const by__config_key keys[] = {
     {"data", "sampling", BY__KEY_TEXT, OWN(sampling), "neighbours",
@@ -37,6 +42,32 @@ static const by__config_key keys[] = {
 /* clang-format on */
 const by__config_key_list by__task_fan_key_list = BY__KEY_LIST(fan_keys);
 const by__config_key_list by__task_sampled_key_list = BY__KEY_LIST(keys);
+
+by_status by__task_relations_open(by__nodes_relations *out, const by__task_fan_keys *k,
+                                  by__nodes_set *set, bool within, by_error *error)
+{
+    if (k->relations[0] == '\0') {
+        return BY_OK;
+    }
+    BY_TRY(by__nodes_relations_open(out, k->graph.graph, k->relations, set, within,
+                                    k->graph.symmetric != 0, error));
+    return by__nodes_relations_hash(out, set->hash, error);
+}
+
+void by__task_relation_constants(by_array out[BY__TASK_RELATION_CONSTANTS],
+                                 const by__nodes_relations *r)
+{
+    by_shape edges = BY_SHAPE(1, r->edges);
+    by_shape pairs = BY_SHAPE(1, r->nodes * r->relations + 1);
+    const by_array constants[BY__TASK_RELATION_CONSTANTS] = {
+        {"relations.offsets", BY_I32, BY_SHAPE(1, r->nodes + 1), r->offsets},
+        {"relations.sources", BY_I32, edges, r->sources},
+        {"relations.weights", BY_F32, BY_SHAPE(1, r->edges, 1), r->weights},
+        {"relations.back_offsets", BY_I32, pairs, r->back_offsets},
+        {"relations.back_sources", BY_I32, edges, r->back_sources},
+        {"relations.back_edges", BY_I32, edges, r->back_edges}};
+    memcpy(out, constants, sizeof constants);
+}
 
 static bool takes_neighbours(const by__task_sampled_keys *k)
 {

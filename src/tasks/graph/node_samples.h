@@ -2,6 +2,7 @@
 #ifndef BY_TASKS_GRAPH_NODE_SAMPLES_H
 #define BY_TASKS_GRAPH_NODE_SAMPLES_H
 
+#include "data/nodes/node_relations.h"
 #include "data/nodes/subgraph/subgraph.h"
 #include "tasks/graph/graph_data.h"
 
@@ -9,8 +10,19 @@
 typedef struct by__task_fan_keys {
     by__task_graph_keys graph;
     by_string_list fan_outs;
+    char *relations;
 } by__task_fan_keys;
 extern const by__config_key_list by__task_fan_key_list;
+
+/* Reads the relations of the edges of a graph, if the keys name a file of them, and makes them part
+ * of the hash of the set. within: only of the edges that the set has. */
+by_status by__task_relations_open(by__nodes_relations *out, const by__task_fan_keys *keys,
+                                  by__nodes_set *set, bool within, by_error *error);
+
+/* Constant inputs of a model that reads relations. */
+#define BY__TASK_RELATION_CONSTANTS 6
+void by__task_relation_constants(by_array out[BY__TASK_RELATION_CONSTANTS],
+                                 const by__nodes_relations *relations);
 
 /* The same of a task that samples in other ways, too. */
 typedef struct by__task_sampled_keys {

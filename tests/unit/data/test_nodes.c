@@ -519,7 +519,7 @@ static void relation_hash(char hash[33], const int32_t (*pairs)[2], const int32_
 {
     by__nodes_relations r;
     by_error error = {0};
-    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, false, &error), &error);
+    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, false, NULL, &error), &error);
     memset(hash, '0', 32);
     hash[32] = '\0';
     check_ok(by__nodes_relations_hash(&r, hash, &error), &error);
@@ -535,7 +535,7 @@ static void test_relations(void **state)
     by__nodes_relations r;
     by_error error = {0};
     BY_UNUSED(state);
-    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, false, &error), &error);
+    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, false, NULL, &error), &error);
     assert_int_equal(r.relations, 2);
     assert_int_equal(r.edges, 4);
     expect(r.offsets, (const int32_t[]){0, 3, 4, 4}, 4);
@@ -545,14 +545,22 @@ static void test_relations(void **state)
     expect(r.back_sources, (const int32_t[]){1, 0, 0, 0}, 4);
     expect(r.back_edges, (const int32_t[]){3, 0, 1, 2}, 4);
     by__nodes_relations_free(&r);
-    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, true, &error), &error);
+    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, true, NULL, &error), &error);
     assert_int_equal(r.relations, 4);
     assert_int_equal(r.edges, 8);
     expect(r.offsets, (const int32_t[]){0, 4, 7, 8}, 4);
     expect(r.sources, (const int32_t[]){1 * 4 + 0, 1 * 4 + 1, 1 * 4 + 2, 2 * 4 + 1}, 4);
     by__nodes_relations_free(&r);
-    check_error(by__nodes_relations_make(&r, "r", 3, pairs, wrong, 5, false, &error), BY_EFORMAT,
-                &error, "r: edge 2 has relation -1");
+    /* Only the edges from node 2 to 0 and from 0 to 1. */
+    const by__nodes_set among = {
+        .nodes = 3, .offsets = (const int64_t[]){0, 1, 2, 2}, .sources = (const int32_t[]){2, 0}};
+    check_ok(by__nodes_relations_make(&r, "r", 3, pairs, types, 5, false, &among, &error), &error);
+    assert_int_equal(r.relations, 2);
+    assert_int_equal(r.edges, 2);
+    expect(r.sources, (const int32_t[]){5, 0}, 2);
+    by__nodes_relations_free(&r);
+    check_error(by__nodes_relations_make(&r, "r", 3, pairs, wrong, 5, false, NULL, &error),
+                BY_EFORMAT, &error, "r: edge 2 has relation -1");
     relation_hash(hashes[0], pairs, types);
     relation_hash(hashes[1], pairs, (const int32_t[]){1, 1, 0, 1, 1}); /* another one of an edge */
     relation_hash(hashes[2], pairs, (const int32_t[]){1, 1, 0, 1, 0});
