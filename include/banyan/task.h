@@ -194,6 +194,9 @@ typedef struct by_example_name {
     uint64_t index;     /* of it in the data, in which those that are left out count */
     const char *file;   /* that it is, or is in; NULL: all are in one */
     const char *sample; /* its name in a file of many, "" in another file; NULL: none has one */
+    const char *column; /* that names the series of a window; NULL: it is none of several series */
+    const char *series; /* its name; NULL if column is */
+    uint64_t row;       /* of the table, from 1 on, that is the last one of a window; 0: none is */
 } by_example_name;
 
 /* An example that the data of training has, and what an epoch does with it. */

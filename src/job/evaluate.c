@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "job/job.h"
+#include "tasks/tasks.h"
 #include "trainer/exchange/exchange.h"
 
 /* Limit on the values of all sums of a task: they are added up, and exchanged, after every
@@ -413,13 +414,10 @@ static by_status report_output(const evaluation_pass *p, const by_task_data *dat
         if (data->task->name_example != NULL) {
             data->task->name_example(data, of.index, &of);
         }
-        const by_field fields[] = {
+        by_field fields[2 + BY__TASK_NAME_FIELDS] = {
             {.name = "index", .number = (double)of.index, .is_whole = true},
-            {.name = output, .list = values + i * width, .list_count = width},
-            {.name = "file", .text = of.file},
-            {.name = "sample", .text = of.sample}};
-        report(user, fields,
-               BY_ARRAY_LENGTH(fields) - (size_t)(of.file == NULL) - (size_t)(of.sample == NULL));
+            {.name = output, .list = values + i * width, .list_count = width}};
+        report(user, fields, 2 + by__task_name_fields(fields + 2, &of));
     }
     return BY_OK;
 }

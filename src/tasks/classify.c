@@ -122,15 +122,12 @@ static void predict_one(const by__task_examples *d, uint64_t index, const float 
     (void)snprintf(label, sizeof label, "%zu", best);
     by_example_name of = {.index = index};
     by__task_examples_name(&d->base, index, &of);
-    const by_field fields[] = {
+    by_field fields[4 + BY__TASK_NAME_FIELDS] = {
         {.name = "index", .number = (double)of.index, .is_whole = true},
         {.name = "class", .number = (double)best, .is_whole = true},
         {.name = "label", .text = best < d->label_count ? d->labels[best] : label},
-        {.name = "probability", .number = 1.0 / sum},
-        {.name = "file", .text = of.file},
-        {.name = "sample", .text = of.sample}};
-    report(user, fields,
-           BY_ARRAY_LENGTH(fields) - (size_t)(of.file == NULL) - (size_t)(of.sample == NULL));
+        {.name = "probability", .number = 1.0 / sum}};
+    report(user, fields, 4 + by__task_name_fields(fields + 4, &of));
 }
 
 static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,

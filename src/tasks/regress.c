@@ -174,11 +174,14 @@ static const by_metric metrics[] = {[METRIC_RMSE] = {"rmse", false, 4, rmse},
 
 /* ---- predictions ---- */
 
-/* The fields of a row: its index, and a number for each target. */
-static void fill_fields(by_field *fields, const by__task_examples *d, uint64_t index,
-                        const float *values)
+/* The fields of a row: its index, a number for each target, and which window it is. Returns how
+ * many. */
+static size_t fill_fields(by_field *fields, const by__task_examples *d, uint64_t index,
+                          const float *values)
 {
     size_t count = by__task_examples_numbers(d);
+    by_example_name of = {.index = index};
+    by__task_examples_name(&d->base, index, &of);
     fields[0] = (by_field){.name = "index", .number = (double)index, .is_whole = true};
     for (size_t k = 0; k < count; k++) {
         double mean;
@@ -187,20 +190,21 @@ static void fill_fields(by_field *fields, const by__task_examples *d, uint64_t i
         fields[1 + k] = (by_field){.name = count == 1 ? "value" : d->target_names[k],
                                    .number = mean + unit * (double)values[k]};
     }
+    return count + 1 + by__task_name_fields(fields + count + 1, &of);
 }
 
 static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,
                          size_t width, by_predicted *report, void *user, by_error *error)
 {
     const by_array *weight = by_batch_array(batch, "weight");
-    size_t count = targets_of(data) + 1;
+    size_t room = targets_of(data) + 1 + BY__TASK_NAME_FIELDS;
     by_field *fields;
     BY_UNUSED(sum);
-    BY_TRY(by__alloc((void **)&fields, count, sizeof *fields, "predictions", error));
+    BY_TRY(by__alloc((void **)&fields, room, sizeof *fields, "predictions", error));
     for (size_t i = 0; weight != NULL && i < batch->batch; i++) {
         if (((const float *)weight->data)[i] > 0.0f) {
-            fill_fields(fields, (const by__task_examples *)data, batch->first_sample + i,
-                        values + i * width);
+            size_t count = fill_fields(fields, (const by__task_examples *)data,
+                                       batch->first_sample + i, values + i * width);
             report(user, fields, count);
         }
     }

@@ -43,6 +43,12 @@ static inline const by__task_row *by__task_row_of(const by_task *task)
 
 extern const by__task_row by__task_language;
 
+/* Most fields that name an example behind its index. */
+#define BY__TASK_NAME_FIELDS 4
+/* Writes those that it has: "file" and "sample", or the series of a window and the "row" that ends
+ * it. Returns how many. (example_fields.c) */
+size_t by__task_name_fields(by_field out[BY__TASK_NAME_FIELDS], const by_example_name *of);
+
 /* The kinds of the section `task`, for by__config_kind_table. */
 const by__config_kind *by__task_kind(size_t index);
 

@@ -347,7 +347,8 @@ head -n 58 motions.csv | tail -n +11 | sed '1i motion,x,y,kind' >some.csv # thre
 run 0 "$banyan" predict runs/motions some.csv
 python3 -c 'import json
 said = [json.loads(line) for line in open("out")]
-assert [p["label"] for p in said] == ["run", "walk", "run"] and [p["index"] for p in said] == [0, 1, 2], said' || fail "the classes of windows"
+assert [p["label"] for p in said] == ["run", "walk", "run"] and [p["index"] for p in said] == [0, 1, 2], said
+assert [(p["motion"], p["row"]) for p in said] == [("m1", 16), ("m2", 32), ("m3", 48)], said' || fail "the classes of windows"
 serve_models runs/motions
 await_ready
 python3 -c 'import csv, json

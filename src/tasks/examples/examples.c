@@ -177,6 +177,7 @@ void by__task_examples_close(by_task_data *data)
     by__remote_close(&d->remote);
     free(d->indexes);
     by__task_examples_close_texts(d);
+    by__task_examples_close_windows(&d->windows);
     by_encoding_close(&d->before);
     by_encoding_close(&d->encoding);
     by__task_examples_close_parts(d);

@@ -97,6 +97,12 @@ typedef struct by__task_examples_windows {
     int64_t context; /* rows of one; 0: examples are rows */
     int64_t stride;  /* rows between the beginnings of two */
     bool all;        /* each series has one, as in a request */
+    /* Of windows to predict: the table's row that ends each, and its series. */
+    uint64_t named;      /* windows */
+    uint64_t *last_rows; /* [named] from 0 on */
+    int32_t *series_of;  /* [named]; NULL: there is one series */
+    char **series;       /* [series_count] their names */
+    size_t series_count;
 } by__task_examples_windows;
 
 /* The held-out pictures of a shard (examples_parts.c). */
@@ -175,6 +181,9 @@ by_status by__task_examples_describe_folders(by__task_examples *d, by_error *err
 by_status by__task_examples_keep_classes(const by__task_examples *d, by_config *config,
                                          by_error *error);
 void by__task_examples_name(const by_task_data *data, uint64_t index, by_example_name *out);
+/* Names a window to predict, below d->windows.named (examples_windows.c). */
+void by__task_examples_name_window(by_example_name *out, const by__task_examples *d,
+                                   uint64_t index);
 /* Keeps the files of a set, less those that were left out of it; takes `files`. */
 void by__task_examples_keep_folder(by__task_examples *d, by__image_folder *files,
                                    const by_array_set *set);

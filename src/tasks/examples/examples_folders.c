@@ -30,6 +30,9 @@ void by__task_examples_name(const by_task_data *data, uint64_t index, by_example
     if (d->is_predicted && index < d->folder.count) {
         *out = name_of(d, &d->folder.files[index], d->folder.files[index].number);
     }
+    if (index < d->windows.named) {
+        by__task_examples_name_window(out, d, index);
+    }
 }
 
 void by__task_examples_name_trained(const by_task_data *data, uint64_t index, by_example_name *out)

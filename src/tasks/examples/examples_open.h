@@ -95,5 +95,9 @@ by_status by__task_examples_rows_of_windows(by_part *out, uint64_t **rows,
 by_status by__task_examples_apply_windows(by_array_set **out, const by__task_examples *d,
                                           const by_table *table, bool targets,
                                           by__task_examples_cut *cut, by_error *error);
+/* Keeps which windows of a table there are, in the order of by__task_examples_apply_windows. */
+by_status by__task_examples_keep_windows(by__task_examples *d, const by_table *table,
+                                         by_error *error);
+void by__task_examples_close_windows(by__task_examples_windows *windows);
 
 #endif

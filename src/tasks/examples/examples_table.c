@@ -167,6 +167,9 @@ by_status by__task_examples_apply_table(by_array_set **out, by__task_examples *d
     const char *weight = targets && own && d->keys->weight[0] != '\0' ? d->keys->weight : NULL;
     by_status status =
         by__task_examples_apply_encoding(out, d, table, targets, weight, &d->texts.cut, error);
+    if (status == BY_OK && d->is_predicted && d->windows.context > 0) {
+        status = by__task_examples_keep_windows(d, table, error);
+    }
     by_table_close(&table);
     return status;
 }

@@ -292,3 +292,74 @@ by_status by__task_examples_apply_windows(by_array_set **out, const by__task_exa
     free_list(&l);
     return status;
 }
+
+/* ---- names ---- */
+
+static by_status keep_series(by__task_examples_windows *w, const by_column *column, by_error *error)
+{
+    BY_TRY(by__alloc((void **)&w->series_of, (size_t)w->named, sizeof *w->series_of, "windows",
+                     error));
+    BY_TRY(
+        by__alloc((void **)&w->series, column->value_count, sizeof *w->series, "windows", error));
+    w->series_count = column->value_count;
+    for (size_t s = 0; s < column->value_count; s++) {
+        w->series[s] = by__strdup(column->values[s]);
+        if (w->series[s] == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: windows");
+        }
+    }
+    for (uint64_t i = 0; i < w->named; i++) {
+        w->series_of[i] = column->categories[w->last_rows[i]];
+    }
+    return BY_OK;
+}
+
+by_status by__task_examples_keep_windows(by__task_examples *d, const by_table *table,
+                                         by_error *error)
+{
+    window_list l = {0};
+    by__task_examples_windows *w = &d->windows;
+    const by_column *column = NULL;
+    by_status status = list_windows(&l, d, table, error);
+    by__task_examples_close_windows(w);
+    if (status == BY_OK) {
+        status = find_series(&column, d, table, error);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&w->last_rows, (size_t)l.count + 1, sizeof *w->last_rows,
+                           "windows", error);
+    }
+    for (uint64_t i = 0; status == BY_OK && i < l.count; i++) {
+        w->last_rows[i] = l.rows[l.ends[i] - 1];
+        w->named = i + 1;
+    }
+    if (status == BY_OK && column != NULL) {
+        status = keep_series(w, column, error);
+    }
+    free_list(&l);
+    return status;
+}
+
+void by__task_examples_close_windows(by__task_examples_windows *w)
+{
+    for (size_t s = 0; s < w->series_count; s++) {
+        free(w->series[s]);
+    }
+    free(w->series);
+    free(w->series_of);
+    free(w->last_rows);
+    w->series = NULL;
+    w->series_of = NULL;
+    w->last_rows = NULL;
+    w->named = w->series_count = 0;
+}
+
+void by__task_examples_name_window(by_example_name *out, const by__task_examples *d, uint64_t index)
+{
+    const by__task_examples_windows *w = &d->windows;
+    out->row = w->last_rows[index] + 1;
+    if (w->series_of != NULL) {
+        out->column = d->keys->series;
+        out->series = w->series[w->series_of[index]];
+    }
+}
