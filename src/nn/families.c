@@ -20,6 +20,7 @@
     ROW(efficientnet)                                                                              \
     ROW(unet)                                                                                      \
     ROW(dit)                                                                                       \
+    ROW(unet2d)                                                                                    \
     ROW(mlp)                                                                                       \
     ROW(dlinear)                                                                                   \
     ROW(patchtst)                                                                                  \

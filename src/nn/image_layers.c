@@ -4,6 +4,9 @@
 
 #include "nn/nn.h"
 
+/* What the wavelengths of sines and cosines grow to, in turns. */
+#define PERIOD 10000.0f
+
 by_value by__nn_images(by__nn_build *b)
 {
     static const int last[] = {0, 2, 3, 1};
@@ -49,6 +52,16 @@ by_value by__nn_convolve(by__nn_build *b, by_value x, const by__nn_conv *conv, b
         bias ? by__nn_weight(b, "embed", BY_SHAPE(conv->out), (by_init){0}, "%s.bias", prefix)
              : BY_NONE;
     return by_conv(b->graph, x, w, shift, &window, conv->groups);
+}
+
+by_value by__nn_waves(by__nn_build *b, int64_t batch, int64_t time, int64_t width, by_value start)
+{
+    const by_rotation rotation = {.theta = PERIOD};
+    by_shape half = BY_SHAPE(batch, time, width / 2);
+    by_value parts[2] = {by_fill(b->graph, BY_F32, half, 1.0f),
+                         by_fill(b->graph, BY_F32, half, 0.0f)};
+    by_value pairs = by_concat(b->graph, parts, 2, 2);
+    return by_rope(b->graph, pairs, start, 1, &rotation);
 }
 
 /* ---- batch norm ---- */

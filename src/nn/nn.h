@@ -432,6 +432,9 @@ by_status by__nn_initialize_parameters(by__store *store, int flat, const by_grap
 
 /* The input "images", channels last: [B, H, W, C]. */
 by_value by__nn_images(by__nn_build *b);
+/* cos(p f) and then sin(p f), f = 10000^(-2 i / width), of positions p = 0, 1, ... or those of
+ * `start`, i32 [batch]: [batch, time, width], as the rotation of pairs (1, 0). */
+by_value by__nn_waves(by__nn_build *b, int64_t batch, int64_t time, int64_t width, by_value start);
 /* A convolution with a square window. */
 typedef struct by__nn_conv {
     int64_t in, out; /* channels */

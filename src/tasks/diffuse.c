@@ -89,7 +89,7 @@ static by_status check_model(const by_config *config, const by_graph *graph, con
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
                               "task.kind diffuse needs a model that reads times and yields images, "
-                              "which model.kind %s is not: set model.kind to dit",
+                              "which model.kind %s is not: set model.kind to dit or unet2d",
                               m->kind);
 }
 

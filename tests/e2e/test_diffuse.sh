@@ -1,6 +1,6 @@
 #!/bin/sh
-# Diffusion as a user runs it: a tiny DiT trains on drawn stripes, with the same weights on any number of ranks and after
-# a resume, makes images of a class as a grid and one by one, and refuses what it cannot do.
+# Diffusion as a user runs it: a tiny DiT and a tiny U-Net train on drawn stripes, with the same weights on any number of
+# ranks and after a resume, make images of a class as a grid and one by one, and refuse what they cannot do.
 . "$(dirname "$0")/../support/shell.sh"
 
 # 48 images of 8 x 8: class 0 has a bright left half, class 1 a bright upper one.
@@ -63,7 +63,7 @@ run 2 "$banyan" generate runs/named --class upper
 holds err "it needs --image"
 run 0 "$banyan" generate runs/taught --ema --images one --class 1 --samples 3 --guidance 1 --steps 7
 exists one/000002_1.png
-python3 - made one <<'END' || fail "the images are not of their classes"
+cat >of_classes.py <<'END'
 import glob, struct, sys, zlib
 
 def grey(path):
@@ -93,10 +93,29 @@ for path in paths:
 print(right, "of", len(paths))
 sys.exit(right < 0.9 * len(paths))
 END
+# of_their_classes FOLDER...: the images in them show what their names say.
+of_their_classes() { python3 of_classes.py "$@" || fail "the images are not of their classes"; }
+of_their_classes made one
 
 say "DDPM"
 run 0 "$banyan" train stripes.yaml --quiet --set name=ddpm --set task.loss=ddpm --set task.betas=cosine --set train.steps=20
 run 0 "$banyan" generate runs/ddpm --image ddpm.png --samples 3
+
+say "a U-Net, on any number of ranks and after a resume"
+sed 's/^name.*/name: unet/; s/^model.*/model: {kind: unet2d, width: 8, multipliers: [1, 2], attended: [2], depth: 1, norm_groups: 4}/' \
+    stripes.yaml >unet.yaml
+run 0 "$banyan" train unet.yaml --quiet
+run 0 "$banyan" launch -n 2 train unet.yaml --quiet --set name=unet2 --set train.threads=1
+same runs/unet/$weights runs/unet2/$weights
+rm -r runs/unet2/checkpoints/step-00000040
+run 0 "$banyan" train --resume runs/unet2 --quiet
+same runs/unet/$weights runs/unet2/$weights
+run 0 "$banyan" train unet.yaml --quiet --set name=drawn --set train.steps=200 --set train.micro_batch=16 \
+    --set train.eval_every=0 --set optimizer.lr=6e-3
+run 0 "$banyan" generate runs/drawn --ema --images drawn --samples 20 --steps 10
+of_their_classes drawn
+run 2 "$banyan" train unet.yaml --set name=odd --set model.multipliers='[1, 1, 1, 1, 1]'
+holds err "must be a multiple of 16"
 
 say "what it refuses"
 run 2 "$banyan" generate runs/taught --image grid.jpg --samples 1
@@ -109,4 +128,4 @@ holds err "generate --image"
 run 2 "$banyan" train stripes.yaml --set name=mixed --set 'data.transforms=[mixup]'
 holds err "two classes"
 run 2 "$banyan" train stripes.yaml --set name=vit --set model.kind=vit --set model.patch=2
-holds err "model.kind to dit"
+holds err "model.kind to dit or unet2d"

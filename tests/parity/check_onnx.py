@@ -10,7 +10,7 @@
     check_onnx.py predicts FILE.onnx DATA LINES     what `banyan predict` says of DATA (images as npy, a table as CSV) in
                                                     LINES: classes, and probabilities and values within 1e-4 (values: of
                                                     the target's deviation), for batches of all examples, 7 and 1
-    check_onnx.py diffusion GOLDEN DIR              the model of golden/dit.safetensors as a directory in Hugging Face form
+    check_onnx.py diffusion GOLDEN DIR              the model of golden/DIR.safetensors as a directory in Hugging Face form
     check_onnx.py denoises FILE.onnx GOLDEN         what the graph predicts is what PyTorch says in the golden file, for all
                                                     of its images and each alone
     check_onnx.py forecasts FILE.onnx TABLE AHEAD   the rows that `banyan predict --csv` put behind each series (column shop)
@@ -152,6 +152,13 @@ def predicts(path, data, lines):
         fail(f"{path}: predictions differ by {distance:.2e}")
 
 
+DENOISERS = {
+    "dit": dict(architectures=["DiT"], model_type="dit", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                intermediate_size=64, patch_size=2, num_channels=2, layer_norm_eps=1e-6),
+    "unet2d": dict(architectures=["UNet2DModel"], model_type="unet2d", in_channels=2, block_out_channels=[8, 16],
+                   attended_levels=[2], layers_per_block=1, attention_head_dim=4, norm_num_groups=2, norm_eps=1e-5)}
+
+
 def diffusion(golden, directory):
     weights = {n[8:]: t for n, t in read_tensors(golden).items() if n.startswith("weights.")}
     header, blobs, at = {}, [], 0
@@ -163,9 +170,7 @@ def diffusion(golden, directory):
     os.makedirs(directory)
     with open(directory + "/model.safetensors", "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
-    config = dict(architectures=["DiT"], model_type="dit", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                  intermediate_size=64, image_size=[8, 12], patch_size=2, num_channels=2, layer_norm_eps=1e-6,
-                  id2label={str(i): f"LABEL_{i}" for i in range(3)})
+    config = dict(DENOISERS[directory], image_size=[8, 12], id2label={str(i): f"LABEL_{i}" for i in range(3)})
     for name, content in (("config", config), ("preprocessor_config", dict(image_mean=[0.5, 0.5], image_std=[0.5, 0.5]))):
         with open(f"{directory}/{name}.json", "w") as f:
             json.dump(content, f)

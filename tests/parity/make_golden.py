@@ -12,9 +12,9 @@ Tensors (f32 unless said otherwise; NAME is the Hugging Face name, for gpt2 with
                             of the others [out, in] (Linear); a tied head has no tensor
     inputs of the model     tokens i32 [B, T]; or images [B, C, H, W]; or numbers [B, F] and
                             categories i32 [B, K]
-                            and, for dit, timesteps i32 [B] and classes i32 [B]
+                            and, for dit and unet2d, timesteps i32 [B] and classes i32 [B]
     and what it is to say   targets i32 [B, T], -1 is ignored; or labels i32 [B]; or targets [B];
-                            or, for dit, targets like the images with a weight [B] of each
+                            or, for those two, targets like the images with a weight [B] of each
                             models of nodes: ids i32 [B] and labels, and the graph in constants.NAME
     logits                  of these inputs with the initial weights: [B, T, V], [B, classes] or [B, 1];
                             batch norm uses its running statistics here, those of the batch elsewhere
@@ -35,7 +35,7 @@ Metadata (all strings): the sizes of the case, batch, steps, torch; and error.NA
 |f32 - f64| / |f64| (Euclidean norms) of logits, loss, losses, norms, the worst gradient (grad) and the worst
 final weight (final).
 
-The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], and of dit's, and vit's and bert's key.bias have a
+The key part of gpt2's attention bias, h.N.attn.c_attn.bias[C:2C], and of dit's, and vit's and bert's key.bias, and unet2d's to_k.bias have a
 gradient of exactly zero (softmax does not change when a constant is added to a row), so what rounding leaves
 there is noise that AdamW then scales to full steps: compare gpt2's gradient within the whole bias, theirs with
 zero, and the final values not at all. `error.final` leaves them out, as --check does.
@@ -88,6 +88,8 @@ CASES = {
                        classes=3, convolutional=1, seed=121),
     "dit": dict(kind="dit", layers=2, heads=4, width=32, mlp_width=64, channels=2, image_size=8, image_width=12,
                 patch_size=2, classes=3, norm_eps=1e-6, seed=123),
+    "unet2d": dict(kind="unet2d", width=8, multipliers=[1, 2], attended=[2], depth=1, head_width=4, groups=2, channels=2,
+                   image_size=8, image_width=12, classes=3, seed=125),
     "mlp_classes": dict(kind="mlp", numbers=5, categories=[4, 6], embedding=3, hidden=[24, 16],
                         activation="gelu", norm=1, classes=3, norm_eps=1e-5, seed=105),
     "mlp_value": dict(kind="mlp", numbers=5, categories=[], embedding=1, hidden=[24, 16],
@@ -879,6 +881,124 @@ def dit_forward(c, w, images, timesteps, classes):
     return x.reshape(images.shape)
 
 
+def unet2d_levels(c):
+    """What each block of the levels is called, with the channels that it reads and makes: down, and then up."""
+    widths, kept = [c["width"] * m for m in c["multipliers"]], [c["width"]]
+    now, down, up = c["width"], [], []
+    for i, width in enumerate(widths):
+        blocks = []
+        for k in range(c["depth"]):
+            blocks.append((f"down_blocks.{i}.resnets.{k}", now, width))
+            now = width
+            kept.append(now)
+        down.append(blocks)
+        if i + 1 < len(widths):
+            kept.append(now)
+    for i, width in enumerate(reversed(widths)):
+        blocks = []
+        for k in range(c["depth"] + 1):
+            blocks.append((f"up_blocks.{i}.resnets.{k}", now + kept.pop(), width))
+            now = width
+        up.append(blocks)
+    return down, up
+
+
+def unet2d_shapes(c):
+    width, shapes = c["width"], {}
+
+    def layer(name, *shape):
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+
+    def block(name, inputs, outputs):
+        layer(name + ".norm1", inputs)
+        layer(name + ".conv1", outputs, inputs, 3, 3)
+        layer(name + ".time_emb_proj", outputs, 4 * width)
+        layer(name + ".norm2", outputs)
+        layer(name + ".conv2", outputs, outputs, 3, 3)
+        if inputs != outputs:
+            layer(name + ".conv_shortcut", outputs, inputs, 1, 1)
+
+    def attention(name, channels):
+        layer(name + ".group_norm", channels)
+        for part in ("to_q", "to_k", "to_v", "to_out.0"):
+            layer(f"{name}.{part}", channels, channels)
+
+    down, up = unet2d_levels(c)
+    last = c["width"] * c["multipliers"][-1]
+    shapes["class_embedding.weight"] = (c["classes"] + 1, 4 * width)
+    layer("time_embedding.linear_1", 4 * width, width)
+    layer("time_embedding.linear_2", 4 * width, 4 * width)
+    layer("conv_in", width, c["channels"], 3, 3)
+    for levels, way in ((down, "down"), (up, "up")):
+        for i, blocks in enumerate(levels):
+            for name, inputs, outputs in blocks:
+                block(name, inputs, outputs)
+                if (i if way == "down" else len(up) - 1 - i) + 1 in c["attended"]:
+                    attention(name.replace("resnets", "attentions"), outputs)
+            if i + 1 < len(levels):
+                layer(f"{way}_blocks.{i}.{way}samplers.0.conv", outputs, outputs, 3, 3)
+    block("mid_block.resnets.0", last, last)
+    attention("mid_block.attentions.0", last)
+    block("mid_block.resnets.1", last, last)
+    layer("conv_norm_out", width * c["multipliers"][0])
+    layer("conv_out", c["channels"], width * c["multipliers"][0], 3, 3)
+    return shapes
+
+
+def unet2d_forward(c, w, images, timesteps, classes):
+    """What is predicted, like the images."""
+    dtype, width = w["conv_in.weight"].dtype, c["width"]
+
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"])
+
+    def conv(x, name, stride=1):
+        return F.conv2d(x, w[name + ".weight"], w[name + ".bias"], stride, w[name + ".weight"].shape[-1] // 2)
+
+    def norm(x, name):
+        return F.group_norm(x, c["groups"], w[name + ".weight"], w[name + ".bias"], 1e-5)
+
+    # Products of a time and a frequency in float32, where those of large times have few digits left.
+    angles = timesteps.float()[:, None] / 10000 ** (torch.arange(0, width, 2).float() / width)
+    t = torch.cat((angles.to(dtype).cos(), angles.to(dtype).sin()), 1)
+    t = linear(F.silu(linear(t, "time_embedding.linear_1")), "time_embedding.linear_2")
+    told = F.silu(t + w["class_embedding.weight"][classes.long()])
+
+    def block(x, name):
+        y = conv(F.silu(norm(x, name + ".norm1")), name + ".conv1") + linear(told, name + ".time_emb_proj")[:, :, None, None]
+        y = conv(F.silu(norm(y, name + ".norm2")), name + ".conv2")
+        return (conv(x, name + ".conv_shortcut") if name + ".conv_shortcut.weight" in w else x) + y
+
+    def attention(x, name):
+        batch, channels, rows, columns = x.shape
+        if name + ".to_q.weight" not in w:
+            return x
+        y = norm(x, name + ".group_norm").flatten(2).transpose(1, 2)
+        q, k, v = (linear(y, f"{name}.to_{part}").view(batch, rows * columns, -1, c["head_width"]).transpose(1, 2)
+                   for part in "qkv")
+        y = ((q @ k.transpose(2, 3)) / math.sqrt(c["head_width"])).softmax(3) @ v
+        y = linear(y.transpose(1, 2).flatten(2), name + ".to_out.0")
+        return x + y.transpose(1, 2).view_as(x)
+
+    down, up = unet2d_levels(c)
+    x = conv(images.to(dtype), "conv_in")
+    kept = [x]
+    for i, blocks in enumerate(down):
+        for name, _, _ in blocks:
+            x = attention(block(x, name), name.replace("resnets", "attentions"))
+            kept.append(x)
+        if i + 1 < len(down):
+            x = conv(x, f"down_blocks.{i}.downsamplers.0.conv", 2)
+            kept.append(x)
+    x = block(attention(block(x, "mid_block.resnets.0"), "mid_block.attentions.0"), "mid_block.resnets.1")
+    for i, blocks in enumerate(up):
+        for name, _, _ in blocks:
+            x = attention(block(torch.cat((x, kept.pop()), 1), name), name.replace("resnets", "attentions"))
+        if i + 1 < len(up):
+            x = conv(F.interpolate(x, scale_factor=2, mode="nearest"), f"up_blocks.{i}.upsamplers.0.conv")
+    return conv(F.silu(norm(x, "conv_norm_out")), "conv_out")
+
+
 def mlp_shapes(c):
     shapes = {f"embeddings.{i}.weight": (n, c["embedding"]) for i, n in enumerate(c["categories"])}
     width = c["numbers"] + c["embedding"] * len(c["categories"])
@@ -1298,7 +1418,7 @@ MODELS = {"gpt2": (gpt2_shapes, gpt2_forward), "llama": (llama_shapes, llama_for
           "resnet": (resnet_shapes, resnet_forward), "convnext": (convnext_shapes, convnext_forward),
           "mobilenet_v2": (mobilenet_shapes, mobilenet_forward),
           "efficientnet": (efficientnet_shapes, efficientnet_forward), "unet": (unet_shapes, unet_forward),
-          "dit": (dit_shapes, dit_forward),
+          "dit": (dit_shapes, dit_forward), "unet2d": (unet2d_shapes, unet2d_forward),
           "mlp": (mlp_shapes, mlp_forward),
           "dlinear": (dlinear_shapes, dlinear_forward), "patchtst": (patchtst_shapes, patchtst_forward),
           "tcn": (tcn_shapes, tcn_forward), "nbeats": (nbeats_shapes, nbeats_forward),
@@ -1341,7 +1461,7 @@ def make_inputs(c):
             # Uniform with the variance of He et al., so that what is normalized by given statistics stays small.
             most = round(64 * math.sqrt(6 / math.prod(shape[1:]))) / 64
             weights[name] = uniform(shape, -most, most)
-        elif len(shape) > 1 and c["kind"] == "dit":  # whose modulations multiply each other
+        elif len(shape) > 1 and c["kind"] in ("dit", "unet2d"):  # whose modulations multiply each other
             weights[name] = uniform(shape, -0.1875, 0.1875)
         elif len(shape) > 1:
             # Standard deviation 0.25, about 1.4 / sqrt(width): attention, gates and GELU leave their
@@ -1372,7 +1492,7 @@ def make_inputs(c):
         if c.get("categories"):
             columns = [integers((BATCH, 1), n) for n in c["categories"]]
             batch["categories"] = torch.cat(columns, 1)
-        if c["kind"] == "dit":  # the last class is none
+        if c["kind"] in ("dit", "unet2d"):  # the last class is none
             batch["timesteps"], batch["classes"] = integers((BATCH,), 1000), integers((BATCH,), c["classes"] + 1)
             batch["targets"], batch["weight"] = uniform(shape, -2, 2), uniform((BATCH,), 0.5, 1.5)
         elif c["kind"] == "unet":  # one at each pixel, -1 for none
@@ -1450,8 +1570,8 @@ def relative(a, b):
 
 
 def comparable(c, name, tensor):
-    """What of a tensor is determined: final.*.c_attn.bias without its key part, nothing of *.key.bias."""
-    if name.endswith(("attention.key.bias", "attention.self.key.bias", "self_attn.k_proj.bias")) and not name.startswith("weights."):
+    """What of a tensor is determined: final.*.c_attn.bias without its key part, nothing of *.key.bias and the like."""
+    if name.endswith(("attention.key.bias", "attention.self.key.bias", "self_attn.k_proj.bias", ".to_k.bias")) and not name.startswith("weights."):
         return tensor[:0]
     if name.startswith("final.") and name.endswith(("attn.c_attn.bias", "attn.qkv.bias")):
         return torch.cat((tensor[:c["width"]], tensor[2 * c["width"]:]))

@@ -43,10 +43,12 @@ say "200 greedy tokens"
 for name in gpt2 llama; do
     later greedy "$name.onnx" "$name.logits.safetensors" 200 "$name.tokens.safetensors"
 done
-cp "$root/tests/parity/golden/dit.safetensors" golden.safetensors
-later diffusion golden.safetensors dit
+for name in dit unet2d; do
+    cp "$root/tests/parity/golden/$name.safetensors" .
+    later diffusion $name.safetensors $name
+done
 run 0 "$python" "$checker" each <checks
-holds out "13 commands"
+holds out "14 commands"
 rm checks
 for name in gpt2 llama; do
     run 0 "$banyan" eval "runs/$name" --tokens "$name.tokens.safetensors" --logits-out "$name.back.safetensors"
@@ -119,9 +121,11 @@ predicts pair regress "kind: mlp, hidden: [16], activation: relu" "table: table.
 predicts classes classify "kind: mlp, hidden: [16], activation: gelu, norm: true}
 norm: {kind: batch" "table: table.csv, target: kind" table.csv
 
-say "dit: what it predicts"
-run 0 "$banyan" export dit --format onnx --output dit.onnx
-later denoises dit.onnx golden.safetensors
+for name in dit unet2d; do
+    say "$name: what it predicts"
+    run 0 "$banyan" export $name --format onnx --output $name.onnx
+    later denoises $name.onnx $name.safetensors
+done
 
 "$python" - <<'END' || fail "no series"
 import math
@@ -196,11 +200,12 @@ nodes gcn gcn
 nodes sage sage
 nodes sage-max "sage, aggregate: max"
 nodes gat "gat, heads: 2, output_heads: 2"
+nodes gin gin
 
 say "onnxruntime says the same of all of them"
 run 0 "$python" "$checker" each <checks
 cat out
-holds out "28 commands"
+holds out "30 commands"
 
 say "what has no form in ONNX is an error"
 cat >mixtral.yaml <<END

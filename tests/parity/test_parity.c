@@ -247,7 +247,8 @@ static bool is_statistic(const char *name)
  * and patchtst is zero, and what rounding leaves is noise. */
 static bool is_noise(const char *name)
 {
-    return strstr(name, ".key.bias") != NULL || strstr(name, ".self_attn.k_proj.bias") != NULL;
+    return strstr(name, ".key.bias") != NULL || strstr(name, ".self_attn.k_proj.bias") != NULL ||
+           strstr(name, ".to_k.bias") != NULL;
 }
 
 static void compare_gradients(const golden *g, double bound)
@@ -722,6 +723,19 @@ static void test_dit(void **state)
     compare_all(CASE("dit", NULL, settings, "images", "timesteps", "classes", "targets", "weight"));
 }
 
+static void test_unet2d(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {
+        "model.kind=unet2d",  "task.kind=diffuse",        "model.width=8",
+        "model.head_width=4", "model.multipliers=[1, 2]", "model.attended=[2]",
+        "model.depth=1",      "model.norm_groups=2",      "model.outputs=3",
+        "model.channels=2",   "model.image_height=8",     "model.image_width=12",
+        "train.micro_batch=1"};
+    compare_all(
+        CASE("unet2d", NULL, settings, "images", "timesteps", "classes", "targets", "weight"));
+}
+
 static void test_mlp_classes(void **state)
 {
     BY_UNUSED(state);
@@ -958,6 +972,7 @@ int main(void)
         cmocka_unit_test(test_unet),
         cmocka_unit_test(test_unet_group),
         cmocka_unit_test(test_dit),
+        cmocka_unit_test(test_unet2d),
         cmocka_unit_test(test_mlp_classes),
         cmocka_unit_test(test_mlp_value),
         cmocka_unit_test(test_dlinear),

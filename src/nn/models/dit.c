@@ -14,8 +14,6 @@
 
 /* Width of the sines and cosines of a time. */
 #define TIME_WIDTH 256
-/* What the wavelengths of sines and cosines grow to, in turns. */
-#define PERIOD 10000.0f
 
 typedef struct dit_keys {
     int64_t patch;
@@ -87,22 +85,10 @@ static by_value silu(by__nn_build *b, by_value x)
     return by_unary(b->graph, x, BY_FN_SILU);
 }
 
-/* cos(p f) and then sin(p f), f = PERIOD^(-2 i / width), of positions 0, 1, ... or those of
- * `start`, [batch, time, width]: the rotation of pairs (1, 0). */
-static by_value waves(by__nn_build *b, int64_t batch, int64_t time, int64_t width, by_value start)
-{
-    const by_rotation rotation = {.theta = PERIOD};
-    by_shape half = BY_SHAPE(batch, time, width / 2);
-    by_value parts[2] = {by_fill(b->graph, BY_F32, half, 1.0f),
-                         by_fill(b->graph, BY_F32, half, 0.0f)};
-    by_value pairs = by_concat(b->graph, parts, 2, 2);
-    return by_rope(b->graph, pairs, start, 1, &rotation);
-}
-
 /* Sines and cosines of one axis of the grid of patches, [side, width]: sines first. */
 static by_value axis_positions(by__nn_build *b, int64_t side, int64_t width)
 {
-    by_value x = waves(b, 1, side, width, BY_NONE);
+    by_value x = by__nn_waves(b, 1, side, width, BY_NONE);
     by_value parts[2] = {by_slice(b->graph, x, 2, width / 2, width / 2),
                          by_slice(b->graph, x, 2, 0, width / 2)};
     return by_concat(b->graph, parts, 2, 2);
@@ -147,7 +133,7 @@ static by_value condition(by__nn_build *b)
     int64_t batch = b->request->batch;
     by_value times = by__nn_input(b, "timesteps", BY_I32, BY_SHAPE(batch));
     by_value classes = by__nn_input(b, "classes", BY_I32, BY_SHAPE(batch));
-    by_value x = waves(b, batch, 1, TIME_WIDTH, times);
+    by_value x = by__nn_waves(b, batch, 1, TIME_WIDTH, times);
     x = by_reshape(b->graph, x, BY_SHAPE(batch, TIME_WIDTH));
     x = by__nn_encoder_linear(b, x, TIME_WIDTH, c->width, "embed time", "embed", init,
                               "t_embedder.mlp.0");
