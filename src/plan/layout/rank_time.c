@@ -108,9 +108,9 @@ static void add_shares(by__layout_time *sum, const by_trainer *t, const by__layo
 {
     double size = (double)by_dtype_size(by__trainer_copies_dtype(t->config));
     for (size_t i = 0; t->pipe != NULL && i < t->pipe->share_count; i++) {
-        by_value value = by_graph_find(t->pipe->train.whole, t->pipe->shares[i].name);
+        by_value value = by_graph_find(t->pipe->cut->train.whole, t->pipe->shares[i].name);
         if (value != BY_NONE) {
-            const by_shape *shape = &t->pipe->train.whole->values[value].shape;
+            const by_shape *shape = &t->pipe->cut->train.whole->values[value].shape;
             by__layout_add_exchange(sum, job, BY_LAYOUT_PIPELINE, BY_EXCHANGE_SHIFT,
                                     size * (double)by_shape_count(shape), 1u << BY_MESH_PIPELINE);
         }
@@ -161,7 +161,7 @@ by_status by__layout_rank(by__layout_rank_time *out, const by_trainer *t, const 
 /* Bytes of a micro-batch that a stage sends to its neighbours. */
 static void count_moves(by__layout_stage *stage, const by_trainer *t, int number)
 {
-    const by__trainer_pipe_graph *g = &t->pipe->train;
+    const by__trainer_pipe_graph *g = &t->pipe->cut->train;
     for (size_t i = 0; i < g->move_count; i++) {
         const by__trainer_pipe_move *move = &g->moves[i];
         double bytes = (double)by__graph_value_bytes(&g->whole->values[move->value]);

@@ -5,6 +5,13 @@
 
 #include "trainer/pipeline/pipe_stages.h"
 
+/* ---- pipe_cut.c ---- */
+
+/* Cuts the whole model into stages; options->like lends its cut where that is the same. */
+by_status by__pipeline_cut(by_trainer *t, const by_trainer_options *options, by_error *error);
+/* {NULL} is accepted. */
+void by__pipeline_cut_close(by__trainer_pipe_cut **cut);
+
 /* ---- pipe_parameters.c ---- */
 
 /* Lists the parameters of this rank's stages, then those that they only read. */
@@ -16,7 +23,7 @@ by_status by__pipeline_list_parameters(by_trainer *t, by_error *error);
 by_memory by__pipeline_gradients(const by_trainer *t, const by__trainer_pipe_stage *stage,
                                  int group, int set);
 
-/* Cuts the model into stages, lists the parameters of the rank's stages and makes the schedule. */
+/* Cuts the model, makes the schedule and lists the parameters of the rank's stages. */
 by_status by__pipeline_open(by_trainer *t, const by_trainer_options *options, by_error *error);
 /* {NULL} is accepted. Called after the programs were closed. */
 void by__pipeline_close(by_trainer *t);

@@ -4,27 +4,14 @@
 
 #include "trainer/pipeline/pipe.h"
 
-static bool reads(const by__trainer_pipe_graph *g, int stage, by_value value)
-{
-    for (size_t n = 0; n < g->whole->node_count; n++) {
-        const by__graph_node *node = &g->whole->nodes[n];
-        for (int i = 0; i < node->input_count; i++) {
-            if (node->in[i] == value && by__stage_of_part(g->part[n]) == stage) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* Adds a parameter that a stage reads and another rank trains. */
 static by_status share(by__trainer_pipe *pipe, by_value parameter, int from, int stage,
                        by_error *error)
 {
-    const by__graph_value *value = &pipe->train.whole->values[parameter];
+    const by__graph_value *value = &pipe->cut->train.whole->values[parameter];
     by__trainer_pipe_share next = {value->name, by__pipe_rank_of(pipe, from),
                                    by__pipe_rank_of(pipe, stage)};
-    if (next.from == next.to || !reads(&pipe->train, stage, parameter)) {
+    if (next.from == next.to) {
         return BY_OK;
     }
     if (next.to == pipe->rank) {
@@ -52,12 +39,13 @@ static by_status share(by__trainer_pipe *pipe, by_value parameter, int from, int
 /* Refuses, on all ranks, a rank that would have nothing to train. */
 static by_status check_trained(const by__trainer_pipe *pipe, by_error *error)
 {
-    const by_graph *whole = pipe->train.whole;
+    const by_graph *whole = pipe->cut->train.whole;
+    const int *stage_of = pipe->cut->stage_of;
     for (int rank = 0; rank < pipe->ranks; rank++) {
         bool trains = false;
         for (size_t v = 0; v < whole->value_count && !trains; v++) {
-            trains = pipe->stage_of[v] >= 0 && pipe->stage_of[v] % pipe->ranks == rank &&
-                     !whole->values[v].frozen;
+            trains =
+                stage_of[v] >= 0 && stage_of[v] % pipe->ranks == rank && !whole->values[v].frozen;
         }
         if (!trains) {
             return by_error_set(error, BY_EARG,
@@ -72,22 +60,13 @@ static by_status check_trained(const by__trainer_pipe *pipe, by_error *error)
 by_status by__pipeline_list_parameters(by_trainer *t, by_error *error)
 {
     by__trainer_pipe *pipe = t->pipe;
-    const by_graph *whole = pipe->train.whole;
-    int stages = pipe->ranks * pipe->chunks;
-    BY_TRY(by__alloc((void **)&pipe->stage_of, whole->value_count, sizeof *pipe->stage_of,
-                     "pipeline", error));
-    for (size_t v = 0; v < whole->value_count; v++) {
-        bool is_parameter = whole->values[v].role == BY_ROLE_PARAMETER;
-        pipe->stage_of[v] =
-            is_parameter ? by__pass_stage_of_parameter(whole, pipe->train.part, (by_value)v) : -1;
-    }
+    const by__trainer_pipe_cut *cut = pipe->cut;
     BY_TRY(check_trained(pipe, error));
-    t->model.stage_of = pipe->stage_of;
-    t->model.stages = stages;
     BY_TRY(by__trainer_list_trained(&pipe->parameters, t, pipe->rank, error));
-    for (size_t v = 0; v < whole->value_count; v++) {
-        for (int stage = 0; stage < stages && pipe->stage_of[v] >= 0; stage++) {
-            BY_TRY(share(pipe, (by_value)v, pipe->stage_of[v], stage, error));
+    for (size_t i = 0; i < cut->reading_count; i++) {
+        const by__trainer_pipe_reading *r = &cut->readings[i];
+        if (cut->stage_of[r->parameter] >= 0) {
+            BY_TRY(share(pipe, r->parameter, cut->stage_of[r->parameter], r->stage, error));
         }
     }
     return BY_OK;

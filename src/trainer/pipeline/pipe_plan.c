@@ -1,5 +1,4 @@
-/* Plans a rank of a pipeline: cuts the graphs into stages, makes the schedule, and adds the
- * programs of the rank's stages. */
+/* Plans a rank of a pipeline: makes the schedule, and adds the programs of the rank's stages. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,101 +9,6 @@
 
 /* Indices of by__trainer_pipe_stage.name after those of the parts. */
 enum { NAME_LOSS = BY__PART_KINDS, NAME_SUM };
-
-/* ---- the whole graphs ---- */
-
-/* Builds the graph of a rank whose positions on the axes that split tensors are this one's, or
- * (first) 0. */
-static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_options *o,
-                             bool training, bool first, by_error *error)
-{
-    const by__trainer_recipe recipe = {o->builder, o->user, t->task};
-    by_model_mode mode = training ? BY_MODEL_TRAIN : BY_MODEL_LOSS;
-    BY_TRY(by__trainer_forward_graph(out, &t->model.values, t->config, &recipe, mode, error));
-    by_pass_options options = by__trainer_pass_options(t, &t->model.values);
-    for (int kind = 0; kind < BY_SHARD_KINDS && first; kind++) {
-        options.shard[kind].rank = 0;
-    }
-    return by_passes_run(*out, training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, NULL,
-                         error);
-}
-
-/* Cuts the model into stages by the cost of the parts of the first rank along the axes that split
- * tensors. These ranks may have parts of uneven size, but all must cut alike. */
-static by_status map_stages(by_trainer *t, const by_trainer_options *o, by_error *error)
-{
-    by__trainer_pipe *pipe = t->pipe;
-    by_graph *first = NULL;
-    bool is_first = true;
-    int stages = pipe->ranks * pipe->chunks;
-    for (int axis = BY_MESH_EXPERT; axis < BY_MESH_AXES; axis++) {
-        is_first = is_first && t->layout.place[axis] == 0;
-    }
-    if (is_first) {
-        const by_graph *whole = pipe->train.whole;
-        return by__pass_map_stages(&pipe->map, whole, by_graph_find(whole, "loss_scale"), stages,
-                                   error);
-    }
-    by_status status = build_whole(&first, t, o, true, true, error);
-    if (status == BY_OK) {
-        status = by__pass_map_stages(&pipe->map, first, by_graph_find(first, "loss_scale"), stages,
-                                     error);
-    }
-    by_graph_close(&first);
-    return status;
-}
-
-static int by_value_then_stage(const void *a, const void *b)
-{
-    const by__trainer_pipe_move *x = a;
-    const by__trainer_pipe_move *y = b;
-    if (x->value != y->value) {
-        return x->value < y->value ? -1 : 1;
-    }
-    return x->to < y->to ? -1 : x->to > y->to;
-}
-
-/* Lists the values that cross between stages, each once per stage. */
-static by_status list_moves(by__trainer_pipe_graph *g, by_error *error)
-{
-    size_t kept = 0;
-    BY_TRY(
-        by__alloc((void **)&g->moves, g->crossing_count + 1, sizeof *g->moves, "pipeline", error));
-    for (size_t i = 0; i < g->crossing_count; i++) {
-        const by__pass_crossing *x = &g->crossings[i];
-        by__trainer_pipe_move move = {x->value, by__stage_of_part(x->from),
-                                      by__stage_of_part(x->to)};
-        if (move.from != move.to) {
-            g->moves[g->move_count++] = move;
-        }
-    }
-    qsort(g->moves, g->move_count, sizeof *g->moves, by_value_then_stage);
-    for (size_t i = 0; i < g->move_count; i++) {
-        if (kept == 0 || by_value_then_stage(&g->moves[kept - 1], &g->moves[i]) != 0) {
-            g->moves[kept++] = g->moves[i];
-        }
-    }
-    g->move_count = kept;
-    return BY_OK;
-}
-
-static by_status cut_whole(by__trainer_pipe *pipe, by__trainer_pipe_graph *g, by_value seed,
-                           by_error *error)
-{
-    BY_TRY(
-        by__alloc((void **)&g->part, g->whole->node_count + 1, sizeof *g->part, "pipeline", error));
-    BY_TRY(by__pass_assign_parts(g->part, g->whole, seed, &pipe->map, pipe->apart, error));
-    BY_TRY(by__pass_list_crossings(&g->crossings, &g->crossing_count, g->whole, g->part, error));
-    return list_moves(g, error);
-}
-
-static void free_graph(by__trainer_pipe_graph *g)
-{
-    by_graph_close(&g->whole);
-    free(g->part);
-    free(g->crossings);
-    free(g->moves);
-}
 
 /* ---- the schedule ---- */
 
@@ -136,7 +40,7 @@ static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *e
                                    .ranks = pipe->ranks,
                                    .chunks = pipe->chunks,
                                    .micro_batches = t->summation->rounds(t)};
-    BY_TRY(list_links(&pipe->train, &links, &options.link_count, error));
+    BY_TRY(list_links(&pipe->cut->train, &links, &options.link_count, error));
     options.links = links;
     by_status status = by_pipeline_open(&pipe->schedule, &options, error);
     free(links);
@@ -148,7 +52,7 @@ static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *e
 /* Returns true if the program completes the gradients of its stage. */
 static bool is_last(const by__trainer_pipe *pipe, const by__trainer_pipe_graph *g, int part)
 {
-    return g == &pipe->train &&
+    return g == &pipe->cut->train &&
            part % BY__PART_KINDS == (pipe->apart ? BY__PART_WEIGHT : BY__PART_BACKWARD);
 }
 
@@ -157,12 +61,12 @@ static bool is_last(const by__trainer_pipe *pipe, const by__trainer_pipe_graph *
 static by_status add_early_gradients(by_graph *graph, by_trainer *t, int part, by_error *error)
 {
     const by__trainer_pipe *pipe = t->pipe;
-    const by_graph *whole = pipe->train.whole;
+    const by_graph *whole = pipe->cut->train.whole;
     int backward = by__part_of(by__stage_of_part(part), BY__PART_BACKWARD);
     for (size_t v = 0; v < whole->value_count && pipe->apart; v++) {
         const by__graph_value *value = &whole->values[v];
         if (value->role == BY_ROLE_GRADIENT && value->producer >= 0 &&
-            pipe->train.part[value->producer] == backward) {
+            pipe->cut->train.part[value->producer] == backward) {
             (void)by_graph_input(graph, value->name, value->dtype, value->shape);
         }
     }
@@ -175,7 +79,7 @@ static by_status finish_part(by_trainer *t, const by__trainer_pipe_graph *g, int
 {
     by_pass_options options = {0};
     bool hands_over = t->summation->in_rounds && is_last(t->pipe, g, part);
-    by__trainer_gathered_options(t, t->pipe->train.whole, &options);
+    by__trainer_gathered_options(t, t->pipe->cut->train.whole, &options);
     BY_TRY(by_pass_gather(graph, &options.gather, error));
     BY_TRY(by_pass_order(graph, error));
     if (hands_over) {
@@ -215,26 +119,14 @@ static by_status add_stage(by_trainer *t, by__trainer_pipe_stage *stage, int chu
         }
     }
     for (int kind = 0; kind < BY__PART_KINDS; kind++) {
-        BY_TRY(add_part(t, &pipe->train, by__part_of(stage->stage, (by__pass_part_kind)kind),
+        BY_TRY(add_part(t, &pipe->cut->train, by__part_of(stage->stage, (by__pass_part_kind)kind),
                         stage->name[kind], &stage->row[kind], error));
     }
-    return add_part(t, &pipe->loss, by__part_of(stage->stage, BY__PART_FORWARD),
+    return add_part(t, &pipe->cut->loss, by__part_of(stage->stage, BY__PART_FORWARD),
                     stage->name[NAME_LOSS], &stage->loss, error);
 }
 
 /* ---- the plan ---- */
-
-static by_status cut_model(by_trainer *t, const by_trainer_options *o, by_error *error)
-{
-    by__trainer_pipe *pipe = t->pipe;
-    BY_TRY(build_whole(&pipe->train.whole, t, o, true, false, error));
-    t->model.whole = pipe->train.whole;
-    by_value seed = by_graph_find(pipe->train.whole, "loss_scale");
-    BY_TRY(map_stages(t, o, error));
-    BY_TRY(cut_whole(pipe, &pipe->train, seed, error));
-    BY_TRY(build_whole(&pipe->loss.whole, t, o, false, false, error));
-    return cut_whole(pipe, &pipe->loss, BY_NONE, error);
-}
 
 /* A model or schedule that does not fit is an error of the config. */
 static by_status add_location(const by_config *config, by_status status, by_error *error)
@@ -259,11 +151,15 @@ by_status by__pipeline_open(by_trainer *t, const by_trainer_options *options, by
     pipe->rank = t->layout.place[BY_MESH_PIPELINE];
     pipe->chunks = (int)parallel->chunks;
     pipe->apart = kind == BY_PIPELINE_ZERO_BUBBLE;
-    BY_TRY(add_location(t->config, cut_model(t, options, error), error));
+    BY_TRY(add_location(t->config, by__pipeline_cut(t, options, error), error));
+    t->model.values = pipe->cut->values;
+    t->model.whole = pipe->cut->train.whole;
+    t->model.stage_of = pipe->cut->stage_of;
+    t->model.stages = pipe->ranks * pipe->chunks;
     BY_TRY(add_location(t->config, make_schedule(t, kind, error), error));
     BY_TRY(add_location(t->config, by__pipeline_list_parameters(t, error), error));
     t->model.parameters = pipe->parameters;
-    t->model.forward = pipe->loss.whole;
+    t->model.forward = pipe->cut->loss.whole;
     return BY_OK;
 }
 
@@ -275,7 +171,7 @@ by_status by__pipeline_plan(by_trainer *t, const by_trainer_options *o, by_error
     BY_TRY(by__alloc((void **)&pipe->stages, (size_t)pipe->chunks, sizeof *pipe->stages, "pipeline",
                      error));
     if (t->summation->in_rounds) {
-        by__trainer_gathered_options(t, pipe->train.whole, &options);
+        by__trainer_gathered_options(t, pipe->cut->train.whole, &options);
         t->shard.zero2.ahead = options.prefetch_bytes;
         BY_TRY(by__trainer_zero2_list_parts(t, error));
     }
@@ -298,12 +194,9 @@ void by__pipeline_close(by_trainer *t)
     by_device_free(&pipe->memory);
     free(pipe->shared);
     by_pipeline_close(&pipe->schedule);
-    by__pass_stage_map_free(&pipe->map);
-    free_graph(&pipe->train);
-    free_graph(&pipe->loss);
+    by__pipeline_cut_close(&pipe->cut);
     by_graph_close(&pipe->parameters);
     free(pipe->shares);
-    free(pipe->stage_of);
     for (int i = 0; i < pipe->chunks && pipe->stages != NULL; i++) {
         free(pipe->stages[i].values);
         free(pipe->stages[i].loss_values);
@@ -408,7 +301,7 @@ by_status by__pipeline_allocate(by_trainer *t, by_error *error)
         }
         BY_TRY(bind_parameters(t, stage->loss, error));
         for (size_t v = 0; v < stage->value_count; v++) {
-            const by__graph_value *value = &pipe->train.whole->values[stage->values[v].source];
+            const by__graph_value *value = &pipe->cut->train.whole->values[stage->values[v].source];
             if (value->role == BY_ROLE_GRADIENT) {
                 stage->values[v].gradient = by__store_find(t->store, value->name + strlen("grad."));
             }

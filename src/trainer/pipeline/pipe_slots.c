@@ -9,8 +9,8 @@
 static bool copies_to(const by__trainer_pipe *pipe, const by_pipeline_action *a, int stage)
 {
     bool found = false;
-    for (size_t k = 0; k < pipe->train.move_count && a->kind < BY_PIPELINE_SEND; k++) {
-        const by__trainer_pipe_move *move = &pipe->train.moves[k];
+    for (size_t k = 0; k < pipe->cut->train.move_count && a->kind < BY_PIPELINE_SEND; k++) {
+        const by__trainer_pipe_move *move = &pipe->cut->train.moves[k];
         found = found || (move->from == a->stage && move->to == stage && a->stage != stage);
     }
     return found;
@@ -105,12 +105,12 @@ static by_status list_values(by__trainer_pipe_stage *stage, const by__trainer_pi
 static by_status list_early_gradients(by_trainer *t, by__trainer_pipe_stage *stage, by_error *error)
 {
     const by__exec_program_row *row = stage->row[BY__PART_BACKWARD];
-    const by_graph *whole = t->pipe->train.whole;
+    const by_graph *whole = t->pipe->cut->train.whole;
     for (size_t v = 0; row != NULL && v < row->graph->value_count; v++) {
         const by__graph_value *value = &row->graph->values[v];
         if (value->role == BY_ROLE_GRADIENT && value->producer >= 0) {
-            BY_TRY(
-                add_value(stage, &t->pipe->train, by_graph_find(whole, value->name), false, error));
+            BY_TRY(add_value(stage, &t->pipe->cut->train, by_graph_find(whole, value->name), false,
+                             error));
         }
     }
     return BY_OK;
@@ -135,19 +135,19 @@ by_status by__pipeline_plan_slots(by_trainer *t, by__trainer_pipe_stage *stage, 
     by__trainer_pipe *pipe = t->pipe;
     size_t first = pipe->bytes;
     size_t unit = by__device_unit(t->device);
-    BY_TRY(list_values(stage, &pipe->train, false, error));
+    BY_TRY(list_values(stage, &pipe->cut->train, false, error));
     BY_TRY(pipe->apart ? list_early_gradients(t, stage, error) : BY_OK);
-    BY_TRY(list_values(stage, &pipe->loss, true, error));
+    BY_TRY(list_values(stage, &pipe->cut->loss, true, error));
     for (int i = 0; i < BY__RINGS; i++) {
         by__trainer_pipe_ring *ring = &stage->rings[i];
         BY_TRY(count_slots(pipe, stage, i, error));
         ring->slot_bytes =
-            place_values(pipe->train.whole, stage->values, stage->value_count, i, unit);
+            place_values(pipe->cut->train.whole, stage->values, stage->value_count, i, unit);
         ring->offset = pipe->bytes;
         pipe->bytes += (size_t)ring->slots * ring->slot_bytes;
     }
-    size_t loss =
-        place_values(pipe->loss.whole, stage->loss_values, stage->loss_count, BY__RING_MADE, unit);
+    size_t loss = place_values(pipe->cut->loss.whole, stage->loss_values, stage->loss_count,
+                               BY__RING_MADE, unit);
     pipe->bytes = pipe->bytes - first > loss ? pipe->bytes : first + loss;
     return BY_OK;
 }
@@ -155,10 +155,10 @@ by_status by__pipeline_plan_slots(by_trainer *t, by__trainer_pipe_stage *stage, 
 /* Bytes of the largest message to another rank, or also from one. */
 static size_t largest_message(const by__trainer_pipe *pipe, bool received)
 {
-    const by_graph *whole = pipe->train.whole;
+    const by_graph *whole = pipe->cut->train.whole;
     size_t largest = 0;
-    for (size_t i = 0; i < pipe->train.move_count; i++) {
-        const by__trainer_pipe_move *move = &pipe->train.moves[i];
+    for (size_t i = 0; i < pipe->cut->train.move_count; i++) {
+        const by__trainer_pipe_move *move = &pipe->cut->train.moves[i];
         size_t bytes = by__graph_value_bytes(&whole->values[move->value]);
         int from = by__pipe_rank_of(pipe, move->from);
         int to = by__pipe_rank_of(pipe, move->to);
@@ -180,8 +180,8 @@ size_t by__pipeline_largest_share(const by_trainer *t)
     const by__trainer_pipe *pipe = t->pipe;
     size_t largest = 0;
     for (size_t i = 0; i < pipe->share_count && t->shard.parameters != 0; i++) {
-        by_value value = by_graph_find(pipe->train.whole, pipe->shares[i].name);
-        size_t bytes = by__graph_value_bytes(&pipe->train.whole->values[value]);
+        by_value value = by_graph_find(pipe->cut->train.whole, pipe->shares[i].name);
+        size_t bytes = by__graph_value_bytes(&pipe->cut->train.whole->values[value]);
         largest = pipe->shares[i].from == pipe->rank && bytes > largest ? bytes : largest;
     }
     return largest;

@@ -81,16 +81,34 @@ typedef struct by__trainer_pipe_share {
     int to;
 } by__trainer_pipe_share;
 
+/* A parameter that a stage reads. */
+typedef struct by__trainer_pipe_reading {
+    by_value parameter; /* in the whole training graph */
+    int stage;
+} by__trainer_pipe_reading;
+
+/* A model, cut into stages. Ranks whose positions on the axes that split tensors are the same cut
+ * alike, so plans of several of them can have one cut, which the last of them closes. */
+typedef struct by__trainer_pipe_cut {
+    size_t users;
+    int place[BY_MESH_AXES]; /* of the rank that made it */
+    size_t arena_bytes;      /* with which it chose what is recomputed */
+    by_model values;
+    by__pass_stage_map map;
+    by__trainer_pipe_graph train;
+    by__trainer_pipe_graph loss;
+    int *stage_of; /* for each value of the whole graph: the stage that trains it; -1: none */
+    by__trainer_pipe_reading *readings; /* ascending by parameter, then stage */
+    size_t reading_count;
+} by__trainer_pipe_cut;
+
 struct by__trainer_pipe {
     int ranks;
     int rank;
     int chunks;
     bool apart; /* weight gradients have separate programs */
     by_pipeline *schedule;
-    by__pass_stage_map map;
-    by__trainer_pipe_graph train;
-    by__trainer_pipe_graph loss;
-    int *stage_of;        /* for each parameter of the whole graph: the stage that trains it */
+    by__trainer_pipe_cut *cut;
     by_graph *parameters; /* the parameters that this rank holds; no nodes */
     by__trainer_pipe_share *shares;
     size_t share_count;

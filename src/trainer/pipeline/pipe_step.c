@@ -56,7 +56,7 @@ static by_memory moved(const by__trainer_pipe *pipe, const stage_transfer *x, by
                        int stage)
 {
     const by__trainer_pipe_stage *s = stage_at(pipe, stage);
-    const by__trainer_pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
+    const by__trainer_pipe_graph *g = x->loss ? &pipe->cut->loss : &pipe->cut->train;
     const by__trainer_pipe_value *v = x->loss ? find_value(s->loss_values, s->loss_count, value)
                                               : find_value(s->values, s->value_count, value);
     return slot_of(pipe, g, s, v, x->loss ? 0 : x->micro_batch);
@@ -89,7 +89,7 @@ static by_status exchange_value(by_trainer *t, const stage_transfer *x, by_memor
 static by_status move_values(by_trainer *t, const stage_transfer *x, by_error *error)
 {
     const by__trainer_pipe *pipe = t->pipe;
-    const by__trainer_pipe_graph *g = x->loss ? &pipe->loss : &pipe->train;
+    const by__trainer_pipe_graph *g = x->loss ? &pipe->cut->loss : &pipe->cut->train;
     bool sends = is_local(pipe, x->from);
     bool receives = is_local(pipe, x->to);
     for (size_t i = 0; i < g->move_count; i++) {
@@ -138,7 +138,8 @@ static by_status bind_slot(const by__trainer_pipe *pipe, const by__trainer_pipe_
         const by__trainer_pipe_value *value = &stage->values[i];
         if (value->in[kind] != BY_NONE) {
             BY_TRY(by_program_bind(stage->row[kind]->program, value->in[kind],
-                                   slot_of(pipe, &pipe->train, stage, value, micro_batch), error));
+                                   slot_of(pipe, &pipe->cut->train, stage, value, micro_batch),
+                                   error));
         }
     }
     return BY_OK;
@@ -179,7 +180,7 @@ static by_status collect_early(by_trainer *t, const by__trainer_pipe_stage *stag
             BY_TRY(by__device_copy(
                 BY__QUEUE_COMPUTE,
                 by__store_buffer(t->store, t->flats.gradient_sets[set], value->gradient),
-                slot_of(t->pipe, &t->pipe->train, stage, value, i), error));
+                slot_of(t->pipe, &t->pipe->cut->train, stage, value, i), error));
         }
     }
     return BY_OK;
@@ -295,7 +296,7 @@ static by_status run_loss(by_trainer *t, const by__trainer_pipe_stage *stage, co
         const by__trainer_pipe_value *value = &stage->loss_values[i];
         if (value->in[0] != BY_NONE) {
             BY_TRY(by_program_bind(stage->loss->program, value->in[0],
-                                   slot_of(t->pipe, &t->pipe->loss, stage, value, 0), error));
+                                   slot_of(t->pipe, &t->pipe->cut->loss, stage, value, 0), error));
         }
     }
     return batch == NULL

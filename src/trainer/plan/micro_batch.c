@@ -110,6 +110,7 @@ static by_status fit_planned(int32_t *out, by_trainer *t, const by_config *confi
         by_trainer *other = t;
         int32_t fits;
         theirs.rank = r;
+        theirs.like = t;
         if (r != t->layout.rank) {
             BY_TRY(by__trainer_open_unconnected(&other, config, &theirs, error));
         }

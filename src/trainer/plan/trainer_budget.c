@@ -86,13 +86,14 @@ static by_status gather_views(budget_view *all, const budget_view *own, by_comm 
 }
 
 /* The same without the other ranks: plans what they would. */
-static by_status plan_views(budget_view *all, const budget_view *own, const by_trainer *t,
+static by_status plan_views(budget_view *all, const budget_view *own, by_trainer *t,
                             const by_trainer_options *o, by_error *error)
 {
     for (int r = 0; r < t->layout.ranks; r++) {
         by_trainer_options theirs = *o;
         by_trainer *other;
         theirs.rank = r;
+        theirs.like = t;
         if (r == t->layout.rank) {
             all[r] = *own;
             continue;
