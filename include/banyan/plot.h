@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "banyan/layout.h"
 #include "banyan/pipeline.h"
 #include "banyan/profile.h"
 #include "banyan/trainer.h"
@@ -110,6 +111,11 @@ BY_API by_status by_pipeline_draw(const by_pipeline *pipeline, const char *path,
  * pipeline stage, or a trainer for losses only. */
 BY_API by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path,
                                         by_error *error);
+
+/* Draws the spans of a plan (banyan/layout.h, options.trace), a row of two queues for each rank, to
+ * a file ending in .svg or .png, atomically. Returns BY_EARG for another name, a plan without
+ * spans, or more than 64 ranks. */
+BY_API by_status by_layout_draw(const by_layout_plan *plan, const char *path, by_error *error);
 
 /* Input of by_profile_draw. */
 typedef struct by_profile_picture {

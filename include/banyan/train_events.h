@@ -85,6 +85,15 @@ typedef struct by_rollout_report {
     double seconds; /* mean of a step for them, on this rank */
 } by_rollout_report;
 
+/* What a step is predicted to take on this machine. */
+typedef struct by_step_forecast {
+    double planned; /* seconds, by the figures of the machine alone */
+    double seconds; /* the same, corrected by runs that were measured */
+    double low;     /* an 80 % interval of it */
+    double high;
+    size_t runs; /* that correct it */
+} by_step_forecast;
+
 /* What an event reports. */
 typedef enum by_train_event_kind {
     BY_TRAIN_PREPARING = 0, /* reading and packing text: `phase`, `fraction` */
@@ -95,6 +104,8 @@ typedef enum by_train_event_kind {
     BY_TRAIN_EVALUATED,     /* `evaluation` */
     BY_TRAIN_SAVED,         /* the checkpoint of `step` is on disk: `path`, `save_...` */
     BY_TRAIN_SAMPLED,       /* the model's continuation of track.sample_prompt: `text` */
+    BY_TRAIN_COMPARED,      /* after the last step, if a few were measured: `forecast` beside
+                               `step_seconds`, and `memory` beside `resident_bytes` */
     BY_TRAIN_NOTE           /* a remark for the user: `text` */
 } by_train_event_kind;
 
@@ -116,13 +127,15 @@ typedef struct by_train_event {
     /* Model FLOPs (by_model_size) per second divided by the measured peak of the cores used; ranks
      * that share cores have the peak of these. */
     double mfu;
-    double step_seconds; /* mean since the last logged step ... */
-    double exchange;     /* ... and this rank's by_step_result.exchange in it */
-    double exposed;      /* the same of by_step_result.exposed */
-    double disk;         /* the same of by_step_result.disk */
+    const by_step_forecast *forecast; /* with BY_TRAIN_STARTED, too; NULL: there is none */
+    /* Mean since the last logged step; with BY_TRAIN_COMPARED, the median of all but the first. */
+    double step_seconds;
+    double exchange; /* this rank's by_step_result.exchange in a step */
+    double exposed;  /* the same of by_step_result.exposed */
+    double disk;     /* the same of by_step_result.disk */
     int ranks;
-    double seconds_left; /* estimate */
-    uint64_t resident_bytes;
+    double seconds_left;               /* estimate */
+    uint64_t resident_bytes;           /* now; with BY_TRAIN_COMPARED, at the peak, 0: not known */
     const by_rollout_report *rollouts; /* with BY_TRAIN_STEPPED: since the last one; or NULL */
     const by_evaluation *evaluation;
     bool best;           /* the best evaluation so far */
@@ -161,6 +174,15 @@ typedef struct by_rollout_maker {
     void (*close)(by_rollouts **rollouts);
 } by_rollout_maker;
 
+/* Predicts steps, and learns from those that were measured; by_layout_forecaster (banyan/layout.h)
+ * is one. Both are called on rank 0, with a trainer of which the plan was made. */
+typedef struct by_forecaster {
+    by_status (*predict)(by_step_forecast *out, struct by_trainer *trainer, const by_config *config,
+                         by_error *error);
+    by_status (*learn)(const by_step_forecast *forecast, const struct by_trainer *trainer,
+                       const by_config *config, double measured, by_error *error);
+} by_forecaster;
+
 typedef struct by_train_options {
     const by_config *config; /* resolved; model.vocab may be -1 (the tokenizer's) */
     const struct by_trainer_options
@@ -170,6 +192,7 @@ typedef struct by_train_options {
     bool from_start;    /* restart a resumed run without a valid checkpoint at step 0 */
     double peak_gflops; /* this rank's peak for matrix products in the compute format; 0: unknown */
     const by_rollout_maker *rollouts; /* for tasks that need it; NULL: they are refused */
+    const by_forecaster *forecaster;  /* NULL: steps are not predicted */
     /* May be NULL. */
     void (*event)(void *user, const by_train_event *event);
     /* Polled once per step, and by threads that wait for remote data, one at a time; may be NULL.

@@ -54,7 +54,7 @@ static json_t *read_machines(const char *path)
     return machines;
 }
 
-static bool is_machine(const json_t *entry, const by_machine *machine)
+bool by__plan_machine_is(const json_t *entry, const by_machine *machine)
 {
     const char *cpu = json_string_value(json_object_get(entry, "cpu"));
     const char *key = json_string_value(json_object_get(entry, "key"));
@@ -72,7 +72,7 @@ void by__plan_machine_recall(by_machine *machine, const char *path)
     json_t *machines = read_machines(path);
     for (size_t i = 0; i < json_array_size(machines); i++) {
         const json_t *entry = json_array_get(machines, i);
-        if (!is_machine(entry, machine)) {
+        if (!by__plan_machine_is(entry, machine)) {
             continue;
         }
         for (size_t f = 0; f < BY_ARRAY_LENGTH(figures); f++) {
@@ -104,15 +104,16 @@ void by__plan_machine_raise(by_machine *machine, const by_machine *other)
     }
 }
 
+json_t *by__plan_machine_name(const by_machine *machine)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:i}", "device", machine->device, "cpu", machine->cpu,
+                     "key", machine->key, "isa", machine->isa, "threads", machine->threads);
+}
+
 static json_t *make_entry(const by_machine *machine)
 {
-    json_t *entry = json_object();
-    bool ok = json_object_set_new(entry, "device", json_string(machine->device)) == 0 &&
-              json_object_set_new(entry, "cpu", json_string(machine->cpu)) == 0 &&
-              json_object_set_new(entry, "key", json_string(machine->key)) == 0 &&
-              json_object_set_new(entry, "isa", json_string(machine->isa)) == 0 &&
-              json_object_set_new(entry, "threads", json_integer(machine->threads)) == 0 &&
-              json_object_set_new(entry, "disk_direct", json_boolean(machine->disk_direct)) == 0 &&
+    json_t *entry = by__plan_machine_name(machine);
+    bool ok = json_object_set_new(entry, "disk_direct", json_boolean(machine->disk_direct)) == 0 &&
               json_object_set_new(entry, "busy", json_integer(machine->busy)) == 0 &&
               json_object_set_new(entry, "retries", json_integer(machine->retries)) == 0;
     for (size_t f = 0; f < BY_ARRAY_LENGTH(figures) && ok; f++) {
@@ -136,7 +137,7 @@ static char *make_text(const by_machine *machine, const char *path)
         machines = json_array();
     }
     for (size_t i = json_array_size(machines); i-- > 0;) {
-        if (is_machine(json_array_get(machines, i), machine)) {
+        if (by__plan_machine_is(json_array_get(machines, i), machine)) {
             (void)json_array_remove(machines, i);
         }
     }

@@ -29,6 +29,7 @@
 #define BY_PLAN_PLAN_H
 
 #include "banyan/machine.h"
+#include "base/json.h"
 #include "device/cpu/pages.h"
 #include "device/device.h"
 #include "exec/exec.h"
@@ -99,6 +100,10 @@ void by__plan_machine_identify(by_machine *out, const char *path);
 /* Sets the figures that the cache file at `path` has for a described machine. Does nothing if it
  * has none or is damaged. */
 void by__plan_machine_recall(by_machine *machine, const char *path);
+/* Returns true if an entry of a file names this machine; and such an entry, NULL when memory is
+ * exhausted. */
+bool by__plan_machine_is(const json_t *entry, const by_machine *machine);
+json_t *by__plan_machine_name(const by_machine *machine);
 /* Raises each figure of `machine` to that of `other` if the latter is larger. */
 void by__plan_machine_raise(by_machine *machine, const by_machine *other);
 /* Stores the machine in the cache file at `path`. */

@@ -32,3 +32,9 @@ by_status by_profile_draw(const by_profile_picture *what, const char *path, by_e
     BY_UNUSED(what);
     return by__build_lacks(BY_BUILD_PLOTS, path, error);
 }
+
+by_status by_layout_draw(const by_layout_plan *plan, const char *path, by_error *error)
+{
+    BY_UNUSED(plan);
+    return by__build_lacks(BY_BUILD_PLOTS, path, error);
+}

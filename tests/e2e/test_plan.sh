@@ -237,3 +237,21 @@ run 2 "$banyan" plan serve --curve curve.json
 holds err "say what arrives"
 run 2 "$banyan" plan serve --curve curve.json --rate 1 --prompt-tokens 60 --tokens 60
 holds err "the context of the engine is 64"
+
+say "a planned step as a trace and as a picture"
+echo 'model: {kind: gpt2, layers: 2, heads: 2, width: 32, context: 32, vocab: 67}
+train: {batch: 8, micro_batch: 2}
+parallel: {pipeline: 2, tensor: 2}' >layout.yaml
+run 0 "$banyan" plan layout.yaml --cluster "$root/examples/clusters/a100.yaml" --trace step.json
+holds err "wrote step.json"
+holds out "network       host of 8 x a100"
+holds out "us: tensor, pipeline"
+python3 - step.json <<'END' || fail "the trace"
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+spans = [e for e in events if e["ph"] == "X"]
+assert {(e["pid"], e["tid"]) for e in spans} == {(0, 0), (0, 1), (2, 0), (2, 1)}
+assert sum(e["name"].startswith("forward ") for e in spans) == 8
+END
+run 0 "$banyan" plan layout.yaml --cluster "$root/examples/clusters/a100.yaml" --trace step.svg
+grep -q '<svg' step.svg || fail "no picture"

@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "banyan/layout.h"
+#include "banyan/plot.h"
 #include "plan/plan_command.h"
 
 typedef struct layout_request {
     cli_list overrides;
     const char *cluster; /* file; NULL: this machine */
+    const char *trace;   /* file to write the step to; NULL: none */
     int64_t ranks;       /* 0: as the config says */
     bool json;
 } layout_request;
@@ -32,6 +34,38 @@ bool cli_plan_print_axes(const int sizes[BY_MESH_AXES], const char *before)
         }
     }
     return any;
+}
+
+/* Group of the ranks along an axis; inner axes have the higher numbers. */
+static by_exchange_group group_of(const by_layout_plan *p, int axis)
+{
+    by_exchange_group g = {.ranks = p->sizes[axis], .stride = 1.0, .world = p->ranks};
+    for (int inner = axis + 1; inner < BY_MESH_AXES; inner++) {
+        g.stride *= p->sizes[inner];
+    }
+    return g;
+}
+
+/* The levels of the network, and the axes whose ranks exchange there. */
+static void print_network(const layout_report *r)
+{
+    const by_cluster *c = &r->cluster;
+    const char *unit = c->device.name;
+    for (int i = 0; i < c->level_count && r->plan.ranks > 1; i++) {
+        const by_cluster_level *l = &c->levels[i];
+        const char *before = ": ";
+        printf("%-13s %s of %lld x %s, %.4g GB/s, %.4g us", i == 0 ? "network" : "", l->name,
+               (long long)l->width, unit, 1e-9 * l->bandwidth, 1e6 * l->latency);
+        for (int axis = BY_MESH_AXES; axis-- > 0;) {
+            const by_exchange_group g = group_of(&r->plan, axis);
+            if (by_cluster_crosses(c, i, &g)) {
+                printf("%s%s", before, by_mesh_axis_name((by_mesh_axis)axis));
+                before = ", ";
+            }
+        }
+        printf("\n");
+        unit = l->name;
+    }
 }
 
 static void print_memory(const by_layout_plan *p)
@@ -86,8 +120,13 @@ static void print_text(const layout_report *r)
     printf("\nmicro-batch   %lld, %lld a replica and step\n", (long long)p->micro_batch,
            (long long)p->micro_batches);
     printf("device        %s of %s\n", r->cluster.device.name, r->cluster.name);
+    print_network(r);
     print_memory(p);
     print_terms(p);
+    if (p->corrected_by > 0) {
+        printf("corrected     by %.3g, from %zu measured run%s of this machine\n", p->correction,
+               p->corrected_by, p->corrected_by == 1 ? "" : "s");
+    }
     printf("per second    %.4g examples; %.1f %% of the peak of all ranks",
            p->examples / p->seconds, 100.0 * p->share);
     if (p->sizes[BY_MESH_PIPELINE] > 1) {
@@ -129,9 +168,11 @@ static void print_json(const layout_report *r)
            (unsigned long long)p->memory, (unsigned long long)p->limit,
            p->memory <= p->limit ? "true" : "false");
     print_json_ranks(p);
-    printf(",\"step_s\":%.9g,\"low_s\":%.9g,\"high_s\":%.9g,\"bubble\":%.6g,\"flops\":%.9g,"
+    printf(",\"step_s\":%.9g,\"low_s\":%.9g,\"high_s\":%.9g,\"correction\":%.6g,"
+           "\"corrected_by\":%zu,\"bubble\":%.6g,\"flops\":%.9g,"
            "\"share_of_peak\":%.6g,\"examples_per_s\":%.9g,\"terms\":[",
-           p->seconds, p->low, p->high, p->bubble, p->flops, p->share, p->examples / p->seconds);
+           p->seconds, p->low, p->high, p->correction, p->corrected_by, p->bubble, p->flops,
+           p->share, p->examples / p->seconds);
     for (int part = 0; part < BY_LAYOUT_PARTS; part++) {
         const by_layout_term *t = &p->terms[part];
         printf("%s{\"name\":\"%s\",\"seconds\":%.9g,\"hidden_s\":%.9g,\"from\":\"%s\"}",
@@ -180,10 +221,22 @@ by_status cli_plan_cluster(by_cluster *out, const char *path, const by_config *c
     return status;
 }
 
+/* A trace as JSON, or a picture. */
+static by_status write_trace(const by_layout_plan *p, const char *path, by_error *error)
+{
+    const char *dot = strrchr(path, '.');
+    bool draws = dot != NULL && (strcmp(dot, ".png") == 0 || strcmp(dot, ".svg") == 0);
+    by_status status =
+        draws ? by_layout_draw(p, path, error) : by_layout_write_trace(p, path, error);
+    cli_tell_written(status == BY_OK ? path : NULL);
+    return status;
+}
+
 static by_status make(void *user, by_config *config, by_error *error)
 {
     layout_report *r = user;
-    by_layout_options options = {.ranks = (int)r->request->ranks};
+    by_layout_options options = {.ranks = (int)r->request->ranks,
+                                 .trace = r->request->trace != NULL};
     by_status status = cli_plan_complete(config, &options.data_bytes, error);
     if (status == BY_OK && r->request->cluster != NULL) {
         status = by_cluster_read(&r->cluster, r->request->cluster, error);
@@ -200,6 +253,9 @@ static by_status make(void *user, by_config *config, by_error *error)
     } else if (status == BY_OK) {
         print_text(r);
     }
+    if (status == BY_OK && r->request->trace != NULL) {
+        status = write_trace(&r->plan, r->request->trace, error);
+    }
     by_layout_plan_free(&r->plan);
     return status;
 }
@@ -212,6 +268,9 @@ int cli_plan_layout(int argc, char **argv)
          "devices and network, as YAML (default: this machine, whose cores the ranks divide)"},
         {"ranks", CLI_INTEGER_IN(1, 1e6), &q.ranks, "N",
          "of the job (default: the product of the config's axes)"},
+        {"trace", CLI_STRING, &q.trace, "FILE",
+         "write the planned step, rank by rank: .json for chrome://tracing and Perfetto, .png or "
+         ".svg"},
         {"set", CLI_LIST, &q.overrides, "KEY=VALUE", CLI_SET_HELP},
         {"device", CLI_DEVICE, &q.overrides, "NAME", CLI_DEVICE_HELP},
         {"json", CLI_SWITCH, &q.json, NULL, CLI_JSON_HELP},

@@ -4,9 +4,10 @@
  * graph's list of them; by__layout_time is the time of one run of a program by parts;
  * by__layout_stage that of the passes of a pipeline stage.
  *
- * Files: graph_work.c lists the work of a graph, two_queues.c runs a list on the queues of
- * computation and communication, rank_time.c puts together what one rank does in a step,
- * stage_times.c simulates a pipeline, layout_plan.c plans the ranks of a job.
+ * Files: layout_trace.c records what the queues do, graph_work.c lists the work of a graph,
+ * two_queues.c runs a list on the queues of computation and communication, rank_time.c puts
+ * together what one rank does in a step, stage_times.c simulates a pipeline, step_corrections.c
+ * keeps measured steps, layout_plan.c plans the ranks of a job, step_forecast.c a run that begins.
  *
  * Never put here: a rate of any device. They are in the cluster that the caller gives. */
 #ifndef BY_PLAN_LAYOUT_LAYOUT_H
@@ -15,6 +16,37 @@
 #include "banyan/layout.h"
 #include "banyan/pipeline.h"
 #include "trainer/state/trainer.h"
+
+/* ---- layout_trace.c ---- */
+
+/* Spans that are recorded. */
+typedef struct by__layout_trace {
+    by_layout_span *spans;
+    size_t count;
+    size_t capacity;
+    double now;     /* when what is run next begins */
+    size_t last[2]; /* the span of each queue that may grow; SIZE_MAX: none */
+    bool failed;    /* memory was exhausted */
+} by__layout_trace;
+
+/* Some spans of a trace, in which time begins at 0. */
+typedef struct by__layout_spans {
+    size_t first;
+    size_t count;
+} by__layout_spans;
+
+/* Begins a part of a trace in which time begins at 0. All accept a trace that is NULL. */
+void by__layout_trace_begin(by__layout_trace *trace, by__layout_spans *out);
+/* Ends it. */
+void by__layout_trace_end(const by__layout_trace *trace, by__layout_spans *out);
+/* Adds a span from `begin` to `end`, seconds after trace->now, or makes the last one longer. */
+void by__layout_trace_add(by__layout_trace *trace, by_layout_span span, double begin, double end);
+/* Repeats what follows span `first` so many times, `seconds` after each other, and advances
+ * trace->now behind all of them. */
+void by__layout_trace_repeat(by__layout_trace *trace, size_t first, double seconds, double times);
+/* Copies spans, `seconds` later, as those of a rank. */
+void by__layout_trace_copy(by__layout_trace *to, const by__layout_trace *from,
+                           const by__layout_spans *spans, int rank, double seconds);
 
 /* ---- graph_work.c ---- */
 
@@ -64,6 +96,7 @@ typedef struct by__layout_job {
     const by_cluster *cluster;
     int sizes[BY_MESH_AXES];
     int ranks;
+    by__layout_trace *trace; /* NULL: nothing is recorded */
 } by__layout_job;
 
 /* Group of the ranks that differ along a set of axes. */
@@ -87,13 +120,15 @@ void by__layout_add_exchange(by__layout_time *sum, const by__layout_job *job, by
 typedef struct by__layout_rank_time {
     by__layout_time micro; /* all of its micro-batches; in a pipeline, zero */
     by__layout_time after; /* after the last one: exchanges and update */
+    by__layout_spans spans;
 } by__layout_rank_time;
 
 /* Passes of a stage for one micro-batch, and what it sends. */
 typedef struct by__layout_stage {
     by__layout_time passes[3]; /* by by_pipeline_action_kind: forward, backward, weights */
-    double sent;               /* bytes to the next stage, */
-    double returned;           /* and of gradients to the previous one */
+    by__layout_spans spans[3];
+    double sent;     /* bytes to the next stage, */
+    double returned; /* and of gradients to the previous one */
 } by__layout_stage;
 
 by_status by__layout_rank(by__layout_rank_time *out, const by_trainer *t, const by__layout_job *job,
@@ -112,9 +147,50 @@ typedef struct by__layout_pipeline {
     double *end;           /* [ranks] */
 } by__layout_pipeline;
 
+/* job->trace has the spans of passes; trace (may be NULL) gets those of the pipeline. */
 by_status by__layout_pipeline_run(by__layout_pipeline *out, const by_pipeline *schedule,
                                   const by__layout_stage *stages, const by__layout_job *job,
-                                  by_error *error);
+                                  by__layout_trace *trace, by_error *error);
 void by__layout_pipeline_free(by__layout_pipeline *p);
+
+/* ---- layout_plan.c ---- */
+
+/* Plans the step of a trainer that may be running, from its programs; stages of other ranks are
+ * planned like its own. *low and *high: an interval of 80 %. */
+by_status by__layout_running(double *seconds, double *low, double *high, by_trainer *t,
+                             const by_config *config, const by_cluster *cluster, by_error *error);
+
+/* ---- step_corrections.c ---- */
+
+/* What measured steps have in common with those that they correct. */
+typedef struct by__layout_step_key {
+    const by_machine *machine;
+    const char *kind;    /* model.kind */
+    const char *compute; /* precision.compute */
+    int ranks;
+    char layout[128]; /* sizes of the axes, and what else of a layout changes its graphs */
+} by__layout_step_key;
+
+typedef struct by__layout_correction {
+    double factor; /* measured / planned, 1 without runs */
+    double error;  /* relative, one standard deviation */
+    size_t runs;
+} by__layout_correction;
+
+/* Between the steps of the key whose plans are next to this one, by powers; beyond them, that of
+ * the nearest; if none has its layout, those of any. A file that is absent or damaged has none. */
+by__layout_correction by__layout_correct(const char *path, const by__layout_step_key *key,
+                                         double planned);
+/* Adds a step to the file, in the place of one with the same plan. */
+by_status by__layout_learn(const char *path, const by__layout_step_key *key, double planned,
+                           double measured, by_error *error);
+
+/* ---- step_forecast.c ---- */
+
+by__layout_step_key by__layout_step_key_of(const by_machine *machine, const by_config *config,
+                                           const int sizes[BY_MESH_AXES]);
+/* Changes nothing without runs. */
+void by__layout_apply(const by__layout_correction *correction, double *seconds, double *low,
+                      double *high);
 
 #endif

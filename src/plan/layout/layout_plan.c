@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/kind.h"
 #include "plan/layout/layout.h"
 #include "trainer/graphs/graphs.h"
 #include "trainer/pipeline/pipe.h"
+#include "trainer/plan/trainer_plan.h"
 
 const char *by_layout_part_name(by_layout_part part)
 {
@@ -24,21 +26,29 @@ const char *by_layout_part_name(by_layout_part part)
 void by_layout_plan_free(by_layout_plan *plan)
 {
     free(plan->planned);
+    free(plan->spans);
     *plan = (by_layout_plan){0};
 }
 
 /* A plan that is made. */
 typedef struct plan_work {
-    by_config *config;
+    const by_config *config;
+    by_config *open; /* the same, whose micro-batch may be chosen */
     const by_layout_options *options;
     by_trainer_options trainer;
-    by_cluster here; /* this machine, if no other cluster is given */
+    by_machine machine; /* this one, if no other cluster is given, */
+    by_cluster here;    /* as a cluster */
     by__layout_job job;
     by_layout_plan *out;
     by__layout_rank_time *times; /* of each planned rank */
     by__layout_stage *stages;    /* of a pipeline */
     by_pipeline *schedule;
-    double *after; /* [pipeline ranks] seconds after the last pass */
+    double *after;          /* [pipeline ranks] seconds after the last pass */
+    by_trainer *like[2];    /* of a pipeline: plans of a first and of a last rank of a stage, from
+                            which those of other stages take what they have in common */
+    by__layout_trace parts; /* spans of parts of the step, and those of the step */
+    by__layout_trace step;
+    bool fits_here; /* the micro-batch may be chosen for this machine's memory */
 } plan_work;
 
 /* ---- ranks ---- */
@@ -62,6 +72,33 @@ static int rank_at(const plan_work *w, int stage, bool last)
     return stage * each + (last ? each - 1 : 0);
 }
 
+static by_status note_times(plan_work *w, const by_trainer *t, by_error *error)
+{
+    by_layout_plan *p = w->out;
+    by_layout_rank *r = &p->planned[p->planned_count];
+    const by_task *task = by_trainer_task(t);
+    r->rank = t->layout.rank;
+    by_trainer_place(t, r->place, sizeof r->place);
+    BY_TRY(by__layout_rank(&w->times[p->planned_count], t, &w->job, error));
+    if (t->pipe != NULL) {
+        double *after = &w->after[t->pipe->rank];
+        double seconds = w->times[p->planned_count].after.total;
+        *after = seconds > *after ? seconds : *after;
+        BY_TRY(by__layout_rank_stages(w->stages, t, &w->job, error));
+        if (w->schedule == NULL) {
+            BY_TRY(by_pipeline_open(&w->schedule, by_pipeline_of(t->pipe->schedule), error));
+        }
+    }
+    if (p->planned_count == 0) {
+        p->micro_batches = t->part.micro_batches;
+        p->examples =
+            (double)w->config->train.batch * (double)by__trainer_per_sample(task, w->config);
+        p->flops = by_trainer_size(t)->flops_per_example * p->examples;
+    }
+    p->planned_count++;
+    return BY_OK;
+}
+
 static by_status note_rank(plan_work *w, by_trainer *t, by_error *error)
 {
     by_layout_rank *r = &w->out->planned[w->out->planned_count];
@@ -69,43 +106,46 @@ static by_status note_rank(plan_work *w, by_trainer *t, by_error *error)
     by_trainer_plan_data(t, w->options->data_bytes);
     by_trainer_plan_staging(t);
     BY_TRY(by_trainer_plan_loaders(t, (task->knows(w->config) & BY_TASK_HOLDS_OUT) != 0, error));
-    r->rank = t->layout.rank;
-    by_trainer_place(t, r->place, sizeof r->place);
     r->memory = *by_trainer_memory(t);
-    BY_TRY(by__layout_rank(&w->times[w->out->planned_count], t, &w->job, error));
-    if (t->pipe != NULL) {
-        double *after = &w->after[t->pipe->rank];
-        double seconds = w->times[w->out->planned_count].after.total;
-        *after = seconds > *after ? seconds : *after;
-        BY_TRY(by__layout_rank_stages(w->stages, t, &w->job, error));
-        if (w->schedule == NULL) {
-            BY_TRY(by_pipeline_open(&w->schedule, by_pipeline_of(t->pipe->schedule), error));
-        }
-    }
+    r->memory.total -= r->memory.process; /* what the process has here is no device's */
+    r->memory.process = 0;
     w->out->memory = r->memory.total > w->out->memory ? r->memory.total : w->out->memory;
-    if (w->out->planned_count == 0) {
-        w->out->micro_batches = t->part.micro_batches;
-        w->out->examples =
-            (double)w->config->train.batch * (double)by__trainer_per_sample(task, w->config);
-        w->out->flops = by_trainer_size(t)->flops_per_example * w->out->examples;
-    }
-    w->out->planned_count++;
-    return BY_OK;
+    return note_times(w, t, error);
 }
 
-static by_status plan_rank(plan_work *w, int rank, by_error *error)
+static by_status plan_rank(plan_work *w, int stage, bool last, by_error *error)
 {
     by_trainer *t;
-    w->trainer.rank = rank;
+    w->trainer.rank = rank_at(w, stage, last);
+    w->trainer.like = w->like[last] != NULL ? w->like[last] : w->like[0];
     bool first = w->out->planned_count == 0;
-    BY_TRY(first ? by_trainer_open_fitting(&t, w->config, &w->trainer, error)
-                 : by_trainer_open(&t, w->config, &w->trainer, error));
+    BY_TRY(first && w->fits_here ? by_trainer_open_fitting(&t, w->open, &w->trainer, error)
+                                 : by_trainer_open(&t, w->config, &w->trainer, error));
     by_status status = note_rank(w, t, error);
-    by_trainer_close(&t);
+    if (t->pipe != NULL && w->like[last] == NULL) {
+        w->like[last] = t;
+    } else {
+        by_trainer_close(&t);
+    }
     return status;
 }
 
-static by_status plan_ranks(plan_work *w, by_error *error)
+static void forget_ranks(plan_work *w)
+{
+    by_trainer_close(&w->like[0]);
+    by_trainer_close(&w->like[1]);
+    by_pipeline_close(&w->schedule);
+    free(w->after);
+    free(w->stages);
+    free(w->times);
+    free(w->parts.spans);
+    w->after = NULL;
+    w->stages = NULL;
+    w->times = NULL;
+    w->parts = (by__layout_trace){0};
+}
+
+static by_status allocate_ranks(plan_work *w, by_error *error)
 {
     int stages = w->job.sizes[BY_MESH_PIPELINE];
     size_t most = 2 * (size_t)stages;
@@ -113,13 +153,49 @@ static by_status plan_ranks(plan_work *w, by_error *error)
     BY_TRY(by__alloc((void **)&w->out->planned, most, sizeof *w->out->planned, "plan", error));
     BY_TRY(by__alloc((void **)&w->times, most, sizeof *w->times, "plan", error));
     BY_TRY(by__alloc((void **)&w->after, (size_t)stages, sizeof *w->after, "plan", error));
-    BY_TRY(
-        by__alloc((void **)&w->stages, (size_t)stages * chunks, sizeof *w->stages, "plan", error));
+    return by__alloc((void **)&w->stages, (size_t)stages * chunks, sizeof *w->stages, "plan",
+                     error);
+}
+
+static by_status plan_ranks(plan_work *w, by_error *error)
+{
+    int stages = w->job.sizes[BY_MESH_PIPELINE];
+    BY_TRY(allocate_ranks(w, error));
     for (int stage = 0; stage < stages; stage++) {
-        BY_TRY(plan_rank(w, rank_at(w, stage, false), error));
+        BY_TRY(plan_rank(w, stage, false, error));
         if (rank_at(w, stage, true) != rank_at(w, stage, false)) {
-            BY_TRY(plan_rank(w, rank_at(w, stage, true), error));
+            BY_TRY(plan_rank(w, stage, true, error));
         }
+    }
+    return BY_OK;
+}
+
+/* Plans with the largest micro-batch that fits the device of a cluster, where it is open. */
+static by_status plan_fitting_ranks(plan_work *w, by_error *error)
+{
+    static const char key[] = "train.micro_batch";
+    by_layout_plan *p = w->out;
+    BY_TRY(plan_ranks(w, error));
+    while (!w->fits_here && p->memory > p->limit && by__config_is_derived(w->config, key)) {
+        int64_t smaller;
+        size_t most = 0;
+        for (size_t i = 1; i < p->planned_count; i++) {
+            most = p->planned[i].memory.total > p->planned[most].memory.total ? i : most;
+        }
+        by_trainer_options options = w->trainer;
+        options.rank = p->planned[most].rank;
+        options.like = NULL;
+        BY_TRY(by__trainer_micro_batch_within(&smaller, w->config, &options, p->limit, error));
+        if (smaller == 0) {
+            break;
+        }
+        by__config_derive(w->open, key, smaller);
+        forget_ranks(w);
+        by_layout_plan again = {.ranks = p->ranks, .limit = p->limit};
+        memcpy(again.sizes, p->sizes, sizeof again.sizes);
+        by_layout_plan_free(p);
+        *p = again;
+        BY_TRY(plan_ranks(w, error));
     }
     return BY_OK;
 }
@@ -159,6 +235,35 @@ static void set_interval(by_layout_plan *p)
     p->high = p->seconds + deviation;
 }
 
+/* Corrects the plan of this machine by the runs that were measured on it. */
+static void correct(plan_work *w)
+{
+    by_layout_plan *p = w->out;
+    char *path;
+    p->correction = 1.0;
+    if (!w->fits_here || by_layout_corrections_path(&path, NULL) != BY_OK) {
+        return;
+    }
+    const by__layout_step_key key = by__layout_step_key_of(&w->machine, w->config, p->sizes);
+    const by__layout_correction c = by__layout_correct(path, &key, p->seconds);
+    free(path);
+    by__layout_apply(&c, &p->seconds, &p->low, &p->high);
+    for (int part = 0; part < BY_LAYOUT_PARTS; part++) {
+        p->terms[part].seconds *= c.factor;
+        p->terms[part].hidden *= c.factor;
+    }
+    for (size_t i = 0; i < p->planned_count; i++) {
+        p->planned[i].busy *= c.factor;
+        p->planned[i].idle *= c.factor;
+    }
+    for (size_t i = 0; i < p->span_count; i++) {
+        p->spans[i].begin *= c.factor;
+        p->spans[i].end *= c.factor;
+    }
+    p->correction = c.factor;
+    p->corrected_by = c.runs;
+}
+
 /* Sets the terms to the times of a rank, whose remainder is the bubble. */
 static void set_terms(plan_work *w, const by__layout_time *passes, const by__layout_time *after)
 {
@@ -188,13 +293,16 @@ static void time_replicas(plan_work *w)
     set_terms(w, &w->times[slowest].micro, &w->times[slowest].after);
     for (size_t i = 0; i < w->out->planned_count; i++) {
         w->out->planned[i].idle = w->out->seconds - w->out->planned[i].busy;
+        by__layout_trace_copy(w->options->trace ? &w->step : NULL, &w->parts, &w->times[i].spans,
+                              w->out->planned[i].rank, 0.0);
     }
 }
 
 static by_status time_pipeline(plan_work *w, by_error *error)
 {
     by__layout_pipeline p;
-    BY_TRY(by__layout_pipeline_run(&p, w->schedule, w->stages, &w->job, error));
+    by__layout_trace *trace = w->options->trace ? &w->step : NULL;
+    BY_TRY(by__layout_pipeline_run(&p, w->schedule, w->stages, &w->job, trace, error));
     int most = 0;
     double idle = 0.0;
     for (int k = 0; k < p.ranks; k++) {
@@ -215,8 +323,23 @@ static by_status time_pipeline(plan_work *w, by_error *error)
         if (k == most) {
             set_terms(w, &p.busy[k], &w->times[i].after);
         }
+        if (w->out->planned[i].rank % each == 0) {
+            by__layout_trace_copy(trace, &w->parts, &w->times[i].spans, w->out->planned[i].rank,
+                                  p.end[k]);
+        }
     }
     by__layout_pipeline_free(&p);
+    return BY_OK;
+}
+
+static by_status time_step(plan_work *w, by_error *error)
+{
+    if (w->schedule != NULL) {
+        BY_TRY(time_pipeline(w, error));
+    } else {
+        time_replicas(w);
+    }
+    set_interval(w->out);
     return BY_OK;
 }
 
@@ -227,15 +350,15 @@ static by_status open_job(plan_work *w, by_error *error)
     by__trainer_layout layout = {0};
     int ranks = w->options->ranks > 0 ? w->options->ranks : wanted_ranks(w->config);
     layout.ranks = ranks;
-    BY_TRY(by_config_fit_ranks(w->config, ranks, error));
+    BY_TRY(by_config_fit_ranks(w->open, ranks, error));
     BY_TRY(by__trainer_layout_axes(&layout, w->config, error));
     w->job.ranks = ranks;
     w->job.cluster = w->options->cluster;
+    w->job.trace = w->options->trace ? &w->parts : NULL;
     if (w->job.cluster == NULL) {
-        by_machine machine;
-        BY_TRY(
-            by_machine_load(&machine, w->config->device, (int)w->config->train.threads, 0, error));
-        by_cluster_of_machine(&w->here, &machine, ranks);
+        BY_TRY(by_machine_load(&w->machine, w->config->device, (int)w->config->train.threads, 0,
+                               error));
+        by_cluster_of_machine(&w->here, &w->machine, ranks);
         w->job.cluster = &w->here;
     }
     if ((double)ranks > by_cluster_devices(w->job.cluster)) {
@@ -259,18 +382,21 @@ static by_status make(plan_work *w, by_error *error)
     BY_TRY(open_job(w, error));
     p->ranks = w->job.ranks;
     memcpy(p->sizes, w->job.sizes, sizeof p->sizes);
-    BY_TRY(plan_ranks(w, error));
-    if (w->schedule != NULL) {
-        BY_TRY(time_pipeline(w, error));
-    } else {
-        time_replicas(w);
-    }
-    p->micro_batch = w->config->train.micro_batch;
-    set_interval(p);
     double memory = w->job.cluster->device.memory;
-    p->limit = w->options->cluster == NULL ? by_plan_limit(w->config, NULL, NULL)
-               : memory > 0.0              ? (uint64_t)memory
-                                           : UINT64_MAX;
+    w->fits_here = w->options->cluster == NULL;
+    p->limit = w->fits_here   ? by_plan_limit(w->config, NULL, NULL)
+               : memory > 0.0 ? (uint64_t)memory
+                              : UINT64_MAX;
+    BY_TRY(plan_fitting_ranks(w, error));
+    BY_TRY(time_step(w, error));
+    if (w->parts.failed || w->step.failed) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: %zu spans", w->step.count);
+    }
+    p->spans = w->step.spans;
+    p->span_count = w->step.count;
+    w->step.spans = NULL;
+    correct(w);
+    p->micro_batch = w->config->train.micro_batch;
     double peak = by_cluster_flops(w->job.cluster, by__trainer_compute_dtype(w->config));
     p->share = p->flops / (p->seconds * peak * (double)p->ranks);
     return BY_OK;
@@ -281,16 +407,67 @@ by_status by_layout_plan_make(by_layout_plan *out, by_config *config,
 {
     static const by_layout_options none = {0};
     by_layout_plan plan = {0};
-    plan_work w = {.config = config, .options = options == NULL ? &none : options, .out = &plan};
+    plan_work w = {.config = config,
+                   .open = config,
+                   .options = options == NULL ? &none : options,
+                   .out = &plan};
     by_status status = make(&w, error);
-    by_pipeline_close(&w.schedule);
-    free(w.after);
-    free(w.stages);
-    free(w.times);
+    forget_ranks(&w);
+    free(w.step.spans);
     if (status != BY_OK) {
         by_layout_plan_free(&plan);
         return status;
     }
     *out = plan;
     return BY_OK;
+}
+
+/* ---- a rank that runs ---- */
+
+/* Notes the stages of a pipeline: that of a rank, and from it those of the others. */
+static by_status note_stages(plan_work *w, by_trainer *t, by_error *error)
+{
+    if (w->config->memory.budget > 0) { /* the ranks choose together what is recomputed */
+        return by_error_set(error, BY_EARG,
+                            "memory.budget: other stages cannot be planned from one that runs");
+    }
+    w->trainer = (by_trainer_options){
+        .ranks = w->job.ranks, .like = t, .task = t->task, .device = t->device};
+    for (int stage = 0; stage < w->job.sizes[BY_MESH_PIPELINE]; stage++) {
+        by_trainer *other;
+        if (stage == t->pipe->rank) {
+            BY_TRY(note_times(w, t, error));
+            continue;
+        }
+        w->trainer.rank = rank_at(w, stage, false);
+        BY_TRY(by_trainer_open(&other, w->config, &w->trainer, error));
+        by_status status = note_times(w, other, error);
+        by_trainer_close(&other);
+        BY_TRY(status);
+    }
+    return BY_OK;
+}
+
+by_status by__layout_running(double *seconds, double *low, double *high, by_trainer *t,
+                             const by_config *config, const by_cluster *cluster, by_error *error)
+{
+    static const by_layout_options none = {0};
+    by_layout_plan plan = {0};
+    plan_work w = {.config = config, .options = &none, .out = &plan};
+    w.job.cluster = cluster;
+    w.job.ranks = t->layout.ranks;
+    memcpy(w.job.sizes, t->layout.size, sizeof w.job.sizes);
+    by_status status = allocate_ranks(&w, error);
+    if (status == BY_OK) {
+        status = t->pipe != NULL ? note_stages(&w, t, error) : note_times(&w, t, error);
+    }
+    if (status == BY_OK) {
+        status = time_step(&w, error);
+    }
+    forget_ranks(&w);
+    *seconds = plan.seconds;
+    *low = plan.low;
+    *high = plan.high;
+    by_layout_plan_free(&plan);
+    return status;
 }

@@ -25,7 +25,9 @@ static by_status add_row(by__layout_time *sum, const by__exec_program_row *row, 
                          by_error *error)
 {
     by__layout_time once;
+    size_t first = job->trace == NULL ? 0 : job->trace->count;
     BY_TRY(run_row(&once, row, t, part, job, error));
+    by__layout_trace_repeat(job->trace, first, once.total, times);
     by__layout_add(sum, &once, times);
     return BY_OK;
 }
@@ -144,6 +146,7 @@ by_status by__layout_rank(by__layout_rank_time *out, const by_trainer *t, const 
                           by_error *error)
 {
     *out = (by__layout_rank_time){0};
+    by__layout_trace_begin(job->trace, &out->spans);
     if (t->pipe == NULL) {
         double runs = (double)t->summation->rounds(t);
         bool overlaps = t->model.last != NULL;
@@ -153,7 +156,9 @@ by_status by__layout_rank(by__layout_rank_time *out, const by_trainer *t, const 
         BY_TRY(add_row(&out->micro, t->model.sum, t, BY_LAYOUT_SUMS,
                        (double)(t->part.micro_batches - 1), job, error));
     }
-    return run_after(&out->after, t, job, error);
+    BY_TRY(run_after(&out->after, t, job, error));
+    by__layout_trace_end(job->trace, &out->spans);
+    return BY_OK;
 }
 
 /* ---- stages ---- */
@@ -183,8 +188,11 @@ by_status by__layout_rank_stages(by__layout_stage *stages, const by_trainer *t,
         by__layout_stage *stage = &stages[s->stage];
         *stage = (by__layout_stage){0};
         for (int kind = 0; kind < BY__PART_KINDS; kind++) {
+            by__layout_spans *spans = &stage->spans[pass_of[kind]];
+            by__layout_trace_begin(job->trace, spans);
             BY_TRY(run_row(&stage->passes[pass_of[kind]], s->row[kind], t, BY_LAYOUT_PARTS, job,
                            error));
+            by__layout_trace_end(job->trace, spans);
         }
         by__layout_time *last =
             &stage->passes[t->pipe->apart ? BY_PIPELINE_WEIGHT : BY_PIPELINE_BACKWARD];

@@ -8,7 +8,9 @@
 typedef struct stage_run {
     const by_pipeline *schedule;
     const by__layout_stage *stages;
-    const by__layout_job *job;
+    by__layout_job job;             /* which records nothing, */
+    const by__layout_trace *passes; /* unlike that of the passes */
+    by__layout_trace *trace;        /* NULL: nothing is recorded */
     by__layout_pipeline *out;
     double *arrival; /* by tag; below 0: not sent */
     size_t *next;    /* action of each rank */
@@ -21,6 +23,33 @@ void by__layout_pipeline_free(by__layout_pipeline *p)
     *p = (by__layout_pipeline){0};
 }
 
+/* Records an action: a pass, with its collectives, or a send. */
+static void record(stage_run *r, int rank, const by_pipeline_action *a, double begin, double end)
+{
+    int each = r->job.ranks / r->out->ranks;
+    bool sends = a->kind == BY_PIPELINE_SEND;
+    by_layout_span span = {.rank = rank * each,
+                           .exchange = sends,
+                           .part = sends ? BY_LAYOUT_PIPELINE : BY_LAYOUT_PRODUCTS,
+                           .pass = sends ? -1 : (int)a->kind,
+                           .micro_batch = a->micro_batch,
+                           .block = -1,
+                           .backward = a->backward};
+    if (r->trace == NULL || a->kind == BY_PIPELINE_RECEIVE) {
+        return;
+    }
+    by__layout_spans unused;
+    by__layout_trace_begin(r->trace, &unused);
+    by__layout_trace_add(r->trace, span, begin, end);
+    const by__layout_spans *inner = sends ? NULL : &r->stages[a->stage].spans[a->kind];
+    for (size_t i = 0; inner != NULL && i < inner->count; i++) {
+        const by__layout_spans one = {inner->first + i, 1};
+        if (r->passes->spans[one.first].exchange) {
+            by__layout_trace_copy(r->trace, r->passes, &one, span.rank, begin);
+        }
+    }
+}
+
 /* Seconds that an action of a rank takes once it can begin. */
 static double act(stage_run *r, int rank, const by_pipeline_action *a)
 {
@@ -28,7 +57,7 @@ static double act(stage_run *r, int rank, const by_pipeline_action *a)
     double before = busy->total;
     if (a->kind == BY_PIPELINE_SEND) {
         const by__layout_stage *s = &r->stages[a->stage];
-        by__layout_add_exchange(busy, r->job, BY_LAYOUT_PIPELINE, BY_EXCHANGE_SHIFT,
+        by__layout_add_exchange(busy, &r->job, BY_LAYOUT_PIPELINE, BY_EXCHANGE_SHIFT,
                                 a->backward ? s->returned : s->sent, 1u << BY_MESH_PIPELINE);
     } else if (a->kind != BY_PIPELINE_RECEIVE) {
         by__layout_add(busy, &r->stages[a->stage].passes[a->kind], 1.0);
@@ -51,7 +80,9 @@ static bool advance(stage_run *r, int rank)
             }
             *now = r->arrival[a->tag] > *now ? r->arrival[a->tag] : *now;
         }
+        double began = *now;
         *now += act(r, rank, a);
+        record(r, rank, a, began, *now);
         if (a->kind == BY_PIPELINE_SEND) {
             r->arrival[a->tag] = *now;
         }
@@ -101,10 +132,16 @@ static by_status simulate(stage_run *r, by_error *error)
 
 by_status by__layout_pipeline_run(by__layout_pipeline *out, const by_pipeline *schedule,
                                   const by__layout_stage *stages, const by__layout_job *job,
-                                  by_error *error)
+                                  by__layout_trace *trace, by_error *error)
 {
     by__layout_pipeline p = {.ranks = by_pipeline_of(schedule)->ranks};
-    stage_run r = {.schedule = schedule, .stages = stages, .job = job, .out = &p};
+    stage_run r = {.schedule = schedule,
+                   .stages = stages,
+                   .job = *job,
+                   .passes = job->trace,
+                   .trace = trace,
+                   .out = &p};
+    r.job.trace = NULL;
     by_status status = simulate(&r, error);
     free(r.next);
     free(r.arrival);

@@ -48,6 +48,7 @@ typedef struct exchange_queue {
     double *left;  /* seconds of each that remain, alone */
     size_t first;  /* that has not ended */
     size_t count;
+    double began; /* when the first that has not ended began */
 } exchange_queue;
 
 typedef struct queue_run {
@@ -55,7 +56,29 @@ typedef struct queue_run {
     const by_cluster_device *device;
     exchange_queue queue;
     by__layout_time *time;
+    by__layout_trace *trace;
 } queue_run;
+
+static by_layout_span span_of(const by__layout_item *item, bool exchange)
+{
+    return (by_layout_span){.exchange = exchange,
+                            .part = item->part,
+                            .pass = -1,
+                            .micro_batch = -1,
+                            .block = item->block,
+                            .backward = item->backward};
+}
+
+/* Ends the first collective of the queue; the next one begins. */
+static void end_exchange(queue_run *r)
+{
+    exchange_queue *q = &r->queue;
+    double now = r->time->total;
+    by__layout_trace_add(r->trace, span_of(&r->work->items[q->items[q->first]], true), q->began,
+                         now);
+    q->first++;
+    q->began = now;
+}
 
 /* Advances both queues by `seconds` of computation alone (INFINITY: until `until` collectives have
  * ended), of a part that computes. */
@@ -77,7 +100,7 @@ static void compute(queue_run *r, double seconds, by_layout_part part)
             return;
         }
         seconds -= spent / slow;
-        q->first++;
+        end_exchange(r);
     }
     r->time->seconds[part] += seconds;
     r->time->total += seconds;
@@ -96,7 +119,7 @@ static void wait_for(queue_run *r, size_t item)
         r->time->seconds[part] += q->left[q->first];
         r->time->total += q->left[q->first];
         ended = q->items[q->first] == item;
-        q->first++;
+        end_exchange(r);
     }
 }
 
@@ -110,11 +133,14 @@ static void run_items(queue_run *r, const by__layout_job *job)
         } else if (item->kind == BY__LAYOUT_STARTS) {
             by_exchange_group group = by__layout_group(job, item->mesh);
             group.ranks = item->ranks < group.ranks ? item->ranks : group.ranks;
+            q->began = q->first == q->count ? r->time->total : q->began;
             q->items[q->count] = i;
             q->left[q->count++] =
                 by_cluster_exchange(job->cluster, item->exchange, item->payload, &group);
         } else {
+            double began = r->time->total;
             compute(r, by__layout_seconds(job->cluster, item), item->part);
+            by__layout_trace_add(r->trace, span_of(item, false), began, r->time->total);
         }
     }
     while (q->first < q->count) { /* a program ends when its collectives have */
@@ -126,7 +152,8 @@ by_status by__layout_run(by__layout_time *out, const by__layout_work *work,
                          const by__layout_job *job, by_error *error)
 {
     by__layout_time time = {0};
-    queue_run r = {.work = work, .device = &job->cluster->device, .time = &time};
+    queue_run r = {
+        .work = work, .device = &job->cluster->device, .time = &time, .trace = job->trace};
     BY_TRY(
         by__alloc((void **)&r.queue.items, work->count + 1, sizeof *r.queue.items, "work", error));
     by_status status =
@@ -156,4 +183,10 @@ void by__layout_add_exchange(by__layout_time *sum, const by__layout_job *job, by
     double seconds = by_cluster_exchange(job->cluster, what, bytes, &group);
     sum->seconds[part] += seconds;
     sum->total += seconds;
+    if (job->trace != NULL) {
+        const by_layout_span span = {
+            .exchange = true, .part = part, .pass = -1, .micro_batch = -1, .block = -1};
+        by__layout_trace_add(job->trace, span, 0.0, seconds);
+        job->trace->now += seconds;
+    }
 }

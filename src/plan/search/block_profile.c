@@ -218,7 +218,7 @@ static by_status compile(by__search_profile *p, const by_config *config, int64_t
     }
     if (status == BY_OK && layers == FEW && k == FIRST_ARENA) {
         count_elements(p, t->model.gradients->graph);
-        p->fixed = (double)(report->data + report->process);
+        p->fixed = (double)report->data;
         status = list_update(p, t, error);
     }
     by_trainer_close(&t);

@@ -62,7 +62,7 @@ typedef struct by__search_profile {
     by__search_point points[BY__SEARCH_POINTS];
     by__search_bytes bytes[BY__SECTIONS];
     double tied;  /* elements that the last stage reads and the first one trains */
-    double fixed; /* bytes of inputs, loaders and process */
+    double fixed; /* bytes of inputs and loaders */
     /* Shifts of a block's forward and backward pass on a ring of two ranks, and
    * bytes of one for a micro-batch of 1 unit. */
     double shifts[2];

@@ -6,10 +6,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "banyan/layout.h"
+#include "base/json.h"
 #include "plan/layout/layout.h"
 #include "runner.h"
 
@@ -129,7 +131,7 @@ static double makespan(by_pipeline_kind kind, int ranks, int chunks, int64_t mic
         stages[s].returned = sent;
     }
     check_ok(by_pipeline_open(&p, &options, &error), &error);
-    check_ok(by__layout_pipeline_run(&out, p, stages, &job, &error), &error);
+    check_ok(by__layout_pipeline_run(&out, p, stages, &job, NULL, &error), &error);
     double seconds = out.makespan;
     by__layout_pipeline_free(&out);
     by_pipeline_close(&p);
@@ -155,15 +157,20 @@ static const char *const common[] = {
     "model.vocab=67",  "model.context=32",      "train.batch=16",   "train.micro_batch=2",
     "train.threads=1", "precision.compute=f32", "parallel.data=-1", NULL};
 
-static by_layout_plan plan_of(const char *const *settings, int ranks, const by_cluster *of)
+static by_layout_plan plan_with(const char *const *settings, const by_layout_options *options)
 {
     by_error error = {0};
     by_layout_plan plan;
     by_config *config = config_of(common, settings);
-    const by_layout_options options = {.ranks = ranks, .cluster = of};
-    check_ok(by_layout_plan_make(&plan, config, &options, &error), &error);
+    check_ok(by_layout_plan_make(&plan, config, options, &error), &error);
     by_config_close(&config);
     return plan;
+}
+
+static by_layout_plan plan_of(const char *const *settings, int ranks, const by_cluster *of)
+{
+    const by_layout_options options = {.ranks = ranks, .cluster = of};
+    return plan_with(settings, &options);
 }
 
 static double sum_of_terms(const by_layout_plan *p)
@@ -205,6 +212,46 @@ static void test_terms(void **state)
     }
 }
 
+/* Where only operations count: 6 for each weight of a product and token, forward and backward; the
+ * products of the head are at the ends. */
+static void test_operations(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.tied=false", NULL};
+    by_cluster c = cluster;
+    c.device.bandwidth = 1e30;
+    by_layout_plan p = plan_of(settings, 1, &c);
+    const double tokens = 16.0 * 32.0;
+    const double blocks = 4.0 * 12.0 * 64.0 * 64.0;
+    const double head = 64.0 * 67.0;
+    assert_near(p.terms[BY_LAYOUT_PRODUCTS].seconds, 6.0 * blocks * tokens / 1e12, 0.02);
+    double ends = p.terms[BY_LAYOUT_ENDS].seconds / (6.0 * head * tokens / 1e12);
+    if (ends < 1.0 || ends > 1.6) {
+        fail_msg("the ends take %.3g times the products of the head", ends);
+    }
+    by_layout_plan_free(&p);
+}
+
+/* Each micro-batch gathers what three of four ranks have of the weights, twice: forward and
+ * backward. */
+static void test_gathers(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"parallel.shard=4", "parallel.zero=3", NULL};
+    by_cluster c = cluster;
+    c.device.compute_slowdown = 0.0;
+    c.device.exchange_slowdown = 0.0;
+    by_layout_plan p = plan_of(settings, 4, &c);
+    const by_layout_term *t = &p.terms[BY_LAYOUT_WEIGHTS];
+    const double matrices = 4.0 * 12.0 * 64.0 * 64.0;
+    double times =
+        (t->seconds + t->hidden) / (2.0 * (double)p.micro_batches * 0.75 * 4.0 * matrices / 1e9);
+    if (times < 1.0 || times > 1.3) {
+        fail_msg("gathers take %.3g times those of the matrices of blocks", times);
+    }
+    by_layout_plan_free(&p);
+}
+
 /* The memory of each stage is that of the rank's own plan. */
 static void test_memory(void **state)
 {
@@ -222,8 +269,8 @@ static void test_memory(void **state)
         by_trainer_plan_staging(t);
         check_ok(by_trainer_plan_loaders(t, held_out, &error), &error);
         const by_memory_report *m = by_trainer_memory(t);
-        assert_int_equal(p.planned[i].memory.total - p.planned[i].memory.process,
-                         m->total - m->process);
+        assert_int_equal(p.planned[i].memory.process, 0);
+        assert_int_equal(p.planned[i].memory.total, m->total - m->process);
         by_trainer_close(&t);
         by_config_close(&config);
     }
@@ -246,6 +293,133 @@ static void test_scale(void **state)
     by_layout_plan_free(&p);
 }
 
+/* ---- traces ---- */
+
+/* Spans of a rank's queue follow each other and end with the step; returns their seconds. */
+static double check_queue(const by_layout_plan *p, int rank, bool exchange)
+{
+    double before = 0.0;
+    double sum = 0.0;
+    for (size_t i = 0; i < p->span_count; i++) {
+        const by_layout_span *s = &p->spans[i];
+        if (s->rank == rank && s->exchange == exchange) {
+            if (s->begin < before - 1e-12 || s->end <= s->begin) {
+                fail_msg("span %zu of rank %d: %.9g to %.9g, after %.9g", i, rank, s->begin, s->end,
+                         before);
+            }
+            before = s->end;
+            sum += s->end - s->begin;
+        }
+    }
+    assert_true(before <= p->seconds * (1.0 + 1e-9));
+    return sum;
+}
+
+static void test_trace(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"parallel.tensor=2", "parallel.shard=2",
+                                           "parallel.zero=3", NULL};
+    const by_layout_options options = {.ranks = 4, .cluster = &cluster, .trace = true};
+    by_layout_plan p = plan_with(settings, &options);
+    double waited = 0.0;
+    double hidden = 0.0;
+    double end = 0.0;
+    for (int part = BY_LAYOUT_TENSOR; part <= BY_LAYOUT_PIPELINE; part++) {
+        waited += p.terms[part].seconds;
+        hidden += p.terms[part].hidden;
+    }
+    for (size_t i = 0; i < p.span_count; i++) {
+        end = p.spans[i].end > end ? p.spans[i].end : end;
+    }
+    assert_near(check_queue(&p, 0, false), p.seconds - waited, 1e-9);
+    assert_near(check_queue(&p, 0, true), waited + hidden, 1e-9);
+    assert_near(end, p.seconds, 1e-9);
+    by_layout_plan_free(&p);
+}
+
+static void test_pipeline_trace(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"parallel.pipeline=2", "parallel.tensor=2", NULL};
+    const by_layout_options options = {.ranks = 4, .cluster = &cluster, .trace = true};
+    by_layout_plan p = plan_with(settings, &options);
+    size_t passes[2][2] = {{0}};
+    for (int rank = 0; rank < 4; rank += 2) {
+        (void)check_queue(&p, rank, false);
+        assert_true(check_queue(&p, rank, true) > 0.0);
+    }
+    for (size_t i = 0; i < p.span_count; i++) {
+        const by_layout_span *s = &p.spans[i];
+        assert_true(s->rank == 0 || s->rank == 2);
+        if (s->pass >= 0) {
+            passes[s->rank / 2][s->pass]++;
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(passes[i / 2][i % 2], p.micro_batches);
+    }
+    by_error error = {0};
+    check_ok(by_layout_write_trace(&p, "layout_trace.json", &error), &error);
+    char *text;
+    size_t length;
+    check_ok(by__file_read(&text, &length, "layout_trace.json", (size_t)1 << 24, &error), &error);
+    json_t *root = by__json_read(text, 0, NULL);
+    const json_t *events = json_object_get(root, "traceEvents");
+    assert_int_equal(json_array_size(events), p.span_count + 3 * p.planned_count);
+    json_decref(root);
+    free(text);
+    (void)remove("layout_trace.json");
+    by_layout_plan_free(&p);
+}
+
+/* ---- corrections ---- */
+
+static double factor_at(const by__layout_step_key *key, double planned, size_t runs)
+{
+    const by__layout_correction c = by__layout_correct("layout_steps/steps.json", key, planned);
+    assert_int_equal(c.runs, runs);
+    assert_true(runs == 0 || c.error > 0.0);
+    return c.factor;
+}
+
+/* Measured steps correct plans of their kind: their own exactly, others by powers between them. */
+static void test_corrections(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    const by_machine machine = {.device = "cpu", .cpu = "a", .key = "b", .isa = "c", .threads = 2};
+    const by_machine other = {.device = "cpu", .cpu = "z", .key = "b", .isa = "c", .threads = 2};
+    const by__layout_step_key key = {&machine, "gpt2", "f32", 2, "data 2"};
+    const by__layout_step_key shard = {&machine, "gpt2", "f32", 2, "shard 2"};
+    const by__layout_step_key keys[] = {{&other, "gpt2", "f32", 2, "data 2"},
+                                        {&machine, "llama", "f32", 2, "data 2"},
+                                        {&machine, "gpt2", "bf16", 2, "data 2"},
+                                        {&machine, "gpt2", "f32", 1, "data 2"}};
+    static const char path[] = "layout_steps/steps.json";
+    (void)remove(path);
+    assert_near(factor_at(&key, 0.1, 0), 1.0, 0.0);
+    check_ok(by__layout_learn(path, &key, 0.01, 0.02, &error), &error);
+    assert_near(factor_at(&key, 0.01, 1), 2.0, 1e-6);
+    assert_near(factor_at(&key, 5.0, 1), 2.0, 1e-6);
+    check_ok(by__layout_learn(path, &key, 1.0, 8.0, &error), &error);
+    assert_near(factor_at(&key, 0.01, 1), 2.0, 1e-6);
+    assert_near(factor_at(&key, 0.1, 2), 4.0, 1e-6);
+    check_ok(by__layout_learn(path, &key, 0.01, 0.03, &error), &error); /* in its place */
+    assert_near(factor_at(&key, 0.001, 1), 3.0, 1e-6);
+    assert_near(factor_at(&shard, 0.001, 1), 3.0, 1e-6); /* there is no other */
+    check_ok(by__layout_learn(path, &shard, 0.01, 0.05, &error), &error);
+    assert_near(factor_at(&shard, 0.001, 1), 5.0, 1e-6);
+    assert_near(factor_at(&key, 0.01, 1), 3.0, 1e-6);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        assert_near(factor_at(&keys[i], 0.1, 0), 1.0, 0.0);
+    }
+    check_ok(by__file_write(path, "{", 1, &error), &error);
+    assert_near(factor_at(&key, 0.1, 0), 1.0, 0.0);
+    (void)remove(path);
+    (void)rmdir("layout_steps");
+}
+
 /* A job does not fit on fewer devices than it has ranks. */
 static void test_too_many(void **state)
 {
@@ -266,11 +440,13 @@ static void test_too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exposed),       cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_partly_hidden), cmocka_unit_test(test_node_seconds),
-        cmocka_unit_test(test_bubbles),       cmocka_unit_test(test_terms),
-        cmocka_unit_test(test_memory),        cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_exposed),        cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_partly_hidden),  cmocka_unit_test(test_node_seconds),
+        cmocka_unit_test(test_bubbles),        cmocka_unit_test(test_terms),
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_gathers),        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_too_many),       cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_pipeline_trace), cmocka_unit_test(test_corrections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
