@@ -140,6 +140,26 @@ typedef struct by_exchange_group {
 BY_API double by_cluster_exchange(const by_cluster *cluster, by_exchange what, double bytes,
                                   const by_exchange_group *group);
 
+/* Returns true if a group has members in several of the units that a level joins: it exchanges
+ * there. */
+BY_API bool by_cluster_crosses(const by_cluster *cluster, int level,
+                               const by_exchange_group *group);
+
+/* An exchange that was measured. */
+typedef struct by_exchange_time {
+    by_exchange what;
+    double bytes; /* as by_cluster_exchange takes them */
+    double seconds;
+} by_exchange_time;
+
+/* Fits latency, bandwidth and sum of a level that joins `ranks` ranks to exchanges between all of
+ * them, in which by_cluster_exchange is linear: least squares of relative differences, no figure
+ * below 0. *difference: their root mean square. Sets width and origin, too; keeps the name. Returns
+ * BY_EARG if the times tell no bandwidth. */
+BY_API by_status by_cluster_fit_level(by_cluster_level *level, double *difference,
+                                      const by_exchange_time *times, size_t count, int ranks,
+                                      by_error *error);
+
 #ifdef __cplusplus
 }
 #endif

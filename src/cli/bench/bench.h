@@ -3,6 +3,7 @@
 #ifndef BY_CLI_BENCH_BENCH_H
 #define BY_CLI_BENCH_BENCH_H
 
+#include "banyan/cluster.h"
 #include "banyan/comm.h"
 #include "banyan/profile.h"
 #include "banyan/train.h"
@@ -89,5 +90,10 @@ void cli_profiled_close(cli_profiled *profiled);
  * object. */
 void cli_print_ranks(const cli_profiled *run, const by_config *config);
 void cli_print_ranks_json(const cli_profiled *run, const by_config *config);
+
+/* ---- bench_common.c ---- */
+
+/* Writes a cluster file (banyan/cluster.h), and says so. */
+by_status cli_write_cluster(const by_cluster *cluster, const char *path, by_error *error);
 
 #endif

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "banyan/cluster.h"
 #include "bench/bench.h"
 
 by_status cli_parse_counts(int *out, size_t *count, size_t most, const char *flag, const char *text,
@@ -116,4 +117,19 @@ void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab)
         state = state * 6364136223846793005u + 1442695040888963407u;
         tokens[i] = (int32_t)((state >> 33) % (uint64_t)vocab);
     }
+}
+
+by_status cli_write_cluster(const by_cluster *cluster, const char *path, by_error *error)
+{
+    char *text;
+    by_status status = by_cluster_print(&text, cluster, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    FILE *file = fopen(path, "w");
+    bool good = file != NULL && fputs(text, file) >= 0;
+    good = (file == NULL || fclose(file) == 0) && good;
+    free(text);
+    cli_tell_written(good ? path : NULL);
+    return good ? BY_OK : by_error_set(error, BY_EIO, "%s: cannot be written", path);
 }

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "banyan/cluster.h"
 #include "bench/bench.h"
 
 typedef struct machine_figures {
@@ -148,11 +149,17 @@ static int run(int argc, char **argv)
 {
     machine_figures f = {0};
     int64_t threads = -1;
+    int64_t ranks = 1;
     const char *device = "auto";
+    const char *cluster = NULL;
     bool json = false;
     const cli_flag flags[] = {{"device", CLI_STRING, &device, "NAME", CLI_DEVICE_HELP},
                               {"threads", CLI_INTEGER_IN(1, 4096), &threads, "N",
                                "compute threads (default: one per core)"},
+                              {"cluster", CLI_STRING, &cluster, "FILE",
+                               "write this machine as a cluster file, for banyan plan"},
+                              {"ranks", CLI_INTEGER_IN(1, 4096), &ranks, "N",
+                               "that divide its cores in that file (default 1)"},
                               {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
                               {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -173,6 +180,11 @@ static int run(int argc, char **argv)
             print_text(&f);
         }
     }
+    if (status == BY_OK && cluster != NULL) {
+        by_cluster c;
+        by_cluster_of_machine(&c, &f.machine, (int)ranks);
+        status = cli_write_cluster(&c, cluster, &error);
+    }
     free(f.libraries);
     free(f.cache);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_bench_machine, &error);
@@ -181,7 +193,8 @@ static int run(int argc, char **argv)
 const cli_command cli_bench_machine = {
     .name = "bench machine",
     .summary = "measure the machine: matrix products, memory, disk",
-    .usage = "banyan bench machine [--device NAME] [--threads N] [--json]",
+    .usage =
+        "banyan bench machine [--device NAME] [--threads N] [--cluster FILE [--ranks N]] [--json]",
     .text =
         "Measures the limits that all shares of the peak refer to, and stores them for later\n"
         "runs: matrix products in f32, bf16 and int8 (of a GPU f32 and bf16), memory bandwidth,\n"
@@ -190,6 +203,7 @@ const cli_command cli_bench_machine = {
         "examples:\n"
         "  banyan bench machine\n"
         "  BANYAN_ISA=avx2 banyan bench machine --json\n"
+        "  banyan bench machine --cluster ours.yaml --ranks 2\n"
         "\n"
         "The peak of matrix products is the larger of banyan's kernels and oneDNN, where that\n"
         "is installed; for int8 it is the rate of the instructions on registers.\n"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "banyan/calibrate.h"
+#include "bench/bench.h"
 #include "plan/plan_command.h"
 
 typedef struct calibrate_request {
@@ -46,21 +47,6 @@ static by_status measure(calibrate_report *r, by_error *error)
     }
     qsort(r->errors, r->count, sizeof *r->errors, ascending);
     return status;
-}
-
-static by_status write_cluster(const calibrate_report *r, by_error *error)
-{
-    char *text;
-    by_status status = by_cluster_print(&text, &r->cluster, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    FILE *file = fopen(r->request->out, "w");
-    bool good = file != NULL && fputs(text, file) >= 0;
-    good = (file == NULL || fclose(file) == 0) && good;
-    free(text);
-    cli_tell_written(good ? r->request->out : NULL);
-    return good ? BY_OK : by_error_set(error, BY_EIO, "%s: cannot be written", r->request->out);
 }
 
 static double at_share(const calibrate_report *r, double share)
@@ -116,7 +102,7 @@ static by_status calibrate(calibrate_report *r, const char *path, by_error *erro
         status = measure(r, error);
     }
     if (status == BY_OK && r->request->out != NULL) {
-        status = write_cluster(r, error);
+        status = cli_write_cluster(&r->cluster, r->request->out, error);
     }
     if (status == BY_OK) {
         print(r);

@@ -93,6 +93,12 @@ static double share_of(const by_cluster *c, int level, const by_exchange_group *
     return c->levels[level].bandwidth / (below < 1.0 ? 1.0 : below);
 }
 
+bool by_cluster_crosses(const by_cluster *c, int level, const by_exchange_group *g)
+{
+    double below = level == 0 ? 1.0 : members_within(c, level, g);
+    return g->ranks > 1.0 && members_within(c, level + 1, g) > below;
+}
+
 static double shift(const by_cluster *c, double bytes, const by_exchange_group *g)
 {
     int level = 0;
