@@ -149,6 +149,16 @@ typedef struct by__job_timing {
     double peaks; /* of rank 0: ratio of the cores of all ranks to its own */
 } by__job_timing;
 
+/* A predicted step, and measured ones (job_forecast.c). */
+#define BY__FORECAST_STEPS 255
+typedef struct by__job_forecast {
+    by_step_forecast step;               /* seconds 0: there is no prediction */
+    double measured[BY__FORECAST_STEPS]; /* the last steps but the first, without evaluations */
+    size_t count;                        /* that were measured */
+    double time;                         /* end of the last step; 0: there was none */
+    uint64_t resident;                   /* most bytes at a logged step */
+} by__job_forecast;
+
 typedef struct by__job {
     const by_train_options *options;
     by_comm *comm;     /* of several ranks; NULL: a single one */
@@ -168,6 +178,7 @@ typedef struct by__job {
     by__job_valid valid;
     by__job_log log;
     by__job_timing timing;
+    by__job_forecast forecast;
     bool is_stopping;                 /* the ranks have agreed to stop */
     bool is_trial;                    /* it is only measured, and reports nothing */
     by__job_layers *layers;           /* NULL: tensors are not recorded */
@@ -317,6 +328,16 @@ by_status by__job_sample_open(by__job *job, by_error *error);
 void by__job_sample_close(by__job_sample **sample);
 /* Continues the prompt with the current weights. */
 by_status by__job_sample_log(by__job *job, int64_t step, by_error *error);
+
+/* ---- job_forecast.c: what steps were predicted to take, and take ---- */
+
+/* Predicts a step, on rank 0, if the caller can. */
+void by__job_forecast_open(by__job *job);
+/* A step has ended. */
+void by__job_forecast_step(by__job *job);
+/* Logs and reports prediction and measurement at the end of a run, and lets the caller learn from
+ * them. */
+void by__job_forecast_end(by__job *job);
 
 /* ---- job_rollouts.c: batches that the weights make themselves ---- */
 

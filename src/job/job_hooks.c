@@ -54,6 +54,8 @@ static void log_step(by__job *job, const by_step_result *result)
     event.examples_per_s = (double)job->log.examples / seconds;
     event.seconds_left = seconds_left(job, step, event.examples_per_s);
     event.resident_bytes = by__trainer_resident_bytes();
+    job->forecast.resident = event.resident_bytes > job->forecast.resident ? event.resident_bytes
+                                                                           : job->forecast.resident;
     if (job->options->peak_gflops > 0.0) {
         event.mfu = event.examples_per_s * by_trainer_size(job->trainer)->flops_per_example /
                     (1e9 * job->options->peak_gflops * job->timing.peaks);
@@ -98,7 +100,9 @@ static void log_step(by__job *job, const by_step_result *result)
 /* Evaluation and saving are not training time: excludes them from the rate in log lines. */
 static void restart_clock(by__job *job, double began)
 {
-    job->log.time += by_clock() - began;
+    double spent = by_clock() - began;
+    job->log.time += spent;
+    job->forecast.time += job->forecast.time > 0.0 ? spent : 0.0;
 }
 
 by_status by__job_checkpoint(by__job *job, bool best, by_error *error)

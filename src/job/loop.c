@@ -130,7 +130,9 @@ static by_status share_run(by__job *job, by_error *error)
 
 static void track_start(by__job *job)
 {
+    const by_step_forecast *forecast = &job->forecast.step;
     by_train_event event = {.kind = BY_TRAIN_STARTED,
+                            .forecast = forecast->seconds > 0.0 ? forecast : NULL,
                             .memory = by_trainer_memory(job->trainer),
                             .size = by_trainer_size(job->trainer),
                             .train_examples = job->data->train_examples,
@@ -212,6 +214,7 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by__job_sample_open(job, error));
     job->at.done_step = by_trainer_updates(job->trainer);
     if (leads) {
+        by__job_forecast_open(job);
         BY_TRY(by__job_run_dir_start(job, error));
         track_start(job);
     }
@@ -276,6 +279,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
                                       : status;
     }
     job->at.done_step = result.step;
+    by__job_forecast_step(job);
     job->log.examples += result.examples;
     by__job_noise_add(&job->log.noise, &result, micro_batch_examples(job));
     job->log.exchange += result.exchange;
@@ -432,6 +436,7 @@ static by_status finish(by__job *job, by_status status, by_error *error)
     by__job_run_dir_update(job, word);
     by__job_damage_end(job);
     by_error late = {0};
+    by__job_forecast_end(job);
     by__track_begin(job->tracker, BY__EVENT_END, "run", (uint64_t)job->at.done_step);
     by__track_text(job->tracker, "status", word);
     if (job->skipped.samples > 0) {

@@ -54,6 +54,21 @@ holds out ">100% of peak"
 holds err "training exceeds the peak of 0 GFLOP/s"
 ! grep -q '"mfu"' other/low/events.jsonl || fail "a share above 1 is kept"
 
+say "what a step was planned to take, and takes, also for later plans"
+mkdir -p steps/banyan
+cp "$XDG_CACHE_HOME/banyan/machine.json" steps/banyan/machine.json
+run 0 env XDG_CACHE_HOME="$work/steps" "$banyan" train c.yaml --set train.steps=6 --set optimizer.warmup=0 --set name=steps
+grep -q '^step  .* ms planned, 80 % between ' out || fail "$(cat out)"
+grep -q '^step  .* ms, planned .* %)$' out || fail "$(cat out)"
+grep -q '^memory  .* resident, planned ' out || fail "$(cat out)"
+grep '"event":"plan"' runs/steps/events.jsonl | tail -n 1 >last
+for key in planned_step_seconds step_seconds planned_bytes resident_bytes; do
+    holds last "\"$key\":"
+done
+run 0 env XDG_CACHE_HOME="$work/steps" "$banyan" plan runs/steps --json
+near "$(field step_s <out)" "$(field step_seconds <last)" "$(awk -v s="$(field step_seconds <last)" 'BEGIN { print s / 50 }')"
+holds out '"corrected_by":1,'
+
 say "a run that is named as a config is a new run, and says so"
 run 0 "$banyan" train runs/tiny --quiet --set train.steps=1 --set optimizer.warmup=0 --set name=again
 holds err "runs/tiny is a run: its config is trained from step 0, as a new run; to continue it: banyan train --resume runs/tiny"

@@ -10,6 +10,7 @@
 #include "banyan/comm.h"
 #include "banyan/device.h"
 #include "banyan/exit.h"
+#include "banyan/layout.h"
 #include "banyan/machine.h"
 #include "banyan/reinforce.h"
 #include "banyan/runs.h"
@@ -54,21 +55,6 @@ static void show_preparing(progress_screen *s, const by_train_event *e)
     s->open_line = true;
 }
 
-static void show_memory(const by_memory_report *m)
-{
-    char text[8][32];
-    printf("memory     %s planned: parameters %s, gradients %s, optimizer %s, activations %s, "
-           "workspace %s, data %s, process %s\n",
-           by_format_bytes(text[0], m->total), by_format_bytes(text[1], m->parameters),
-           by_format_bytes(text[2], m->gradients), by_format_bytes(text[3], m->optimizer),
-           by_format_bytes(text[4], m->activations), by_format_bytes(text[5], m->workspace),
-           by_format_bytes(text[6], m->data), by_format_bytes(text[7], m->process));
-    if (m->on_disk > 0) {
-        printf("on disk    %s of weights and optimizer state\n",
-               by_format_bytes(text[0], m->on_disk));
-    }
-}
-
 static void show_planned(const progress_screen *s, const by_train_event *e)
 {
     if (s->json) {
@@ -92,7 +78,7 @@ static void show_planned(const progress_screen *s, const by_train_event *e)
         cli_print_cell(e->text);
         printf("\n");
     }
-    show_memory(e->memory);
+    cli_show_memory(e->memory);
 }
 
 static void show_started(progress_screen *s, const by_train_event *e)
@@ -113,6 +99,9 @@ static void show_started(progress_screen *s, const by_train_event *e)
            e->config->precision.compute);
     if (s->peak_gflops > 0.0) {
         printf("machine    %.0f GFLOP/s in matrix products, measured\n", s->peak_gflops);
+    }
+    if (e->forecast != NULL) {
+        cli_show_forecast(e->forecast);
     }
 }
 
@@ -322,6 +311,10 @@ static void on_event(void *user, const by_train_event *e)
     case BY_TRAIN_SAMPLED:
         show_sample(s, e);
         break;
+    case BY_TRAIN_COMPARED:
+        end_line(s);
+        cli_show_compared(e, s->json);
+        break;
     case BY_TRAIN_NOTE:
         end_line(s);
         cli_print_lines(stderr, e->text);
@@ -386,6 +379,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
                                 .from_start = from_start,
                                 .peak_gflops = s->peak_gflops,
                                 .rollouts = by_reinforce_maker(),
+                                .forecaster = by_layout_forecaster(),
                                 .event = on_event,
                                 .stop = cli_stop_requested,
                                 .progress = on_progress,

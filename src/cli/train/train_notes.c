@@ -71,3 +71,50 @@ const char *cli_unused_weights(const cli_list *overrides)
     }
     return NULL;
 }
+
+void cli_show_forecast(const by_step_forecast *f)
+{
+    char text[3][32];
+    printf("step       %s ms planned, 80 %% between %s and %s", cli_ms(text[0], 1e3 * f->seconds),
+           cli_ms(text[1], 1e3 * f->low), cli_ms(text[2], 1e3 * f->high));
+    if (f->runs > 0) {
+        printf("; corrected by %.3g from earlier runs", f->seconds / f->planned);
+    }
+    printf("\n");
+}
+
+void cli_show_compared(const by_train_event *e, bool json)
+{
+    const by_step_forecast *f = e->forecast;
+    char text[2][32];
+    if (json) {
+        printf("{\"event\":\"compared\",\"planned_step_s\":%.9g,\"step_s\":%.9g,"
+               "\"planned_bytes\":%llu,\"resident_bytes\":%llu}\n",
+               f->seconds, e->step_seconds, (unsigned long long)e->memory->total,
+               (unsigned long long)e->resident_bytes);
+        return;
+    }
+    printf("step       %s ms, planned %s (%+.1f %%)\n", cli_ms(text[0], 1e3 * e->step_seconds),
+           cli_ms(text[1], 1e3 * f->seconds), 100.0 * (f->seconds / e->step_seconds - 1.0));
+    if (e->resident_bytes > 0) {
+        printf("memory     %s resident, planned %s (%+.1f %%)\n",
+               by_format_bytes(text[0], e->resident_bytes),
+               by_format_bytes(text[1], e->memory->total),
+               100.0 * ((double)e->memory->total / (double)e->resident_bytes - 1.0));
+    }
+}
+
+void cli_show_memory(const by_memory_report *m)
+{
+    char text[8][32];
+    printf("memory     %s planned: parameters %s, gradients %s, optimizer %s, activations %s, "
+           "workspace %s, data %s, process %s\n",
+           by_format_bytes(text[0], m->total), by_format_bytes(text[1], m->parameters),
+           by_format_bytes(text[2], m->gradients), by_format_bytes(text[3], m->optimizer),
+           by_format_bytes(text[4], m->activations), by_format_bytes(text[5], m->workspace),
+           by_format_bytes(text[6], m->data), by_format_bytes(text[7], m->process));
+    if (m->on_disk > 0) {
+        printf("on disk    %s of weights and optimizer state\n",
+               by_format_bytes(text[0], m->on_disk));
+    }
+}

@@ -2,6 +2,7 @@
 #ifndef BY_CLI_TRAIN_TRAIN_NOTES_H
 #define BY_CLI_TRAIN_TRAIN_NOTES_H
 
+#include "banyan/train_events.h"
 #include "base/cli.h"
 
 /* What can be done with a run that is done. */
@@ -12,5 +13,10 @@ void cli_show_device(const by_config *config);
 void cli_report_new_run(const char *path, const by_comm *comm);
 /* The key of weights to start from that is set for a run which goes on with its own; NULL: none. */
 const char *cli_unused_weights(const cli_list *overrides);
+/* The planned memory, by purpose. */
+void cli_show_memory(const by_memory_report *memory);
+/* What a step is predicted to take; and, after the last one, what it took. */
+void cli_show_forecast(const by_step_forecast *forecast);
+void cli_show_compared(const by_train_event *event, bool json);
 
 #endif
