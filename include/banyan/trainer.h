@@ -49,9 +49,9 @@ typedef struct by_trainer_options {
      * others, as if each had a machine like this one. It cannot be allocated. */
     int ranks;
     int rank;
-    /* The plan of another rank of the same job, made without the others from the same config,
-     * options and model: what both compute alike, as the graphs of a whole model that is cut into
-     * stages, is taken from it. It may be closed before this one. NULL: there is none. */
+    /* With such a plan: a trainer or plan of another rank of the same job, config, options and
+     * model. What both compute alike, the graphs of a whole model that is cut into stages, is taken
+     * from it. It may be closed before this one. NULL: there is none. */
     by_trainer *like;
     by_speeds speeds;    /* of this machine, for config.memory.budget and by_trainer_seconds */
     uint64_t data_bytes; /* that by_trainer_plan_data will add later; counted in the budget */
