@@ -99,9 +99,10 @@ BY_API by_status by_cluster_parse(by_cluster *out, const char *name, const char 
                                   size_t length, by_error *error);
 /* Writes a cluster as YAML that by_cluster_parse reads back; free it with free(). */
 BY_API by_status by_cluster_print(char **out, const by_cluster *cluster, by_error *error);
-/* Describes this machine as a cluster of `ranks` ranks that divide its cores: its measured products
- * and memory bandwidth, a rank's share of each, and one level whose figures are guesses, as are
- * those that the machine was not measured for. */
+/* Describes this machine as a cluster of `ranks` ranks, each with the threads that it was measured
+ * with: its products and memory bandwidth, of which ranks that have more threads than there are
+ * cores get a share, and one level whose figures are guesses, as are those that the machine was not
+ * measured for. */
 BY_API void by_cluster_of_machine(by_cluster *out, const by_machine *machine, int ranks);
 /* Returns the devices that the levels join: the product of their widths. */
 BY_API double by_cluster_devices(const by_cluster *cluster);
