@@ -4,10 +4,11 @@
  * graph's list of them; by__layout_time is the time of one run of a program by parts;
  * by__layout_stage that of the passes of a pipeline stage.
  *
- * Files: layout_trace.c records what the queues do, graph_work.c lists the work of a graph,
- * two_queues.c runs a list on the queues of computation and communication, rank_time.c puts
- * together what one rank does in a step, stage_times.c simulates a pipeline, step_corrections.c
- * keeps measured steps, layout_plan.c plans the ranks of a job, step_forecast.c a run that begins.
+ * Files: layout_trace.c records what the queues do (trace_file.c writes it), graph_work.c lists the
+ * work of a graph, two_queues.c runs a list on the queues of computation and communication,
+ * rank_time.c puts together what one rank does in a step, stage_times.c simulates a pipeline,
+ * step_corrections.c keeps measured steps, layout_plan.c plans the ranks of a job, step_forecast.c
+ * a run that begins.
  *
  * Never put here: a rate of any device. They are in the cluster that the caller gives. */
 #ifndef BY_PLAN_LAYOUT_LAYOUT_H
@@ -171,6 +172,9 @@ typedef struct by__layout_step_key {
     char layout[128]; /* sizes of the axes, and what else of a layout changes its graphs */
 } by__layout_step_key;
 
+by__layout_step_key by__layout_step_key_of(const by_machine *machine, const by_config *config,
+                                           const int sizes[BY_MESH_AXES]);
+
 typedef struct by__layout_correction {
     double factor; /* measured / planned, 1 without runs */
     double error;  /* relative, one standard deviation */
@@ -181,16 +185,11 @@ typedef struct by__layout_correction {
  * the nearest; if none has its layout, those of any. A file that is absent or damaged has none. */
 by__layout_correction by__layout_correct(const char *path, const by__layout_step_key *key,
                                          double planned);
-/* Adds a step to the file, in the place of one with the same plan. */
-by_status by__layout_learn(const char *path, const by__layout_step_key *key, double planned,
-                           double measured, by_error *error);
-
-/* ---- step_forecast.c ---- */
-
-by__layout_step_key by__layout_step_key_of(const by_machine *machine, const by_config *config,
-                                           const int sizes[BY_MESH_AXES]);
 /* Changes nothing without runs. */
 void by__layout_apply(const by__layout_correction *correction, double *seconds, double *low,
                       double *high);
+/* Adds a step to the file, in the place of one with the same plan. */
+by_status by__layout_learn(const char *path, const by__layout_step_key *key, double planned,
+                           double measured, by_error *error);
 
 #endif

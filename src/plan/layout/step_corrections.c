@@ -23,6 +23,26 @@ by_status by_layout_corrections_path(char **out, by_error *error)
     return by__cache_path(out, "steps.json", error);
 }
 
+by__layout_step_key by__layout_step_key_of(const by_machine *machine, const by_config *config,
+                                           const int sizes[BY_MESH_AXES])
+{
+    const by_parallel_config *p = &config->parallel;
+    by__layout_step_key key = {.machine = machine,
+                               .kind = config->model.kind,
+                               .compute = config->precision.compute,
+                               .ranks = 1};
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        key.ranks *= sizes[axis];
+    }
+    (void)snprintf(key.layout, sizeof key.layout,
+                   "data %d shard %d zero %lld tensor %d sequence %d expert %d pipeline %d %.20s "
+                   "recompute %.20s",
+                   sizes[BY_MESH_DATA], sizes[BY_MESH_SHARD], (long long)p->zero,
+                   sizes[BY_MESH_TENSOR], sizes[BY_MESH_SEQUENCE], sizes[BY_MESH_EXPERT],
+                   sizes[BY_MESH_PIPELINE], p->schedule, config->memory.recompute);
+    return key;
+}
+
 /* Returns the array of steps in the file as a new reference; NULL if it is none of this version. */
 static json_t *read_steps(const char *path)
 {
@@ -129,6 +149,17 @@ by__layout_correction by__layout_correct(const char *path, const by__layout_step
         c.error += beyond + 0.5 * fabs(p.above.factor - p.below.factor);
     }
     return c;
+}
+
+void by__layout_apply(const by__layout_correction *c, double *seconds, double *low, double *high)
+{
+    if (c->runs == 0) {
+        return;
+    }
+    *seconds *= c->factor;
+    double deviation = 1.28 * c->error * *seconds;
+    *low = *seconds > deviation ? *seconds - deviation : 0.0;
+    *high = *seconds + deviation;
 }
 
 /* ---- learning ---- */
