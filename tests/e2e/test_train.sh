@@ -57,15 +57,15 @@ holds err "training exceeds the peak of 0 GFLOP/s"
 say "what a step was planned to take, and takes, also for later plans"
 mkdir -p steps/banyan
 cp "$XDG_CACHE_HOME/banyan/machine.json" steps/banyan/machine.json
-run 0 env XDG_CACHE_HOME="$work/steps" "$banyan" train c.yaml --set train.steps=6 --set optimizer.warmup=0 --set name=steps
+run 0 env XDG_CACHE_HOME="$work/steps" "$banyan" train c.yaml --set train.steps=6 --set optimizer.warmup=0 --set name=steps --set run.dir=planned
 grep -q '^step  .* ms planned, 80 % between ' out || fail "$(cat out)"
 grep -q '^step  .* ms, planned .* %)$' out || fail "$(cat out)"
 grep -q '^memory  .* resident, planned ' out || fail "$(cat out)"
-grep '"event":"plan"' runs/steps/events.jsonl | tail -n 1 >last
+grep '"event":"plan"' planned/steps/events.jsonl | tail -n 1 >last
 for key in planned_step_seconds step_seconds planned_bytes resident_bytes; do
     holds last "\"$key\":"
 done
-run 0 env XDG_CACHE_HOME="$work/steps" "$banyan" plan runs/steps --json
+run 0 env XDG_CACHE_HOME="$work/steps" "$banyan" plan planned/steps --json
 near "$(field step_s <out)" "$(field step_seconds <last)" "$(awk -v s="$(field step_seconds <last)" 'BEGIN { print s / 50 }')"
 holds out '"corrected_by":1,'
 
