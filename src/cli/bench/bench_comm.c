@@ -12,7 +12,7 @@ enum { FIRST_BYTES = 4 << 10, MAX_MIB = 4096, MIN_REPEATS = 7, MAX_REPEATS = 200
 /* Time to spend on one size. */
 #define ENOUGH_SECONDS 2.0
 
-/* The operations to time: the collectives, the MPI library's own sum, and messages around a ring. */
+/* The operations to time: collectives, the MPI library's own sum, and messages around a ring. */
 typedef enum comm_measure {
     ALL_REDUCE,
     NATIVE,

@@ -248,7 +248,7 @@ static void test_more_of_anything(void **state)
     by_error error = {0};
     by_config *config = config_of(common, tiny);
     int fitted = 0;
-    for (uint64_t seed = 0; seed < (BY_TESTS_SANITIZED ? 2 : 8); seed++) {
+    for (uint64_t seed = 0; seed < (BY_TESTS_SANITIZED ? 2 : 5); seed++) {
         by_cluster of[2];
         by_search_options options[2];
         double goals[2];
