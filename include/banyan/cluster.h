@@ -3,7 +3,7 @@
  *
  * A cluster is one kind of device and a list of levels, innermost first: devices of a host, hosts
  * of a rack, racks of a spine. A level joins `width` units of the level below it. Figures come from
- * a YAML file, which `banyan bench machine --cluster FILE` writes for this machine and which people
+ * a YAML file, which `banyan bench machine --out FILE` writes for this machine and which people
  * write for others; each part says where its figures are from, because a plan is only as good as
  * they are:
  *

@@ -135,15 +135,15 @@ json "d['backend'] == 'threads' and d['ranks'] == 3 and [s['bytes'] for s in d['
 json "all(s[k] > 0 for s in d['sizes'] for k in ('all_reduce_gbps', 'reduce_scatter_us', 'all_gather_us', 'all_to_all_us', 'send_us'))"
 
 say "bench machine and bench comm write a cluster file that a plan takes"
-run 0 "$banyan" bench machine --threads 1 --cluster ours.yaml --ranks 2
+run 0 "$banyan" bench machine --threads 1 --out ours.yaml --ranks 2
 holds err "wrote ours.yaml"
 holds ours.yaml "from: guess}"
-run 0 "$banyan" bench comm --ranks 2 --largest 1 --cluster ours.yaml
+run 0 "$banyan" bench comm --ranks 2 --largest 1 --out ours.yaml
 holds out "differ from the plan's formulas by "
 grep -q 'name: "host", width: 2, .*from: measured}' ours.yaml || fail "$(cat ours.yaml)"
 run 0 "$banyan" plan c.yaml --ranks 2 --cluster ours.yaml
 holds out "network       host of 2 x cpu"
-run 2 "$banyan" bench comm --ranks 1 --cluster ours.yaml
+run 2 "$banyan" bench comm --ranks 1 --out ours.yaml
 run 2 "$banyan" bench comm --ranks -1
 
 say "bench kernels"

@@ -230,13 +230,13 @@ static by_status set_level(by_cluster *c, const by_comm *comm, const bench *b, d
     }
     if (near > 1 && near < ranks) {
         return by_error_set(error, BY_EARG,
-                            "--cluster: %d ranks, %d of them on this host: measure a host alone, "
+                            "--out: %d ranks, %d of them on this host: measure a host alone, "
                             "then one rank on each host",
                             ranks, near);
     }
     int at = near == 1 && c->level_count > 1 ? 1 : near == 1 ? c->level_count : 0;
     if (at >= BY_CLUSTER_LEVELS) {
-        return by_error_set(error, BY_EARG, "--cluster: %s has %d levels already", b->cluster, at);
+        return by_error_set(error, BY_EARG, "--out: %s has %d levels already", b->cluster, at);
     }
     by_cluster_level *level = &c->levels[at];
     if (at >= c->level_count) {
@@ -354,7 +354,7 @@ static int run(int argc, char **argv)
          "run this many ranks as threads of this process (default: the ranks of mpirun)"},
         {"largest", CLI_INTEGER_IN(1, MAX_MIB), &most, "MIB",
          "largest message in MiB (default 256)"},
-        {"cluster", CLI_STRING, &cluster, "FILE",
+        {"out", CLI_STRING, &cluster, "FILE",
          "set the level of a cluster file that these ranks make, for banyan plan"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -370,7 +370,7 @@ static int run(int argc, char **argv)
     }
     bench settings = {.most = (size_t)most << 20, .json = json, .cluster = cluster};
     if (cluster != NULL && ranks == 1) {
-        return cli_misuse(&cli_bench_comm, "--cluster: one rank exchanges nothing; give --ranks 2");
+        return cli_misuse(&cli_bench_comm, "--out: one rank exchanges nothing; give --ranks 2");
     }
     by_status status = ranks > 0
                            ? by_comm_run_threads((int)ranks, NULL, run_rank, &settings, &error)
@@ -381,8 +381,7 @@ static int run(int argc, char **argv)
 const cli_command cli_bench_comm = {
     .name = "bench comm",
     .summary = "time collectives between ranks, and MPI's own all-reduce",
-    .usage =
-        "[mpirun -n N] banyan bench comm [--ranks N] [--largest MIB] [--cluster FILE] [--json]",
+    .usage = "[mpirun -n N] banyan bench comm [--ranks N] [--largest MIB] [--out FILE] [--json]",
     .text =
         "Times all-reduce, its halves reduce-scatter and all-gather, all-to-all, and messages\n"
         "around a ring of the ranks, on f32 data from 4 KiB up.\n"
@@ -390,14 +389,14 @@ const cli_command cli_bench_comm = {
         "examples:\n"
         "  mpirun -n 2 banyan bench comm\n"
         "  banyan bench comm --ranks 4 --json\n"
-        "  banyan bench comm --ranks 2 --cluster ours.yaml\n"
+        "  banyan bench comm --ranks 2 --out ours.yaml\n"
         "\n"
         "Figures are medians of rank 0; GB/s is the size of the whole data divided by the time.\n"
         "Under mpirun, MPI_Allreduce is timed too: MPI/ours above 1 means that banyan's\n"
         "all-reduce is faster.\n"
         "\n"
-        "With --cluster, latency and bandwidth are fitted to the times, and a cluster file gets\n"
+        "With --out, latency and bandwidth are fitted to the times, and a cluster file gets\n"
         "them (banyan plan --cluster): ranks of one host set its first level, one rank on each\n"
-        "host the second. banyan bench machine --cluster makes such a file.",
+        "host the second. banyan bench machine --out makes such a file.",
     .run = run,
 };

@@ -156,7 +156,7 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {{"device", CLI_STRING, &device, "NAME", CLI_DEVICE_HELP},
                               {"threads", CLI_INTEGER_IN(1, 4096), &threads, "N",
                                "compute threads (default: one per core)"},
-                              {"cluster", CLI_STRING, &cluster, "FILE",
+                              {"out", CLI_STRING, &cluster, "FILE",
                                "write this machine as a cluster file, for banyan plan"},
                               {"ranks", CLI_INTEGER_IN(1, 4096), &ranks, "N",
                                "that divide its cores in that file (default 1)"},
@@ -193,8 +193,7 @@ static int run(int argc, char **argv)
 const cli_command cli_bench_machine = {
     .name = "bench machine",
     .summary = "measure the machine: matrix products, memory, disk",
-    .usage =
-        "banyan bench machine [--device NAME] [--threads N] [--cluster FILE [--ranks N]] [--json]",
+    .usage = "banyan bench machine [--device NAME] [--threads N] [--out FILE [--ranks N]] [--json]",
     .text =
         "Measures the limits that all shares of the peak refer to, and stores them for later\n"
         "runs: matrix products in f32, bf16 and int8 (of a GPU f32 and bf16), memory bandwidth,\n"
@@ -203,7 +202,7 @@ const cli_command cli_bench_machine = {
         "examples:\n"
         "  banyan bench machine\n"
         "  BANYAN_ISA=avx2 banyan bench machine --json\n"
-        "  banyan bench machine --cluster ours.yaml --ranks 2\n"
+        "  banyan bench machine --out ours.yaml --ranks 2\n"
         "\n"
         "The peak of matrix products is the larger of banyan's kernels and oneDNN, where that\n"
         "is installed; for int8 it is the rate of the instructions on registers.\n"
