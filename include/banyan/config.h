@@ -72,6 +72,8 @@ typedef struct by_model_config {
     by_part_config position;   /* "auto" (default), "learned", "rope", "sinusoidal" or "none" */
     by_part_config norm;       /* "auto" (default), "layer", "rms" or "batch" */
     by_part_config mlp;        /* "auto" (default), "plain" or "gated" */
+    by_part_config values;     /* "projected" (default) or "embedded" */
+    by_part_config residual;   /* "plain" (default) or "mixed" */
     by_part_config activation; /* "auto" (default), "gelu", "gelu_tanh", "silu", "relu", "relu2" or
                                   "tanh" */
     double norm_eps;           /* epsilon of layer norm or RMS norm, > 0; default by family */

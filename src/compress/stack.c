@@ -128,12 +128,13 @@ static by_status check(by__compress_state *c, by_error *error)
                             "stack: nope_layers or window_layers of the model are numbers of "
                             "layers, which new ones would change");
     }
-    return !by__nn_attention_differs(m)
+    char part[64];
+    return !by__nn_layers_differ(part, m)
                ? BY_OK
                : by_error_set(error, BY_EARG,
-                              "stack: attention.kind %s depends on the numbers of layers, which "
-                              "new ones would change",
-                              m->attention.kind);
+                              "stack: %s depends on the numbers of layers, which new ones would "
+                              "change",
+                              part);
 }
 
 const by__compress_method by__compress_method_stack = {

@@ -56,10 +56,11 @@ static bool has_units(const int64_t all[UNITS])
 
 /* If axis `which` of a parameter has units to remove, sets their kind and returns the elements of
  * one; otherwise returns 0. */
-static int64_t unit_axis(width_unit *kind, const by__compress_state *c, const char *axes, int which)
+static int64_t unit_axis(width_unit *kind, const by__compress_state *c,
+                         const by__graph_value *value, int which)
 {
     const by_model_config *m = &c->config->model;
-    const char *at = axes;
+    const char *at = value->axes;
     for (int i = 0; at != NULL && i < which; i++) {
         at = strchr(at, ' ');
         at = at == NULL ? NULL : at + 1;
@@ -70,10 +71,9 @@ static int64_t unit_axis(width_unit *kind, const by__compress_state *c, const ch
         return 1;
     }
     *kind = HEADS;
-    if (length == 5 && strncmp(at, "heads", 5) == 0) {
-        return m->head_dim * (m->heads / m->kv_heads);
-    }
-    return length == 8 && strncmp(at, "kv_heads", 8) == 0 ? m->head_dim : 0;
+    bool heads = (length == 5 && strncmp(at, "heads", 5) == 0) ||
+                 (length == 8 && strncmp(at, "kv_heads", 8) == 0);
+    return heads ? value->shape.dim[which] / m->kv_heads : 0;
 }
 
 /* ---- tensors ---- */
@@ -111,7 +111,7 @@ static by_status put_cut(by__compress_state *c, const narrowing *n, by_value par
     int64_t shape[2] = {view.shape[0], view.rank == 2 ? view.shape[1] : 1};
     for (int i = 0; i < view.rank && status == BY_OK; i++) {
         width_unit kind;
-        int64_t size = unit_axis(&kind, c, value->axes, i);
+        int64_t size = unit_axis(&kind, c, value, i);
         if (size > 0 && n->left[kind] < n->all[kind]) {
             masks[i] = (axis_mask){n->gone[kind] + n->block[parameter] * n->all[kind], size};
             view.shape[i] = n->left[kind] * size;
@@ -133,7 +133,7 @@ static bool is_cut(const by__compress_state *c, const narrowing *n, by_value par
     bool any = false;
     for (int i = 0; i < value->shape.rank && value->role == BY_ROLE_PARAMETER; i++) {
         width_unit kind;
-        any = any || (unit_axis(&kind, c, value->axes, i) > 0 && n->left[kind] < n->all[kind]);
+        any = any || (unit_axis(&kind, c, value, i) > 0 && n->left[kind] < n->all[kind]);
     }
     return any;
 }
@@ -146,7 +146,7 @@ static int64_t unit_of_inputs(width_unit *kind, by_value *parameter, const by__c
         return 0;
     }
     *parameter = by_graph_find(n->graph, l->name);
-    int64_t size = unit_axis(kind, c, n->graph->values[*parameter].axes, l->in_out ? 0 : 1);
+    int64_t size = unit_axis(kind, c, &n->graph->values[*parameter], l->in_out ? 0 : 1);
     return size > 0 && n->left[*kind] < n->all[*kind] ? size : 0;
 }
 
@@ -355,7 +355,7 @@ static void resize(const by__compress_state *c, by_tensor_view *tensor)
             value->role == BY_ROLE_PARAMETER ? by__compress_file_name(c, value->name) : NULL;
         for (int i = 0; name != NULL && strcmp(name, tensor->name) == 0 && i < tensor->rank; i++) {
             width_unit kind;
-            int64_t size = unit_axis(&kind, c, value->axes, i);
+            int64_t size = unit_axis(&kind, c, value, i);
             tensor->shape[i] = size > 0 ? left[kind] * size : tensor->shape[i];
         }
         free(name);

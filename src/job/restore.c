@@ -204,8 +204,8 @@ static by_status compare_lines(const char *path, const char *section, const char
 static by_status compare_models(const char *path, const char *then, const char *now,
                                 by_error *error)
 {
-    static const char *const sections[] = {"model", "attention", "position",
-                                           "norm",  "mlp",       "activation"};
+    static const char *const sections[] = {"model",    "attention", "values", "residual",
+                                           "position", "norm",      "mlp",    "activation"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(sections); i++) {
         BY_TRY(compare_lines(path, sections[i], section_lines(then, sections[i]),
                              section_lines(now, sections[i]), error));

@@ -451,11 +451,11 @@ by_status by__nn_model_reduce(by_config *config, const by__nn_reduction *to, by_
     by_model_config *c = &config->model;
     BY_TRY(find_family(&family, c, error));
     BY_TRY(by_config_resolve(config, error)); /* for derived values, such as the width of heads */
-    if (to->layers != NULL && by__nn_attention_differs(c)) {
+    char part[64];
+    if (to->layers != NULL && by__nn_layers_differ(part, c)) {
         return by_error_set(error, BY_EARG,
-                            "attention.kind %s depends on the numbers of layers, so layers cannot "
-                            "be pruned",
-                            c->attention.kind);
+                            "%s depends on the numbers of layers, so layers cannot be pruned",
+                            part);
     }
     int64_t left = 0;
     for (int64_t i = 0; i < c->layers; i++) {

@@ -169,14 +169,19 @@ static by_value norm_of(by__nn_build *b, by_value x, int64_t width, const char *
     return by_rms_norm(b->graph, x, w, (float)b->config->norm_eps);
 }
 
+static by__nn_norm_place norm_place(const by__nn_build *b, const char *prefix)
+{
+    return (by__nn_norm_place){.prefix = prefix,
+                               .axes = "embed",
+                               .width = b->config->width,
+                               .eps = b->config->norm_eps,
+                               .usual = "rms"};
+}
+
 static by_value norm(by__nn_build *b, by_value x, const char *prefix)
 {
-    return by__nn_norm(b, x,
-                       &(by__nn_norm_place){.prefix = prefix,
-                                            .axes = "embed",
-                                            .width = b->config->width,
-                                            .eps = b->config->norm_eps,
-                                            .usual = "rms"});
+    by__nn_norm_place place = norm_place(b, prefix);
+    return by__nn_norm(b, x, &place);
 }
 
 by_value by__nn_llama_linear(by__nn_build *b, by_value x, int64_t in, int64_t out, const char *axes,
@@ -217,6 +222,7 @@ static by_value attention(by__nn_build *b, by_value x, int layer, const by__nn_l
                                      keys->qkv_bias, layer, "self_attn.k_proj");
     by_value v = by__nn_llama_linear(b, x, c->width, kv_width, "kv_heads embed", init,
                                      keys->qkv_bias, layer, "self_attn.v_proj");
+    v = by__nn_values(b, v, x, layer, "model.layers");
     if (keys->qk_norm) {
         q = norm_heads(b, q, c->heads, layer, "q_norm");
         k = norm_heads(b, k, c->kv_heads, layer, "k_norm");
@@ -233,11 +239,13 @@ static by_value attention(by__nn_build *b, by_value x, int layer, const by__nn_l
                                keys->output_bias, layer, "self_attn.o_proj");
 }
 
-static by_value block(by__nn_build *b, by_value x, int layer, const by__nn_llama_keys *keys,
-                      by__nn_block_half *mlp)
+/* first: what the first block reads. */
+static by_value block(by__nn_build *b, by_value x, by_value first, int layer,
+                      const by__nn_llama_keys *keys, by__nn_block_half *mlp)
 {
     char name[64];
     by_graph_set_block(b->graph, layer);
+    x = by__nn_residual(b, x, first, layer, "model.layers");
     if (by__nn_attends(b->config, layer)) {
         (void)snprintf(name, sizeof name, "model.layers.%d.input_layernorm", layer);
         by_value y = attention(b, norm(b, x, name), layer, keys);
@@ -261,8 +269,11 @@ void by__nn_llama_body(by__nn_build *b, const by__nn_llama_keys *keys, by__nn_bl
                                               .rows = c->context,
                                               .rotary = true});
     x = by__nn_drop(b, x);
+    by__nn_norm_place place = norm_place(b, "model.embed_norm");
+    x = by__nn_residual_begin(b, x, &place);
+    by_value first = x;
     for (int layer = 0; layer < c->layers; layer++) {
-        x = block(b, x, layer, keys, mlp);
+        x = block(b, x, first, layer, keys, mlp);
     }
     b->model.head = c->tied ? table
                             : by__nn_weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),

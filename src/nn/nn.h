@@ -304,8 +304,15 @@ extern const by__config_key_list by__nn_activation_keys;
 /* The keys of families that let the norm and the layers after attention be chosen. */
 extern const by__config_key_list by__nn_norm_keys;
 extern const by__config_key_list by__nn_mlp_keys;
+/* The keys of families that let values and the sum between blocks be chosen. */
+extern const by__config_key_list by__nn_stream_keys;
+/* Whether layers differ by their number, not only by their weights, and as `part` then says, by
+ * which section: "attention.kind mixed". */
+bool by__nn_layers_differ(char part[64], const by_model_config *config);
 /* The kinds of the sections, for by__config_kind_table. */
 const by__config_kind *by__nn_attention_kind(size_t index);
+const by__config_kind *by__nn_values_kind(size_t index);
+const by__config_kind *by__nn_residual_kind(size_t index);
 const by__config_kind *by__nn_position_kind(size_t index);
 const by__config_kind *by__nn_norm_kind(size_t index);
 const by__config_kind *by__nn_mlp_kind(size_t index);
@@ -337,7 +344,7 @@ bool by__nn_attends(const by_model_config *config, int64_t layer);
  * its own; of samples with lengths, only to what they have. */
 by_value by__nn_attend(by__nn_build *b, int layer, const by__nn_heads *heads);
 /* The tokens that a token of the layer attends to, whose family's own window is `window`; 0: all.
- * Whether that says all about the layers; whether layers differ by their number. */
+ * Whether that says all about the layers; whether layers attend otherwise by their number. */
 int64_t by__nn_attention_window(const by_model_config *config, int64_t layer, int64_t window);
 bool by__nn_attention_is_windows(const by_model_config *config);
 bool by__nn_attention_differs(const by_model_config *config);
@@ -392,6 +399,19 @@ by_status by__nn_norm_set(by_model_config *config, const char *kind, const char 
                           by_error *error);
 /* Adds the norm that the config chooses to x [..., width]. */
 by_value by__nn_norm(by__nn_build *b, by_value x, const by__nn_norm_place *place);
+
+/* values.c. The values of layer `layer`, whose projection of x is v [B, T, kv_heads x head_dim].
+ * Parameters are PREFIX.LAYER.self_attn.v_embed.weight and so on. */
+by_value by__nn_values(by__nn_build *b, by_value v, by_value x, int layer, const char *prefix);
+/* Whether layers have other values by their number. */
+bool by__nn_values_differ(const by_model_config *config);
+
+/* residuals.c. The embedding as blocks read it; `place` is that of its norm, if it has one. */
+by_value by__nn_residual_begin(by__nn_build *b, by_value x, const by__nn_norm_place *place);
+/* What block `layer` reads of the sum x of those before it and the embedding `first`. Parameters
+ * are PREFIX.LAYER.residual.x and so on. */
+by_value by__nn_residual(by__nn_build *b, by_value x, by_value first, int layer,
+                         const char *prefix);
 
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 

@@ -20,6 +20,8 @@ typedef struct part_section {
 
 static const part_section sections[] = {
     {"attention", "full", offsetof(by_model_config, attention), by__nn_attention_kind, false},
+    {"values", "projected", offsetof(by_model_config, values), by__nn_values_kind, false},
+    {"residual", "plain", offsetof(by_model_config, residual), by__nn_residual_kind, false},
     {"position", "auto", offsetof(by_model_config, position), by__nn_position_kind, false},
     {"norm", "auto", offsetof(by_model_config, norm), by__nn_norm_kind, false},
     {"mlp", "auto", offsetof(by_model_config, mlp), by__nn_mlp_kind, false},
@@ -43,6 +45,12 @@ static const by__config_key norm_key_rows[] = {
     {"norm", "kind", BY__KEY_TEXT, BY__FIELD(model.norm.kind), "auto", .later = true,
      .help = "which norm"},
 };
+static const by__config_key stream_key_rows[] = {
+    {"values", "kind", BY__KEY_TEXT, BY__FIELD(model.values.kind), "projected", .later = true,
+     .help = "which values"},
+    {"residual", "kind", BY__KEY_TEXT, BY__FIELD(model.residual.kind), "plain", .later = true,
+     .help = "which sum"},
+};
 static const by__config_key mlp_key_rows[] = {
     {"mlp", "kind", BY__KEY_TEXT, BY__FIELD(model.mlp.kind), "auto", .later = true,
      .help = "which layers"},
@@ -51,6 +59,7 @@ static const by__config_key mlp_key_rows[] = {
 const by__config_key_list by__nn_part_keys = BY__KEY_LIST(part_key_rows);
 const by__config_key_list by__nn_activation_keys = BY__KEY_LIST(activation_key_rows);
 const by__config_key_list by__nn_norm_keys = BY__KEY_LIST(norm_key_rows);
+const by__config_key_list by__nn_stream_keys = BY__KEY_LIST(stream_key_rows);
 const by__config_key_list by__nn_mlp_keys = BY__KEY_LIST(mlp_key_rows);
 
 static by_part_config *part_of(const by_model_config *config, const part_section *section)
@@ -75,6 +84,17 @@ by_status by__nn_parts_reset(by_model_config *config, by_error *error)
         BY_TRY(by__nn_set_string(&part_of(config, &sections[i])->kind, sections[i].usual, error));
     }
     return BY_OK;
+}
+
+bool by__nn_layers_differ(char part[64], const by_model_config *config)
+{
+    bool attention = by__nn_attention_differs(config);
+    bool values = by__nn_values_differ(config);
+    if (attention || values) {
+        (void)snprintf(part, 64, "%s.kind %.40s", attention ? "attention" : "values",
+                       attention ? config->attention.kind : config->values.kind);
+    }
+    return attention || values;
 }
 
 /* ---- config.json ---- */

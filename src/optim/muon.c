@@ -41,8 +41,8 @@ static const by__config_key_list key_list = BY__KEY_LIST(keys);
 static bool is_hidden(const by_shape *shape, const char *axes)
 {
     return shape->rank == 2 &&
-           (axes == NULL || (strncmp(axes, "vocab", 5) != 0 && strncmp(axes, "position", 8) != 0 &&
-                             strncmp(axes, "class", 5) != 0));
+           (axes == NULL || (strncmp(axes, "vocab", 5) != 0 && strncmp(axes, "token", 5) != 0 &&
+                             strncmp(axes, "position", 8) != 0 && strncmp(axes, "class", 5) != 0));
 }
 
 static bool hidden_shape(const by_shape *parameter, const char *axes, by_shape *state)

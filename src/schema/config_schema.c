@@ -16,6 +16,8 @@ static const by__config_kind_table tables[] = {
     {"optimizer", by__optim_kind},
     /* Parts of models, behind model, whose kinds have their keys. */
     {"attention", by__nn_attention_kind},
+    {"values", by__nn_values_kind},
+    {"residual", by__nn_residual_kind},
     {"position", by__nn_position_kind},
     {"norm", by__nn_norm_kind},
     {"mlp", by__nn_mlp_kind},

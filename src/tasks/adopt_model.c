@@ -180,8 +180,9 @@ static by_status refuse(const by_config *config, const by_config *theirs, const 
  * resolved. */
 static by_status check_keys(const by_config *config, const by_config *theirs, by_error *error)
 {
-    static const char *const sections[] = {"model", "attention",  "position", "norm",
-                                           "mlp",   "activation", "task"};
+    static const char *const sections[] = {"model",    "attention",  "values",
+                                           "residual", "position",   "norm",
+                                           "mlp",      "activation", "task"};
     char path[64];
     const char *key;
     for (size_t s = 0; s < BY_ARRAY_LENGTH(sections); s++) {

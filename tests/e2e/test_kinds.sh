@@ -37,7 +37,9 @@ say "generation: the engine and a whole pass agree"
 train local attention.kind=local_global attention.window=9 position.kind=sinusoidal
 train alibi attention.kind=alibi model.context=32
 train linear attention.kind=linear
-for name in local alibi linear; do
+train streams model.kind=llama model.layers=3 values.kind=embedded residual.kind=mixed \
+    model.tied=false mlp.kind=plain activation.kind=relu2
+for name in local alibi linear streams; do
     run 0 "$banyan" generate runs/$name --prompt "apple bay " --tokens 30 --temperature 0
     cp out plain
     run 0 "$banyan" generate runs/$name --prompt "apple bay " --tokens 30 --temperature 0 --threads 2
@@ -47,6 +49,10 @@ run 0 "$banyan" eval runs/linear
 
 say "other programs: windows as ONNX has them, slopes not; a Llama with windows is a Mistral"
 run 0 "$banyan" export runs/local --format onnx --output local.onnx
+run 0 "$banyan" export runs/streams --format onnx --output streams.onnx
+holds "$(dirname "$(weights streams)")/config.json" '"model_type": "custom_llama"'
+run 1 "$banyan" export runs/streams --format gguf --output streams.gguf
+holds err "model_type 'custom_llama' is not exported to GGUF"
 run 2 "$banyan" export runs/alibi --format onnx --output alibi.onnx
 holds err "slopes (ALiBi) have no form in ONNX"
 train llama model.kind=llama attention.kind=window attention.window=9

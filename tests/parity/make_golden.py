@@ -141,6 +141,9 @@ CASES["llama_kinds"] = dict(SMALL, kind="llama", kv_heads=2, tied=0, rope_theta=
 CASES["bert_kinds"] = dict(dict(SMALL, layers=3), kind="bert", segments=2, position="rope", rope_theta=10000.0,
                            attention=[("window", 4), ("alibi", None), ("linear", None)], gated=1,
                            activation="gelu", optimizer="sgd", seed=405)
+CASES["llama_streams"] = dict(SMALL, kind="llama", layers=3, kv_heads=2, tied=0, rope_theta=10000.0, position="rope",
+                              gated=0, activation="relu2", attention=[("window", 5), ("full", None), ("full", None)],
+                              values_every=2, gate_inputs=5, optimizer="sgd", seed=418)
 
 
 # ---- kinds of parts ----
@@ -235,6 +238,45 @@ def gpt2_kinds_forward(c, w, tokens):
              else activate(c, up, "gelu_tanh"))
         x = x + linear(y, block + "mlp.c_proj")
     return norm_of(c, w, x, "ln_f", "layer") @ w["wte.weight"].t()
+
+
+def has_value_embedding(c, layer):
+    return (c["layers"] - 1 - layer) % c["values_every"] == 0
+
+
+def llama_streams_shapes(c):
+    """With values that are also embedded, and blocks that read a mix of the sum and the embedding."""
+    shapes = {n: s for n, s in llama_shapes(c).items() if not n.endswith("gate_proj.weight")}
+    shapes["model.embed_norm.weight"] = (c["width"],)
+    for i in range(c["layers"]):
+        block = f"model.layers.{i}."
+        shapes[block + "residual.x"], shapes[block + "residual.x0"] = (1,), (1,)
+        if has_value_embedding(c, i):
+            shapes[block + "self_attn.v_embed.weight"] = (c["vocab"], c["width"] // c["heads"] * c["kv_heads"])
+            shapes[block + "self_attn.v_gate.weight"] = (c["kv_heads"], c["gate_inputs"])
+    return shapes
+
+
+def llama_streams_forward(c, w, tokens):
+    size = c["width"] // c["heads"]
+    x0 = x = norm_of(c, w, w["model.embed_tokens.weight"][tokens.long()], "model.embed_norm", "rms")
+    for i in range(c["layers"]):
+        block = f"model.layers.{i}."
+        x = w[block + "residual.x"] * x + w[block + "residual.x0"] * x0
+        y = norm_of(c, w, x, block + "input_layernorm", "rms")
+        q, k, v = (F.linear(y, w[f"{block}self_attn.{n}_proj.weight"]).unflatten(-1, (-1, size)).transpose(1, 2)
+                   for n in "qkv")
+        if has_value_embedding(c, i):
+            own = w[block + "self_attn.v_embed.weight"][tokens.long()].unflatten(-1, (-1, size)).transpose(1, 2)
+            gate = 2 * torch.sigmoid(F.linear(y[..., :c["gate_inputs"]], w[block + "self_attn.v_gate.weight"]))
+            v = v + gate.transpose(1, 2)[..., None] * own
+        q, k = rotate_heads(c, q), rotate_heads(c, k)
+        k, v = (t.repeat_interleave(c["heads"] // c["kv_heads"], dim=1) for t in (k, v))
+        x = x + F.linear(attend(c, i, q, k, v, True).transpose(1, 2).flatten(2), w[block + "self_attn.o_proj.weight"])
+        y = norm_of(c, w, x, block + "post_attention_layernorm", "rms")
+        y = activate(c, F.linear(y, w[block + "mlp.up_proj.weight"]), "silu")
+        x = x + F.linear(y, w[block + "mlp.down_proj.weight"])
+    return F.linear(norm_of(c, w, x, "model.norm", "rms"), w["lm_head.weight"])
 
 
 def llama_kinds_shapes(c):
@@ -1434,6 +1476,8 @@ KINDS = {"gpt2": (gpt2_kinds_shapes, gpt2_kinds_forward), "llama": (llama_kinds_
 
 def model_of(c):
     """The functions that make the shapes of the weights, and the outputs."""
+    if "values_every" in c:
+        return llama_streams_shapes, llama_streams_forward
     return (KINDS if "attention" in c else MODELS)[c["kind"]]
 
 

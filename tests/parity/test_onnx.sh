@@ -15,12 +15,13 @@ checker=$root/tests/parity/check_onnx.py
 later() { echo "$*" >>checks; }
 
 make_text text.txt 100
-# check NAME MODEL: exports a model in both forms.
+# check NAME MODEL [PARTS]: exports a model in both forms.
 check() {
     say "$1"
     cat >"$1.yaml" <<END
 name: $1
 model: {$2, layers: 2, heads: 4, width: 64, context: 256}
+${3:-}
 precision: {compute: f32}
 data: {text: [text.txt], tokenizer: char}
 train: {steps: 6, batch: 4, eval_every: 0}
@@ -37,6 +38,9 @@ check gpt2 "kind: gpt2"
 check llama "kind: llama, kv_heads: 2"
 check qwen3 "kind: llama, kv_heads: 1, qk_norm: true, head_dim: 24, tied: true"
 check mistral "kind: llama, window: 20, tied: true"
+check streams "kind: llama, kv_heads: 2" "values: {kind: embedded}
+residual: {kind: mixed}
+activation: {kind: relu2}"
 check yarn "kind: llama, qkv_bias: true, rope_scaling: yarn, rope_factor: 4, rope_original_context: 64"
 
 say "200 greedy tokens"
@@ -48,7 +52,7 @@ for name in dit unet2d; do
     later diffusion $name.safetensors $name
 done
 run 0 "$python" "$checker" each <checks
-holds out "14 commands"
+holds out "16 commands"
 rm checks
 for name in gpt2 llama; do
     run 0 "$banyan" eval "runs/$name" --tokens "$name.tokens.safetensors" --logits-out "$name.back.safetensors"

@@ -588,11 +588,25 @@ static void test_kinds_of_decoders(void **state)
                                         "norm.kind=layer",
                                         "mlp.kind=plain",
                                         "activation.kind=tanh"};
+    static const char *const streams[] = {"model.kind=llama",
+                                          SMALL,
+                                          "model.layers=3",
+                                          "model.kv_heads=2",
+                                          "model.tied=false",
+                                          "attention.kind=mixed",
+                                          "attention.pattern=[window, full, full]",
+                                          "attention.window=5",
+                                          "mlp.kind=plain",
+                                          "activation.kind=relu2",
+                                          "values.kind=embedded",
+                                          "values.gate_inputs=5",
+                                          "residual.kind=mixed"};
     compare_all(CASE("gpt2_alibi", NULL, alibi, "tokens", "targets"));
     compare_all(CASE("gpt2_rope", NULL, rope, "tokens", "targets"));
     compare_all(CASE("gpt2_sinusoidal", NULL, sinusoidal, "tokens", "targets"));
     compare_all(CASE("gpt2_linear", NULL, linear, "tokens", "targets"));
     compare_all(CASE("llama_kinds", NULL, llama, "tokens", "targets"));
+    compare_all(CASE("llama_streams", NULL, streams, "tokens", "targets"));
 }
 
 static void test_kinds_of_encoders(void **state)

@@ -404,7 +404,7 @@ const by__nn_family by__nn_family_llama = {
                      "grouped-query attention.",
              .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &by__nn_llama_key_list,
                       &by__nn_rope_key_list, &key_list, &by__nn_part_keys, &by__nn_norm_keys,
-                      &by__nn_mlp_keys, &by__nn_mup_keys},
+                      &by__nn_mlp_keys, &by__nn_stream_keys, &by__nn_mup_keys},
              .size = sizeof(by__nn_llama_keys),
              .resolve = resolve},
     .base = "model.",

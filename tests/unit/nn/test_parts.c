@@ -51,6 +51,9 @@ static void test_refused(void **state)
            "model.window 8 belongs to attention.kind full");
     refuse("model: {width: 33, heads: 3}\nposition: {kind: sinusoidal}", "even model.width");
     refuse("model: {kind: resnet}\nattention: {kind: none}", "attention.kind belongs to model");
+    refuse("model: {kind: llama, width: 32, heads: 4}\nvalues: {kind: embedded, gate_inputs: 33}",
+           "values.gate_inputs is 33");
+    refuse("values: {kind: embedded}", "values.kind belongs to model");
     refuse("model: {kind: mixtral}\nmlp: {kind: plain}", "mlp.kind belongs to model");
 }
 
@@ -98,6 +101,9 @@ static void test_config_json(void **state)
     check_json("model: {kind: llama}\nattention: {kind: local_global, window: 9}", "smollm3",
                "\"sliding_attention\"");
     check_json("model: {kind: llama}\nattention: {kind: alibi}", "custom_llama", "\"alibi\"");
+    check_json("model: {kind: llama}\nvalues: {kind: embedded, every: 3}", "custom_llama",
+               "\"every\": 3");
+    check_json("model: {kind: llama}\nresidual: {kind: mixed}", "custom_llama", "\"mixed\"");
     check_json("model: {kind: mixtral}\nactivation: {kind: gelu}", "mixtral",
                "\"hidden_act\": \"gelu\"");
     check_json("model: {kind: bert}\nattention: {kind: window}", "custom_bert", "\"window\": 256");

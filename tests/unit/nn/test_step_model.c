@@ -242,7 +242,7 @@ static void test_window(void **state)
 /* The kinds of parts, also where a family was not published with them. */
 static void test_kinds(void **state)
 {
-    static const char *const kinds[][5] = {
+    static const char *const kinds[][7] = {
         {"model.kind=gpt2", "attention.kind=local_global", "attention.window=21",
          "position.kind=sinusoidal", "norm.kind=rms"},
         {"model.kind=gpt2", "attention.kind=mixed", "attention.window=19",
@@ -251,14 +251,20 @@ static void test_kinds(void **state)
          "position.kind=auto"},
         {"model.kind=llama", "model.kv_heads=2", "attention.kind=alibi", "mlp.kind=plain",
          "norm.kind=layer"},
+        {"model.kind=llama", "model.kv_heads=2", "values.kind=embedded", "values.every=1",
+         "residual.kind=mixed", "activation.kind=relu2", "attention.kind=full"},
         {"model.kind=llama", "attention.kind=mixed", "attention.window=18",
          "attention.pattern=[alibi, window]", "position.kind=learned"},
     };
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
-        const char *settings[6] = {"precision.compute=f32"};
-        memcpy(settings + 1, kinds[i], sizeof kinds[i]);
-        check_family(settings, BY_ARRAY_LENGTH(settings), 3e-4f, true);
+        const char *settings[8] = {"precision.compute=f32"};
+        size_t count = 1;
+        while (count < BY_ARRAY_LENGTH(settings) && kinds[i][count - 1] != NULL) {
+            settings[count] = kinds[i][count - 1];
+            count++;
+        }
+        check_family(settings, count, 3e-4f, true);
     }
 }
 

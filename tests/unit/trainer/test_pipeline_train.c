@@ -296,6 +296,7 @@ static void other_settings_too(void **state)
         {"train.batch=7", "model.tied=false"},
         {"model.kind=llama", "train.batch=10", "train.micro_batch=2"},
         {"model.kind=llama", "model.tied=true", "precision.compute=bf16"},
+        {"model.kind=llama", "values.kind=embedded", "residual.kind=mixed"},
         {"model.kind=mixtral", "model.experts=4", "precision.compute=bf16"},
         {"optimizer.kind=lamb", "optimizer.clip=0.5"},
         {"optimizer.ema=0.9", "train.eval_ema=true"},

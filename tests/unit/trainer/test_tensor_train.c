@@ -199,13 +199,14 @@ static void compare(const job *alone, int ranks, const char *const *settings, do
     print_message("%s, %s, %d ranks: %.2g of the slack\n", settings[0], settings[2], ranks, worst);
 }
 
-static void compare_all(const char *kind, const char *compute, const char *optimizer,
-                        const char *rate, double slack)
+/* The kind may have two more settings. */
+static void compare_parts(const char *const kind[3], const char *compute, const char *optimizer,
+                          const char *rate, double slack)
 {
     by_error error = {0};
     job *alone = calloc(1, sizeof *alone);
     assert_non_null(alone);
-    const char *one[] = {kind, compute, optimizer, rate, NULL};
+    const char *one[] = {kind[0], compute, optimizer, rate, kind[1], kind[2], NULL};
     alone->settings = one;
     check_ok(run_rank(NULL, alone, &error), &error);
     assert_true(alone->results[0][STEPS - 1].loss < alone->results[0][0].loss);
@@ -223,14 +224,32 @@ static void compare_all(const char *kind, const char *compute, const char *optim
         {4, "parallel.tensor=2", "parallel.sequence=2"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts); i++) {
-        const char *split[] = {
-            kind, compute, optimizer, rate, layouts[i].tensor, layouts[i].sequence, NULL};
+        const char *split[] = {kind[0], compute,           optimizer,
+                               rate,    layouts[i].tensor, layouts[i].sequence,
+                               kind[1], kind[2],           NULL};
         compare(alone, layouts[i].ranks, split, slack);
     }
     for (size_t i = 0; i < alone->count; i++) {
         free(alone->weights[i]);
     }
     free(alone);
+}
+
+static void compare_all(const char *kind, const char *compute, const char *optimizer,
+                        const char *rate, double slack)
+{
+    const char *const alone[3] = {kind};
+    compare_parts(alone, compute, optimizer, rate, slack);
+}
+
+/* Embedded values, whose tables and gates are divided by heads, and numbers of layers that are
+ * not. */
+static void test_streams(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const kind[] = {"model.kind=llama", "values.kind=embedded",
+                                       "residual.kind=mixed"};
+    compare_parts(kind, "precision.compute=f32", "optimizer.kind=sgd", "optimizer.lr=0.1", 1e-5);
 }
 
 static void test_f32(void **state)
@@ -446,10 +465,15 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),           cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_whole_tensors), cmocka_unit_test(test_bits_of_sequences),
-        cmocka_unit_test(test_experts),       cmocka_unit_test(test_adapters),
-        cmocka_unit_test(test_codes),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_whole_tensors),
+        cmocka_unit_test(test_bits_of_sequences),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_adapters),
+        cmocka_unit_test(test_codes),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
