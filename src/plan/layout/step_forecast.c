@@ -1,8 +1,19 @@
 /* Predicts the step of a run from the programs that its trainer has compiled, and learns from what
  * its steps took. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "plan/layout/layout.h"
+
+/* A launcher may have bound this process to its share of the cores, which the others do not
+ * divide. */
+static void count_cores(by_machine *m, int ranks)
+{
+    int64_t online = (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t used = (int64_t)ranks * (m->threads < 1 ? m->cores : m->threads);
+    int64_t cores = used < online ? used : online;
+    m->cores = cores > m->cores ? (int)cores : m->cores;
+}
 
 static by_status describe(by__layout_step_key *key, by_machine *machine, const by_trainer *t,
                           const by_config *config, by_error *error)
@@ -20,6 +31,7 @@ static by_status predict(by_step_forecast *out, by_trainer *t, const by_config *
     by__layout_step_key key;
     char *path;
     BY_TRY(describe(&key, &machine, t, config, error));
+    count_cores(&machine, t->layout.ranks);
     by_cluster_of_machine(&here, &machine, t->layout.ranks);
     by_step_forecast f = {0};
     BY_TRY(by__layout_running(&f.planned, &f.low, &f.high, t, config, &here, error));
