@@ -422,6 +422,18 @@ BY_API by_status by_price_find(by_price *out, const by_table *table, const char 
 /* The same by the column `region`. */
 BY_API by_status by_region_find(by_region *out, const by_table *table, const char *region,
                                 by_error *error);
+/* The same of a file: a table, or YAML (.yaml, .yml) with the lists `prices` and `regions`, whose
+ * items have the columns of the tables as keys. A key that is not a number is refused with its
+ * line (BY_ECONFIG); one that is missing is unknown. */
+BY_API by_status by_price_read(by_price *out, const char *path, const char *device,
+                               by_error *error);
+BY_API by_status by_region_read(by_region *out, const char *path, const char *region,
+                                by_error *error);
+/* The same of YAML in memory; `name` stands for the file in messages. */
+BY_API by_status by_price_parse(by_price *out, const char *name, const char *text, size_t length,
+                                const char *device, by_error *error);
+BY_API by_status by_region_parse(by_region *out, const char *name, const char *text, size_t length,
+                                 const char *region, by_error *error);
 
 typedef struct by_bill {
     double money;

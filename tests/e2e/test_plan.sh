@@ -178,7 +178,7 @@ run 0 "$banyan" plan cost prices.csv --device small --tokens 7.2e6 --tokens-per-
 near "$(field money <out)" 1 1e-9
 [ "$(field kwh <out)" = null ] || fail "watts that are not known: $(cat out)"
 run 0 "$banyan" plan cost prices.csv --device small --time 1h
-holds out "0.50 money, no watts in the table; goodput"
+holds out "0.50 money, no watts known; goodput"
 sed -n '1p;/^one/p' runs.csv >one.csv
 run 0 "$banyan" plan cost prices.csv --device big --devices 8 --loss 2.2 --law one.csv --json
 near "$(field flops <out)" "$(sed 's/.*"reach":{"loss":2.2,"flops":\([^,]*\),.*/\1/' first)" 1e16

@@ -208,13 +208,13 @@ static bool is_compared(const cost_report *r)
     return isfinite(r->ownership.owned) && isfinite(r->ownership.rented);
 }
 
-/* `column` is where the table would have it. */
+/* `column` is where the file would have it. */
 static void print_known(double value, bool is_money, const char *unit, const char *column)
 {
     if (isfinite(value)) {
         printf(is_money ? ", %.2f %s" : ", %.4g %s", value, unit);
     } else {
-        printf(", no %s in the table", column);
+        printf(", no %s known", column);
     }
 }
 
@@ -329,19 +329,9 @@ static void print_json(const cost_report *r)
 static by_status make(const cost_request *q, const char *prices, by_error *error)
 {
     cost_report r = {.request = q};
-    by_table *table;
-    by_status status = open_table(&table, prices, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    status = by_price_find(&r.price, table, q->device, error);
-    by_table_close(&table);
+    by_status status = by_price_read(&r.price, prices, q->device, error);
     if (status == BY_OK && q->region != NULL) {
-        status = open_table(&table, q->regions, error);
-        if (status == BY_OK) {
-            status = by_region_find(&r.region, table, q->region, error);
-            by_table_close(&table);
-        }
+        status = by_region_read(&r.region, q->regions, q->region, error);
     }
     if (status == BY_OK) {
         status = compute(&r, error);
@@ -428,7 +418,7 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 1) {
-        return cli_misuse(&cli_plan_cost, "name the table of prices");
+        return cli_misuse(&cli_plan_cost, "name a file of prices");
     }
     code = cli_check_inputs(&cli_plan_cost, rest, count);
     if (code < 0) {
@@ -444,7 +434,7 @@ const cli_command cli_plan_cost = {
     .name = "plan cost",
     .summary = "tell the money, energy and CO2 of a run, with its failures",
     .usage =
-        "banyan plan cost PRICES.csv --device NAME --devices N\n"
+        "banyan plan cost PRICES --device NAME --devices N\n"
         "       --time TIME | --flops C | --tokens D --tokens-per-s R | --loss L --law RUNS.csv\n"
         "       [--mtbf TIME] [--trace FILE] [--save TIME] [--restart TIME] [--json]",
     .text =
@@ -457,9 +447,10 @@ const cli_command cli_plan_cost = {
         "  banyan plan cost prices.csv --device t4 --devices 12 --time 40h --trace spot.csv \\\n"
         "      --save 5s --restart 90s\n"
         "\n"
-        "A table of prices has the column device, and of price_per_hour, spot_per_hour,\n"
-        "purchase_price, upkeep_per_month, watts (or tdp_watts), idle_watts and tflops what is\n"
-        "known; one of regions has region, grams_co2_per_kwh, pue and price_per_kwh. Failures\n"
-        "are random, once in the mean time of a device divided by their number; those of spot\n"
-        "instances are the trace's, replayed. See docs/cost.md.",
+        "Prices are a table, or YAML with a list `prices`: device, and of price_per_hour,\n"
+        "spot_per_hour, purchase_price, upkeep_per_month, watts (or tdp_watts), idle_watts and\n"
+        "tflops what is known. Regions (in YAML: the list `regions`, of the same file, too) have\n"
+        "region, grams_co2_per_kwh, pue and price_per_kwh. Failures are random, once in the mean\n"
+        "time of a device divided by their number; those of spot instances are the trace's,\n"
+        "replayed. See docs/cost.md.",
     .run = run};

@@ -133,17 +133,12 @@ static by_status open_load(serve_report *r, by_error *error)
 static by_status find_price(serve_report *r, by_error *error)
 {
     const serve_request *q = r->request;
-    by_table *table;
     by_price price;
     r->price = q->price > 0.0 ? q->price : (double)NAN;
     if (q->prices == NULL) {
         return BY_OK;
     }
-    by_status status = by_table_open(&table, q->prices, NULL, error);
-    if (status == BY_OK) {
-        status = by_price_find(&price, table, q->device, error);
-        by_table_close(&table);
-    }
+    by_status status = by_price_read(&price, q->prices, q->device, error);
     if (status == BY_OK) {
         r->price = price.per_hour;
     }

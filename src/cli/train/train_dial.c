@@ -73,14 +73,8 @@ static by_status seconds_until(double *out, const char *text, by_error *error)
 
 static by_status seconds_of_money(double *out, const cli_dial *d, by_error *error)
 {
-    by_table *table;
     by_price price;
-    by_status status = by_table_open(&table, d->prices, NULL, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    status = by_price_find(&price, table, d->priced, error);
-    by_table_close(&table);
+    by_status status = by_price_read(&price, d->prices, d->priced, error);
     if (status == BY_OK && !(price.per_hour > 0.0)) {
         status = by_error_set(error, BY_EARG, "%s: '%s' has no price_per_hour above 0", d->prices,
                               d->priced);

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "banyan/plan.h"
 #include "base/base.h"
+#include "plan/cost/cost.h"
 
 /* A month of an average year. */
 static const double month_hours = 730.5;
@@ -87,6 +87,28 @@ static by_status read_numbers(void *out, const by_table *table, uint64_t row,
     return BY_OK;
 }
 
+by_status by__cost_check_price(const by_price *price, const char *file, const char *name,
+                               by_error *error)
+{
+    if (price->idle_watts > price->watts) {
+        return by_error_set(error, BY_EFORMAT, "%s: '%s' draws %g W idle, and %g W busy", file,
+                            name, price->idle_watts, price->watts);
+    }
+    return BY_OK;
+}
+
+by_status by__cost_check_region(const by_region *region, const char *file, const char *name,
+                                by_error *error)
+{
+    if (region->pue < 1.0) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: region '%s' has a PUE of %g; it is 1 or above: a site takes at "
+                            "least what its computers do",
+                            file, name, region->pue);
+    }
+    return BY_OK;
+}
+
 by_status by_price_find(by_price *out, const by_table *table, const char *device, by_error *error)
 {
     uint64_t row;
@@ -95,11 +117,7 @@ by_status by_price_find(by_price *out, const by_table *table, const char *device
     BY_TRY(find_row(&row, table, "device", device, error));
     BY_TRY(read_numbers(out, table, row, price_columns, BY_ARRAY_LENGTH(price_columns), error));
     (void)snprintf(out->device, sizeof out->device, "%s", device);
-    if (out->idle_watts > out->watts) {
-        return by_error_set(error, BY_EFORMAT, "%s: '%s' draws %g W idle, and %g W busy",
-                            by_table_name(table), device, out->idle_watts, out->watts);
-    }
-    return BY_OK;
+    return by__cost_check_price(out, by_table_name(table), device, error);
 }
 
 by_status by_region_find(by_region *out, const by_table *table, const char *region, by_error *error)
@@ -108,13 +126,7 @@ by_status by_region_find(by_region *out, const by_table *table, const char *regi
     *out = (by_region){.grams_per_kwh = NAN, .pue = 1.0, .price_per_kwh = NAN};
     BY_TRY(find_row(&row, table, "region", region, error));
     BY_TRY(read_numbers(out, table, row, region_columns, BY_ARRAY_LENGTH(region_columns), error));
-    if (out->pue < 1.0) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: region '%s' has a PUE of %g; it is 1 or above: a site takes at "
-                            "least what its computers do",
-                            by_table_name(table), region, out->pue);
-    }
-    return BY_OK;
+    return by__cost_check_region(out, by_table_name(table), region, error);
 }
 
 static double kilowatts(const by_price *price, double pue, double busy)

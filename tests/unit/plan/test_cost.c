@@ -255,12 +255,47 @@ static void test_bills(void **state)
     assert_true(isnan(own.rented) && isnan(own.even) && isfinite(own.owned));
 }
 
+/* The same of YAML as of tables; what is no number is refused with its line. */
+static void test_price_files(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "prices:\n  - {device: a, price_per_hour: 2, tdp_watts: 800, watts: 500, idle_watts: 100}\n"
+        "  - {device: b, tdp_watts: 300, spot_per_hour: 0}\n"
+        "regions: [{region: x, grams_co2_per_kwh: 400, pue: 1.5}, {region: y, pue: 0.5}]\n";
+    static const char *const wrong[] = {
+        "prices: [{device: a, price_per_hour: .nan}]", "prices: [{device: a, price_per_hour: nan}]",
+        "prices: [{device: a, watts: -3}]", "prices: [{price_per_hour: 1}]"};
+    by_price price;
+    by_region region;
+    by_error error = {0};
+    const size_t length = sizeof text - 1;
+    assert_int_equal(by_price_parse(&price, "p.yaml", text, length, "A", &error), BY_OK);
+    assert_true(price.per_hour == 2.0 && price.watts == 500.0 && price.idle_watts == 100.0);
+    assert_true(isnan(price.purchase) && price.upkeep_per_month == 0.0);
+    assert_int_equal(by_price_parse(&price, "p.yaml", text, length, "b", &error), BY_OK);
+    assert_true(price.watts == 300.0 && isnan(price.per_hour) && price.spot_per_hour == 0.0);
+    assert_int_equal(by_price_parse(&price, "p.yaml", text, length, "c", &error), BY_EARG);
+    assert_non_null(strstr(error.message, "no device 'c'; it has: a, b"));
+    assert_int_equal(by_region_parse(&region, "p.yaml", text, length, "x", &error), BY_OK);
+    assert_true(region.pue == 1.5 && isnan(region.price_per_kwh));
+    assert_int_equal(by_region_parse(&region, "p.yaml", text, length, "y", &error), BY_EFORMAT);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
+        assert_int_equal(by_price_parse(&price, "p.yaml", wrong[i], strlen(wrong[i]), "a", &error),
+                         BY_ECONFIG);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goodput),        cmocka_unit_test(test_intervals),
-        cmocka_unit_test(test_replay_by_hand), cmocka_unit_test(test_replay_at_random),
-        cmocka_unit_test(test_trace),          cmocka_unit_test(test_bills),
+        cmocka_unit_test(test_price_files),
+        cmocka_unit_test(test_goodput),
+        cmocka_unit_test(test_intervals),
+        cmocka_unit_test(test_replay_by_hand),
+        cmocka_unit_test(test_replay_at_random),
+        cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_bills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
