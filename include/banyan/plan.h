@@ -314,6 +314,10 @@ typedef struct by_dial_choice {
 /* Seconds of a token of a model of so many FLOPs a token: between the measured ones and beyond them
  * by powers. */
 BY_API double by_dial_seconds(const by_dial_machine *machine, double flops);
+/* Seconds of the shortest training that is chosen: 20 steps of 4 sequences, of a model of so many
+ * layers; 0: of the smallest. */
+BY_API double by_dial_least_seconds(const by_dial_data *data, const by_dial_machine *machine,
+                                    int64_t layers);
 /* Chooses the model of least predicted loss that the budget trains: of each depth, with 32 times as
  * many columns, the tokens that it sees in the time or FLOPs (with a depth alone: as many as the
  * law has best for a model of its size), and the loss of both by a scaling law with the effective

@@ -204,6 +204,24 @@ static by_status measure(by_dial_machine *machine, by_dial_data *data, cli_dial 
     return status;
 }
 
+/* Sets the time that is left for steps. Where the text took longer than there was, the run is the
+ * shortest that is chosen. */
+static by_status leave(by_dial_budget *left, const by_dial_budget *budget, const cli_dial *d,
+                       const by_dial_data *data, const by_dial_machine *machine, by_error *error)
+{
+    double least = by_dial_least_seconds(data, machine, budget->layers);
+    double whole = MEASURING_LEAST + least / STEPS_SHARE;
+    if (budget->seconds < whole) {
+        return by_error_set(error, BY_EARG,
+                            "the dial: the run may take %.3g s, but measuring this machine and the "
+                            "shortest training take %.3g s: give it at least --minutes %.2g",
+                            budget->seconds, whole, ceil(whole / 0.6) / 100.0);
+    }
+    double rest = STEPS_SHARE * (budget->seconds - (by_clock() - d->began));
+    left->seconds = fmax(rest, least * (1.0 + 1e-9));
+    return BY_OK;
+}
+
 /* Fixes the steps by the time that is left, as --minutes does for any config. */
 static by_status fit(cli_dial *d, const by_dial_data *data, const by_dial_budget *budget,
                      const by_train_options *options, const cli_list *overrides, const char *name,
@@ -270,9 +288,10 @@ by_status cli_turn_dial(cli_dial *d, char **path, const by_train_options *option
     if (status == BY_OK) {
         by_dial_budget left = budget;
         if (budget.seconds > 0.0) {
-            left.seconds = STEPS_SHARE * fmax(budget.seconds - (by_clock() - d->began), 0.1);
+            status = leave(&left, &budget, d, &data, &machine, error);
         }
-        status = by_dial_choose(&d->choice, &left, &data, &machine, error);
+        status =
+            status == BY_OK ? by_dial_choose(&d->choice, &left, &data, &machine, error) : status;
     }
     if (status == BY_OK && budget.seconds > 0.0) {
         status = fit(d, &data, &budget, options, overrides, name, error);

@@ -104,6 +104,16 @@ static bool train(by_dial_choice *c, const by_dial_budget *budget, const by_dial
            (budget->bytes == 0 || bytes_of(c, data) <= (double)budget->bytes);
 }
 
+double by_dial_least_seconds(const by_dial_data *data, const by_dial_machine *machine,
+                             int64_t layers)
+{
+    const by__dial_laws *laws = &by__dial_laws_of_text;
+    by_dial_choice c = {0};
+    by__dial_shape(&c, layers > 0 ? layers : 1, laws->context, data->vocab);
+    double tokens = (double)(FEWEST_STEPS * batch_of(laws, 1.0, c.context) * c.context);
+    return tokens * by_dial_seconds(machine, c.flops_per_token);
+}
+
 by_status by_dial_choose(by_dial_choice *out, const by_dial_budget *budget,
                          const by_dial_data *data, const by_dial_machine *machine, by_error *error)
 {

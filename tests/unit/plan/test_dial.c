@@ -63,6 +63,23 @@ static void test_best(void **state)
     }
 }
 
+/* The shortest training is chosen in exactly its time, and refused in less. */
+static void test_least(void **state)
+{
+    BY_UNUSED(state);
+    static const int64_t depths[] = {0, 1, 7};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(depths); i++) {
+        double least = by_dial_least_seconds(&text, &machine, depths[i]);
+        by_dial_budget budget = {.seconds = least * (1.0 + 1e-9), .layers = depths[i]};
+        by_dial_choice choice = choose(budget);
+        by_error error = {0};
+        assert_int_equal(choice.steps, 20);
+        assert_int_equal(choice.batch, 4);
+        budget.seconds = 0.99 * least;
+        assert_int_equal(by_dial_choose(&choice, &budget, &text, &machine, &error), BY_EARG);
+    }
+}
+
 static void test_limits(void **state)
 {
     BY_UNUSED(state);
@@ -142,9 +159,9 @@ static void test_config(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_speed),  cmocka_unit_test(test_best),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_speed),   cmocka_unit_test(test_best),
+        cmocka_unit_test(test_least),   cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_repeats), cmocka_unit_test(test_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
