@@ -378,7 +378,7 @@ by_status by__compress_renumber(char **out, const char *name, int64_t number, by
 /* ---- the methods ---- */
 
 extern const by__compress_method by__compress_method_width, by__compress_method_depth,
-    by__compress_method_stack;
+    by__compress_method_stack, by__compress_method_widen;
 extern const by__compress_method by__compress_method_magnitude, by__compress_method_wanda,
     by__compress_method_sparsegpt;
 extern const by__compress_method by__compress_method_int8, by__compress_method_w8a8,

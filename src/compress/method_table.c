@@ -8,6 +8,7 @@ static const by__compress_method *const methods[] = {
     &by__compress_method_awq,       &by__compress_method_gptq,  &by__compress_method_fp8,
     &by__compress_method_magnitude, &by__compress_method_wanda, &by__compress_method_sparsegpt,
     &by__compress_method_width,     &by__compress_method_depth, &by__compress_method_stack,
+    &by__compress_method_widen,
 };
 
 const by__compress_method *by__compress_method_at(size_t i)
