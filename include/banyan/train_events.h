@@ -183,6 +183,14 @@ typedef struct by_forecaster {
                        const by_config *config, double measured, by_error *error);
 } by_forecaster;
 
+/* What is known of the devices that train, for the end of the log: of one each. NAN: unknown. */
+typedef struct by_train_rates {
+    double watts; /* rated, where nothing is measured */
+    double price_per_hour;
+    double grams_per_kwh; /* of CO2 equivalent */
+    double pue;           /* energy of the site / energy of its computers */
+} by_train_rates;
+
 typedef struct by_train_options {
     const by_config *config; /* resolved; model.vocab may be -1 (the tokenizer's) */
     const struct by_trainer_options
@@ -193,6 +201,7 @@ typedef struct by_train_options {
     double peak_gflops; /* this rank's peak for matrix products in the compute format; 0: unknown */
     const by_rollout_maker *rollouts; /* for tasks that need it; NULL: they are refused */
     const by_forecaster *forecaster;  /* NULL: steps are not predicted */
+    const by_train_rates *rates;      /* NULL: unknown */
     /* May be NULL. */
     void (*event)(void *user, const by_train_event *event);
     /* Polled once per step, and by threads that wait for remote data, one at a time; may be NULL.

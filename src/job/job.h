@@ -138,6 +138,25 @@ typedef struct by__job_log {
     int64_t step;
 } by__job_log;
 
+/* Energy since the job began, on rank 0 (job_energy.c). */
+typedef struct by__job_energy {
+    double began; /* 0: it has not */
+    double read;  /* when the counters were read last */
+    by__track_energy processors;
+    by_device_meter *meter; /* NULL: the device has none */
+    double device_joules;
+    bool metered;
+} by__job_energy;
+
+/* What a job has used. NAN: unknown. */
+typedef struct by__job_use {
+    double seconds;
+    double kwh;
+    double kg_co2;
+    double money;
+    bool measured; /* the energy; false: by rated watts */
+} by__job_use;
+
 /* Times of ranks (job_times.c, job_cores.c). */
 typedef struct by__job_timing {
     by__job_times *times;      /* with several ranks, else NULL */
@@ -179,6 +198,7 @@ typedef struct by__job {
     by__job_log log;
     by__job_timing timing;
     by__job_forecast forecast;
+    by__job_energy energy;
     bool is_stopping;                 /* the ranks have agreed to stop */
     bool is_trial;                    /* it is only measured, and reports nothing */
     by__job_layers *layers;           /* NULL: tensors are not recorded */
@@ -209,6 +229,17 @@ void by__job_report(by__job *job, by_train_event *report);
 void by__job_progress(const by__job *job, const char *phase);
 /* Returns true if the caller asks the job to stop. */
 bool by__job_stopped(const by__job *job);
+
+/* ---- job_energy.c: on rank 0 ---- */
+
+void by__job_energy_begin(by__job *job);
+/* Reads counters and meter if a second has passed, or `now`. */
+void by__job_energy_update(by__job *job, bool now);
+by__job_use by__job_used(const by__job *job);
+/* Adds what was used to the event that has begun. */
+void by__job_energy_track(by__job *job);
+/* Sends a note of it if there is more to say than the time. */
+void by__job_energy_note(const by__job *job);
 
 /* ---- job_hooks.c: actions after a step ---- */
 

@@ -230,6 +230,7 @@ void by__job_release(by__job *job)
     by__job_saving_close(job);
     by__track_tracker_close(&job->tracker);
     by_device_meter_close(&job->meter);
+    by_device_meter_close(&job->energy.meter);
     by__job_times_close(&job->timing.times);
     by__job_layers_close(&job->layers);
     by__job_activations_close(&job->activations);
@@ -295,6 +296,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
         return status;
     }
     BY_TRY(by__job_saving_poll(job, error));
+    by__job_energy_update(job, false);
     return by__job_hooks_run(job, &result, error);
 }
 
@@ -439,10 +441,12 @@ static by_status finish(by__job *job, by_status status, by_error *error)
     by__job_forecast_end(job);
     by__track_begin(job->tracker, BY__EVENT_END, "run", (uint64_t)job->at.done_step);
     by__track_text(job->tracker, "status", word);
+    by__job_energy_track(job);
     if (job->skipped.samples > 0) {
         by__track_integer(job->tracker, "damaged_samples", (int64_t)job->skipped.samples);
     }
     by__track_end(job->tracker);
+    by__job_energy_note(job);
     if (by__track_tracker_flush(job->tracker, &late) != BY_OK) {
         if (status == BY_OK) {
             return by_error_set(error, late.status, "everything is saved, but not all events: %s",

@@ -147,3 +147,50 @@ void by__track_system_read(by__track_system_load *out, by__track_system_past *pa
                        ? number_of(text, "write_bytes:")
                        : (double)NAN;
 }
+
+/* ---- energy ---- */
+
+/* Reads a number of a zone; NAN: there is none, or it is not readable. */
+static double read_zone(const char *root, int zone, const char *file)
+{
+    char path[96];
+    char text[64];
+    (void)snprintf(path, sizeof path, "/sys/class/powercap/intel-rapl:%d/%s", zone, file);
+    return read_small(text, sizeof text, root, path) ? strtod(text, NULL) : (double)NAN;
+}
+
+static bool is_package(const char *root, int zone)
+{
+    char path[96];
+    char name[64];
+    (void)snprintf(path, sizeof path, "/sys/class/powercap/intel-rapl:%d/name", zone);
+    return read_small(name, sizeof name, root, path) && strncmp(name, "package", 7) == 0;
+}
+
+void by__track_energy_begin(by__track_energy *energy, const char *root)
+{
+    by__track_energy e = {0};
+    for (int zone = 0; zone < BY__TRACK_PACKAGES; zone++) {
+        double now = is_package(root, zone) ? read_zone(root, zone, "energy_uj") : (double)NAN;
+        double range = read_zone(root, zone, "max_energy_range_uj");
+        if (now >= 0.0 && range > 0.0) {
+            e.package[e.count] = zone;
+            e.last[e.count] = now;
+            e.range[e.count++] = range;
+        }
+    }
+    *energy = e;
+}
+
+void by__track_energy_update(by__track_energy *energy, const char *root)
+{
+    by__track_energy *e = energy;
+    for (int i = 0; i < e->count; i++) {
+        double now = read_zone(root, e->package[i], "energy_uj");
+        if (now >= 0.0) {
+            double used = now - e->last[i];
+            e->joules += 1e-6 * (used < 0.0 ? used + e->range[i] : used);
+            e->last[i] = now;
+        }
+    }
+}

@@ -27,4 +27,21 @@ typedef struct by__track_system_load {
 void by__track_system_read(by__track_system_load *out, by__track_system_past *past,
                            const char *directory, const char *root);
 
+/* Processors whose counters are read, at most. */
+#define BY__TRACK_PACKAGES 16
+
+/* Energy of the processors of this host, by the counters of Linux' powercap (RAPL). They count all
+ * processes, and begin anew after some minutes to hours, so they must be read more often. */
+typedef struct by__track_energy {
+    int package[BY__TRACK_PACKAGES]; /* number of its zone */
+    double last[BY__TRACK_PACKAGES]; /* microjoules */
+    double range[BY__TRACK_PACKAGES];
+    int count;     /* 0: none may be read */
+    double joules; /* since the beginning */
+} by__track_energy;
+
+void by__track_energy_begin(by__track_energy *energy, const char *root);
+/* Adds what was used since the last call. A counter that can no longer be read is left out. */
+void by__track_energy_update(by__track_energy *energy, const char *root);
+
 #endif

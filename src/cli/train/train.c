@@ -30,10 +30,11 @@ typedef struct progress_screen {
     double shown;   /* time when it was last drawn */
     int64_t first;
     double peak_gflops;
-    double bits;      /* held out, per byte, by the last evaluation; 0: not known */
-    bool doubts_peak; /* said that training exceeds it */
-    long lost;        /* reports that could not be written to standard output */
-    int reason;       /* errno of the first failure */
+    by_train_rates rates; /* of a rank's device */
+    double bits;          /* held out, per byte, by the last evaluation; 0: not known */
+    bool doubts_peak;     /* said that training exceeds it */
+    long lost;            /* reports that could not be written to standard output */
+    int reason;           /* errno of the first failure */
 } progress_screen;
 
 static void end_line(progress_screen *s)
@@ -378,6 +379,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
                                 .resume = resume,
                                 .from_start = from_start,
                                 .peak_gflops = s->peak_gflops,
+                                .rates = &s->rates,
                                 .rollouts = by_reinforce_maker(),
                                 .forecaster = by_layout_forecaster(),
                                 .event = on_event,
@@ -543,7 +545,8 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (by_comm_open(&comm, NULL, &error) != BY_OK) {
+    if (cli_dial_rates(&s.rates, &dial, &error) != BY_OK ||
+        by_comm_open(&comm, NULL, &error) != BY_OK) {
         return cli_fail(&cli_train, &error);
     }
     cli_watch_comm(comm);

@@ -22,11 +22,15 @@ int cli_check_dial(const cli_command *command, const cli_dial *d, int positional
 {
     bool limited = d->minutes > 0.0 || d->until != NULL || d->flops > 0.0 || d->money > 0.0 ||
                    d->memory != NULL || d->layers > 0;
-    bool own = d->until != NULL || d->flops > 0.0 || d->money > 0.0 || d->prices != NULL ||
-               d->priced != NULL || d->memory != NULL || d->layers > 0;
+    bool own =
+        d->until != NULL || d->flops > 0.0 || d->money > 0.0 || d->memory != NULL || d->layers > 0;
+    if ((d->prices != NULL) != (d->priced != NULL) || (d->region != NULL && d->prices == NULL)) {
+        return cli_misuse(command, "--prices and --price-device belong together, and "
+                                   "--price-region to both");
+    }
     if (d->data == NULL) {
-        return own ? cli_misuse(command, "--until, --flops, --money, --prices, --memory and "
-                                         "--depth choose a config for --data TEXT")
+        return own ? cli_misuse(command, "--until, --flops, --money, --memory and --depth choose "
+                                         "a config for --data TEXT")
                    : -1;
     }
     if (positional > 0) {
@@ -37,11 +41,27 @@ int cli_check_dial(const cli_command *command, const cli_dial *d, int positional
         return cli_misuse(command, "--data: say what the run may take: --minutes, --until, "
                                    "--flops, --money, --memory or --depth");
     }
-    if ((d->money > 0.0) != (d->prices != NULL && d->priced != NULL) ||
-        (d->prices != NULL) != (d->priced != NULL)) {
-        return cli_misuse(command, "--money, --prices and --price-device belong together");
+    return d->money > 0.0 && d->prices == NULL
+               ? cli_misuse(command, "--money, --prices and --price-device belong together")
+               : -1;
+}
+
+by_status cli_dial_rates(by_train_rates *out, const cli_dial *dial, by_error *error)
+{
+    by_price price;
+    by_region region = {.grams_per_kwh = (double)NAN, .pue = 1.0};
+    *out = (by_train_rates){(double)NAN, (double)NAN, (double)NAN, 1.0};
+    if (dial->prices == NULL) {
+        return BY_OK;
     }
-    return -1;
+    by_status status = by_price_read(&price, dial->prices, dial->priced, error);
+    if (status == BY_OK && dial->region != NULL) {
+        status = by_region_read(&region, dial->prices, dial->region, error);
+    }
+    if (status == BY_OK) {
+        *out = (by_train_rates){price.watts, price.per_hour, region.grams_per_kwh, region.pue};
+    }
+    return status;
 }
 
 /* ---- what the run may take ---- */

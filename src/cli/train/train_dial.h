@@ -4,6 +4,7 @@
 #define BY_CLI_TRAIN_TRAIN_DIAL_H
 
 #include "banyan/plan.h"
+#include "banyan/train.h"
 #include "base/cli.h"
 
 typedef struct cli_dial {
@@ -13,7 +14,8 @@ typedef struct cli_dial {
     double flops;
     double money;
     const char *prices;
-    const char *priced; /* a device of this table */
+    const char *priced; /* a device of these */
+    const char *region;
     const char *memory;
     int64_t layers;
     double began; /* when the program did, by_clock() */
@@ -30,8 +32,10 @@ typedef struct cli_dial {
         {"flops", CLI_NUMBER_ABOVE(0, INFINITY), &(dial)->flops, "C", "train with C FLOPs"},       \
         {"money", CLI_NUMBER_ABOVE(0, INFINITY), &(dial)->money, "X",                              \
          "train for as long as X pays for --price-device of --prices"},                            \
-        {"prices", CLI_INPUT, &(dial)->prices, "TABLE", "table as for banyan plan cost"},          \
-        {"price-device", CLI_STRING, &(dial)->priced, "NAME", "which row of it this machine is"},  \
+        {"prices", CLI_INPUT, &(dial)->prices, "FILE",                                             \
+         "prices as for banyan plan cost: the log ends with money and energy"},                    \
+        {"price-device", CLI_STRING, &(dial)->priced, "NAME", "which of them a rank's device is"}, \
+        {"price-region", CLI_STRING, &(dial)->region, "NAME", "region of these prices, in YAML"},  \
         {"memory", CLI_STRING, &(dial)->memory, "SIZE",                                            \
          "use at most this memory, such as 6GiB; alone: the largest model that trains in it"},     \
     {                                                                                              \
@@ -44,5 +48,8 @@ int cli_check_dial(const cli_command *command, const cli_dial *dial, int positio
  * what by_train_measure takes but the config. */
 by_status cli_turn_dial(cli_dial *dial, char **path, const by_train_options *options,
                         const cli_list *overrides, bool show, bool json, by_error *error);
+
+/* What the flags tell of the devices; NAN: nothing. */
+by_status cli_dial_rates(by_train_rates *out, const cli_dial *dial, by_error *error);
 
 #endif

@@ -510,6 +510,37 @@ static void system_load(void **state)
     temporary_remove(root);
 }
 
+/* Counters of packages are summed, also past their ends; other zones are not, nor what may not be
+ * read. */
+static void processor_energy(void **state)
+{
+    (void)state;
+    char *root = temporary_make();
+    by__track_energy energy;
+    by__track_energy_begin(&energy, root);
+    by__track_energy_update(&energy, root);
+    assert_true(energy.count == 0 && energy.joules == 0.0);
+    static const char *const zones[] = {"sys/class/powercap/intel-rapl:0",
+                                        "sys/class/powercap/intel-rapl:1",
+                                        "sys/class/powercap/intel-rapl:2"};
+    for (int i = 0; i < 3; i++) {
+        write_at(root, zones[i], "name", i == 2 ? "psys\n" : "package-0\n");
+        write_at(root, zones[i], "max_energy_range_uj", "262143000000\n");
+        write_at(root, zones[i], "energy_uj", "262142000000\n");
+    }
+    by__track_energy_begin(&energy, root);
+    assert_int_equal(energy.count, 2);
+    write_at(root, zones[0], "energy_uj", "262142500000\n");
+    write_at(root, zones[1], "energy_uj", "3000000\n");
+    write_at(root, zones[2], "energy_uj", "9000000\n");
+    by__track_energy_update(&energy, root);
+    assert_true(fabs(energy.joules - (0.5 + 4.0)) < 1e-6);
+    write_at(root, zones[1], "energy_uj", "4000000\n");
+    by__track_energy_update(&energy, root);
+    assert_true(fabs(energy.joules - 5.5) < 1e-6);
+    temporary_remove(root);
+}
+
 /* A sink that cannot be opened, and files that cannot grow: the run is told once and goes on; what
  * could not be written is written once it can be. */
 static void failing_sinks(void **state)
@@ -568,8 +599,9 @@ int main(void)
         cmocka_unit_test(wandb_records),    cmocka_unit_test(config_items),
         cmocka_unit_test(wrong_options),    cmocka_unit_test(failing_sinks),
         cmocka_unit_test(mlflow_patience),  cmocka_unit_test(mlflow_batches),
-        cmocka_unit_test(system_load),      cmocka_unit_test(wandb_histograms),
-        cmocka_unit_test(mlflow_rewind),    cmocka_unit_test(times_go_on),
+        cmocka_unit_test(system_load),      cmocka_unit_test(processor_energy),
+        cmocka_unit_test(wandb_histograms), cmocka_unit_test(mlflow_rewind),
+        cmocka_unit_test(times_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
