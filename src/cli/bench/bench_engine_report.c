@@ -19,6 +19,7 @@ typedef struct phase_figures {
 typedef struct engine_figures {
     double ttft[2]; /* milliseconds: median, 95th percentile */
     double token[2];
+    double computing; /* seconds of all steps */
     double step[2];
     double generated; /* tokens a second */
     double rows;
@@ -97,6 +98,7 @@ static void sum_phases(engine_figures *f, const cli_engine_bench *b, double *val
     int64_t most = 1;
     for (size_t i = 0; i < b->step_count; i++) {
         values[i] = 1e3 * b->steps[i].seconds;
+        f->computing += b->steps[i].seconds;
         most = decodes(&b->steps[i]) && b->steps[i].rows > most ? b->steps[i].rows : most;
     }
     put_quantiles(f->step, values, b->step_count);
@@ -186,10 +188,11 @@ static void print_json(const cli_engine_bench *b, const engine_figures *f,
         printf("\"beside\":%lld,\"first_token_steps\":%lld,\"least_steps\":%lld,",
                (long long)r->background, (long long)f->first_steps, (long long)least_steps(b));
     }
-    printf("\"processor_seconds\":%.6g,\"steps\":%llu,\"rows\":%llu,\"padding\":%llu,"
-           "\"generated\":%llu,",
-           b->processor_seconds, (unsigned long long)st.steps, (unsigned long long)st.rows,
-           (unsigned long long)st.padding, (unsigned long long)st.generated);
+    printf("\"processor_seconds\":%.6g,\"computing_seconds\":%.6g,\"steps\":%llu,"
+           "\"rows\":%llu,\"padding\":%llu,\"generated\":%llu,",
+           b->processor_seconds, f->computing, (unsigned long long)st.steps,
+           (unsigned long long)st.rows, (unsigned long long)st.padding,
+           (unsigned long long)st.generated);
     printf("\"rows_per_step\":%.5g,\"found_tokens\":%llu,\"preemptions\":%llu,"
            "\"drafted\":%llu,\"accepted\":%llu,\"requests\":%lld,\"sessions\":%lld,\"rate\":%.6g,"
            "\"temperature\":%.6g,\"prompt_tokens\":%lld,"
