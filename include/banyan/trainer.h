@@ -219,8 +219,8 @@ BY_API by_status by_trainer_device(by_device_info *out, const by_trainer *traine
  * held-out data. */
 BY_API by_status by_trainer_plan_loaders(by_trainer *trainer, bool held_out, by_error *error);
 
-/* A global batch of random examples, for timing: numbers in [-1, 1), and indices that the model
- * accepts. */
+/* A global batch of random examples, for timing: numbers in [-1, 1), weights of targets that are 1,
+ * and indices that the model accepts. */
 typedef struct by_random_batch by_random_batch;
 /* Makes a random batch for a trainer, whose constant inputs become 0. Returns BY_EARG if an input
  * is neither i32 nor f32. */

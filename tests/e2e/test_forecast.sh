@@ -52,6 +52,11 @@ holds out "windows        294"
 run 2 "$banyan" eval runs/shops --test --data shops.csv
 holds err "choose one of --test and --data"
 
+say "steps on random examples: the 12 numbers of a window, each with a variance of 1/3, all count"
+run 0 "$banyan" bench train shops.yaml --steps 3 --json
+python3 -c 'import json
+assert json.load(open("out"))["loss"] > 4' || fail "the loss: $(cat out)"
+
 say "forecasts continue each series"
 run 0 "$banyan" predict runs/shops shops.csv --csv --out ahead.csv
 python3 -c 'import csv
