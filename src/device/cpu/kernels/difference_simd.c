@@ -34,6 +34,41 @@ BY__INLINE by__vf slope_of(by__vf d, bool smooth, float beta, float inverse)
     return smooth ? by__select(by__abs(d) < beta, d * inverse, sign) : d * 2.0f;
 }
 
+/* The weights of n rows from `row` on. */
+BY__INLINE by__vf weights_at(const by__device_call *call, int64_t row, int64_t n)
+{
+    by__vf weights = by__zero();
+    if (call->input_count > 2 && by__present(&call->in[2]) && call->in[2].dtype == BY_F32) {
+        return by__load_n(call->in[2].data, row, BY_F32, (int)n);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        weights[k] = weight_of(call, row + k);
+    }
+    return weights;
+}
+
+/* Of rows of one element each, which are taken by vectors; the sum is in their order. */
+BY__INLINE double loss_of_elements(const by__device_call *call, int64_t begin, int64_t end,
+                                   bool smooth, by_dtype type)
+{
+    const void *x = call->in[0].data;
+    const void *t = call->in[1].data;
+    float beta = call->attrs.beta;
+    float inverse = beta > 0.0f ? 1.0f / beta : 0.0f;
+    double total = 0.0;
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf d = by__load_n(x, i, type, n) - by__load_n(t, i, BY_F32, n);                        \
+        by__vf terms = weights_at(call, i, n) * term_of(d, smooth, beta, inverse);                 \
+        for (int64_t k = 0; k < (n); k++) {                                                        \
+            total += (double)terms[k];                                                             \
+        }                                                                                          \
+    } while (0)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+    return total;
+}
+
 BY__INLINE void loss(const by__device_call *call, int64_t begin, int64_t end, bool smooth,
                      by_dtype type)
 {
@@ -42,8 +77,8 @@ BY__INLINE void loss(const by__device_call *call, int64_t begin, int64_t end, bo
     int64_t columns = by__tensor_columns(&call->in[0]);
     float beta = call->attrs.beta;
     float inverse = beta > 0.0f ? 1.0f / beta : 0.0f;
-    double total = 0.0;
-    for (int64_t row = begin; row < end; row++) {
+    double total = columns == 1 ? loss_of_elements(call, begin, end, smooth, type) : 0.0;
+    for (int64_t row = begin; row < end && columns > 1; row++) {
         int64_t at = row * columns;
         by__vf sum = by__zero();
 #define STEP(i, n)                                                                                 \
@@ -59,6 +94,24 @@ BY__INLINE void loss(const by__device_call *call, int64_t begin, int64_t end, bo
     ((double *)call->work)[begin / block_rows(call)] = total;
 }
 
+BY__INLINE void gradient_of_elements(const by__device_call *call, int64_t begin, int64_t end,
+                                     bool smooth, by_dtype type)
+{
+    const void *x = call->in[0].data;
+    const void *t = call->in[1].data;
+    float beta = call->attrs.beta;
+    float inverse = beta > 0.0f ? 1.0f / beta : 0.0f;
+    float dloss = *(const float *)call->in[3].data;
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf d = by__load_n(x, i, type, n) - by__load_n(t, i, BY_F32, n);                        \
+        by__vf slope = slope_of(d, smooth, beta, inverse);                                         \
+        by__store_n(call->out[0].data, i, slope *(weights_at(call, i, n) * dloss), type, n);       \
+    } while (0)
+    BY__STEPS(begin, end, STEP);
+#undef STEP
+}
+
 BY__INLINE void gradient(const by__device_call *call, int64_t begin, int64_t end, bool smooth,
                          by_dtype type)
 {
@@ -68,6 +121,10 @@ BY__INLINE void gradient(const by__device_call *call, int64_t begin, int64_t end
     float beta = call->attrs.beta;
     float inverse = beta > 0.0f ? 1.0f / beta : 0.0f;
     float dloss = *(const float *)call->in[3].data;
+    if (columns == 1) {
+        gradient_of_elements(call, begin, end, smooth, type);
+        return;
+    }
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * columns;
         float factor = weight_of(call, row) * dloss;
