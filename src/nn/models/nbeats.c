@@ -142,14 +142,20 @@ static by_value weigh(by__nn_build *b, by_value theta, int64_t begin, int64_t ea
 }
 
 /* What theta says of the window, [rows, context], and of the forecast, [rows, P outputs]. As in the
- * authors' program the parameters of the forecast come first, but in generic blocks. */
-static void expand(by__nn_build *b, by_value theta, const stack_basis *basis, by_value *back,
-                   by_value *forecast)
+ * authors' program the parameters of the forecast come first, but in generic blocks. unread: theta
+ * lacks so many parameters of the window, and *back is BY_NONE. */
+static void expand(by__nn_build *b, by_value theta, const stack_basis *basis, int64_t unread,
+                   by_value *back, by_value *forecast)
 {
     const by_model_config *c = b->config;
     by_graph *g = b->graph;
     int64_t numbers = by__nn_series_outputs(c);
     int64_t ahead = numbers * basis->count;
+    if (unread > 0) {
+        *back = BY_NONE;
+        *forecast = theta;
+        return;
+    }
     if (basis->kind == STACK_GENERIC) {
         *back = by_slice(g, theta, 1, 0, c->context);
         *forecast = by_slice(g, theta, 1, c->context, numbers * c->outputs);
@@ -167,36 +173,45 @@ static void expand(by__nn_build *b, by_value theta, const stack_basis *basis, by
 
 /* ---- blocks ---- */
 
-/* A linear layer whose weights another block of the stack may have made. */
-static by_value linear(by__nn_build *b, by_value x, int64_t in, int64_t out, bool last,
-                       const char *name)
+/* A linear layer whose weights another block of the stack may have made. first: outputs in front of
+ * it are not computed. */
+static by_value linear(by__nn_build *b, by_value x, int64_t in, int64_t out, int64_t first,
+                       bool last, const char *name)
 {
-    char weight[96];
-    char bias[96];
-    (void)snprintf(weight, sizeof weight, "%s.weight", name);
-    (void)snprintf(bias, sizeof bias, "%s.bias", name);
-    by_value made = by_graph_find(b->graph, weight);
-    return made != BY_NONE
-               ? by_linear(b->graph, x, made, by_graph_find(b->graph, bias), true)
-               : by__nn_encoder_linear(b, x, in, out, last ? "class embed" : "mlp embed",
-                                       last ? "class" : "mlp",
-                                       by__nn_init_fan(last ? 1.0 / 3.0 : 2.0, in), name);
+    char text[96];
+    by_graph *g = b->graph;
+    (void)snprintf(text, sizeof text, "%s.weight", name);
+    by_value weight = by_graph_find(g, text);
+    (void)snprintf(text, sizeof text, "%s.bias", name);
+    by_value bias = by_graph_find(g, text);
+    if (weight == BY_NONE) {
+        weight = by__nn_weight(b, last ? "class embed" : "mlp embed", BY_SHAPE(out, in),
+                               by__nn_init_fan(last ? 1.0 / 3.0 : 2.0, in), "%s.weight", name);
+        bias =
+            by__nn_weight(b, last ? "class" : "mlp", BY_SHAPE(out), (by_init){0}, "%s.bias", name);
+    }
+    if (first > 0) {
+        weight = by_slice(g, weight, 0, first, out - first);
+        bias = by_slice(g, bias, 0, first, out - first);
+    }
+    return by_linear(g, x, weight, bias, true);
 }
 
-/* The parameters that a block says of window x; `index` is in the names of its weights. */
-static by_value block(by__nn_build *b, by_value x, int64_t index, int64_t size)
+/* The parameters that a block says of window x, from `first` on; `index` is in the names of its
+ * weights. */
+static by_value block(by__nn_build *b, by_value x, int64_t index, int64_t size, int64_t first)
 {
     const by_model_config *c = b->config;
     char name[80];
     int64_t width = c->context;
     for (int layer = 0; layer < c->layers; layer++) {
         (void)snprintf(name, sizeof name, "blocks.%lld.layers.%d", (long long)index, layer);
-        x = linear(b, x, width, c->width, false, name);
+        x = linear(b, x, width, c->width, 0, false, name);
         x = by__nn_drop(b, by_unary(b->graph, x, BY_FN_RELU));
         width = c->width;
     }
     (void)snprintf(name, sizeof name, "blocks.%lld.basis_parameters", (long long)index);
-    return linear(b, x, width, size, true, name);
+    return linear(b, x, width, size, first, true, name);
 }
 
 static void body(by__nn_build *b)
@@ -214,11 +229,15 @@ static void body(by__nn_build *b)
         for (int64_t i = 0; i < n->blocks; i++) {
             by_value back;
             by_value part;
+            /* What the last block leaves of the window is read by none. */
+            bool last = s + 1 == n->stacks.count && i + 1 == n->blocks;
+            int64_t unread = last && basis.kind == STACK_GENERIC ? c->context : 0;
             by_graph_set_block(g, (int)(first + i));
-            by_value theta = block(b, x, n->share != 0 ? first : first + i, theta_size(c, &basis));
-            expand(b, theta, &basis, &back, &part);
+            by_value theta =
+                block(b, x, n->share != 0 ? first : first + i, theta_size(c, &basis), unread);
+            expand(b, theta, &basis, unread, &back, &part);
             forecast = forecast == BY_NONE ? part : by_add(g, forecast, part);
-            x = by_sub(g, x, back);
+            x = back == BY_NONE ? x : by_sub(g, x, back);
         }
     }
     by_graph_set_block(g, -1);
