@@ -4,6 +4,8 @@ time of an epoch. Prints a table, and appends a JSON record a model to bench/res
 
     bench/graphs.py cora.npz --python build/venv-pyg/bin/python
     bench/graphs.py cora.npz --python build/venv-pyg/bin/python --models gcn,sage --speed
+    bench/graphs.py PACKED --models gcn,sage --speed --epochs 4 --peer-epochs 6     a graph of graph_data.py, packed with
+                                                                                    --self-loops add
 
 A split has 20 nodes of each class to train on, 500 to validate and 1000 to test. Both sides train for 200 epochs with the
 recipes of torch_graphs.py and evaluate after each; the test is of the best epoch. With --speed, runs of both alternate
@@ -17,6 +19,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import resource
 import statistics
 import subprocess
@@ -50,6 +53,11 @@ def banyan_flags(a, kind, name, epochs, evaluations, seed):
     values = {"name": name, "seed": seed, "data.graph": a.graph, "train.steps": epochs, "train.threads": a.threads,
               "train.eval_every": 1 if evaluations else epochs, "data.train_list": "train.txt",
               "data.valid_list": "valid.txt" if evaluations else "", "data.test_list": "test.txt"}
+    if os.path.isdir(a.graph):  # which has its own lists; a step is of all nodes to train on, as the peer's is
+        with open(os.path.join(a.graph, "train.npy"), "rb") as f:
+            count = int(re.search(rb"'shape': \((\d+)", f.read(128)).group(1))
+        values.update({"data.train_list": "", "data.valid_list": "", "data.test_list": "", "data.normalize": "false",
+                       "train.batch": count, "train.micro_batch": count})
     return [a.banyan, "train", EXAMPLES[kind]] + [w for k, v in values.items() for w in ("--set", f"{k}={v}")]
 
 
@@ -61,8 +69,8 @@ def banyan_accuracy(a, kind, directory, seed):
 
 
 def peer(a, kind, directory, epochs, evaluations, seed):
-    flags = ["--train", "train.txt", "--valid", "valid.txt", "--test", "test.txt", "--epochs", str(epochs), "--seed", str(seed),
-             "--threads", str(a.threads)]
+    lists = [] if os.path.isdir(a.graph) else ["--train", "train.txt", "--valid", "valid.txt", "--test", "test.txt"]
+    flags = lists + ["--epochs", str(epochs), "--seed", str(seed), "--threads", str(a.threads)]
     out = run([a.python, os.path.join(HERE, "torch_graphs.py"), a.graph, kind] + flags +
               ([] if evaluations else ["--no-evaluation"]), directory)
     return json.loads(out.splitlines()[-1])
@@ -71,7 +79,8 @@ def peer(a, kind, directory, epochs, evaluations, seed):
 def banyan_epoch(a, kind, directory, evaluations):
     """Milliseconds of an epoch, by the clock and of processors."""
     figures = []
-    for epochs in (50, 50 + a.epochs):
+    warm = min(50, a.epochs)
+    for epochs in (warm, warm + a.epochs):
         name = f"{kind}-{time.time_ns()}"
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         run(banyan_flags(a, kind, name, epochs, evaluations, 1), directory)
@@ -94,9 +103,11 @@ def compare_accuracy(a, kind, directory):
 
 
 def compare_speed(a, kind, directory):
-    run([a.python, "-c", SPLIT, a.graph, "0"], directory)
+    packed = os.path.isdir(a.graph)
+    if not packed:
+        run([a.python, "-c", SPLIT, a.graph, "0"], directory)
     record = {}
-    for evaluations in (False, True):
+    for evaluations in (False,) if packed else (False, True):
         ours, theirs = [], []
         for _ in range(a.rounds):
             ours.append(banyan_epoch(a, kind, directory, evaluations))

@@ -5,6 +5,9 @@ full batches, Adam with L2 decay, features that add up to 1, the test at the bes
     torch_graphs.py cora.npz gcn --train train.txt --valid valid.txt --test test.txt --epochs 200 --seed 1
     torch_graphs.py cora.npz sage --per-class 20 --epochs 200 --no-evaluation       only the steps, for their time
 
+    torch_graphs.py PACKED sage --epochs 8 --no-evaluation        of a directory of `banyan pack --graph`, whose edges are a
+                                                                  sparse matrix, so that no message of an edge is stored
+
 It needs torch_geometric (PyPI) beside PyTorch; graphs.py runs it.
 """
 import argparse
@@ -58,6 +61,16 @@ def read_graph(path):
     return torch.from_numpy(x), torch.from_numpy(f["labels"].astype(np.int64)), edges
 
 
+def read_packed(directory):
+    """Features, labels, edges as a transposed sparse matrix, and the nodes to train on."""
+    read = lambda name: np.load(os.path.join(directory, name + ".npy"))
+    offsets, sources = read("offsets").astype(np.int64), read("sources").astype(np.int64)
+    x = torch.from_numpy(read("features").astype(np.float32))
+    edges = torch.sparse_csr_tensor(torch.from_numpy(offsets), torch.from_numpy(sources), torch.ones(len(sources)),
+                                    size=(len(x), len(x)))
+    return x, torch.from_numpy(read("labels").astype(np.int64)), edges, torch.from_numpy(read("train").astype(np.int64))
+
+
 def read_nodes(path):
     return torch.from_numpy(np.loadtxt(path, dtype=np.int64, ndmin=1))
 
@@ -66,9 +79,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph")
     parser.add_argument("kind", choices=RECIPES)
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--valid", required=True)
-    parser.add_argument("--test", required=True)
+    parser.add_argument("--train", help="files of nodes")
+    parser.add_argument("--valid")
+    parser.add_argument("--test")
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -76,8 +89,11 @@ def main():
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     torch.manual_seed(a.seed)
-    x, y, edges = read_graph(a.graph)
-    train, valid, test = (read_nodes(path) for path in (a.train, a.valid, a.test))
+    if os.path.isdir(a.graph):
+        x, y, edges, train = read_packed(a.graph)
+    else:
+        x, y, edges = read_graph(a.graph)
+        train, valid, test = (read_nodes(path) for path in (a.train, a.valid, a.test))
     model = Network(a.kind, x.shape[1], int(y.max()) + 1)
     r = RECIPES[a.kind]
     optimizer = torch.optim.Adam([dict(params=conv.parameters(), weight_decay=decay)
