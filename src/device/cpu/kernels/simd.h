@@ -379,6 +379,23 @@ BY__INLINE by__vh by__load_halves_n(const uint16_t *p, int n)
     }
 #if defined(__AVX512F__)
     return (by__vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+#elif defined(__AVX2__)
+    uint64_t parts[2] = {0, 0};
+    uint64_t last = 0;
+    uint32_t two;
+    if ((n & 4) != 0) {
+        memcpy(&parts[0], p, sizeof parts[0]);
+        p += 4;
+    }
+    if ((n & 2) != 0) {
+        memcpy(&two, p, sizeof two);
+        last = two;
+    }
+    if ((n & 1) != 0) {
+        last |= (uint64_t)p[n & 2] << (16 * (n & 2));
+    }
+    parts[(n & 4) != 0] = last;
+    return (by__vh)_mm_set_epi64x((long long)parts[1], (long long)parts[0]);
 #else
     by__vh h = {0};
     memcpy(&h, p, (size_t)n * sizeof(uint16_t));
@@ -435,6 +452,8 @@ BY__INLINE by__vf by__load_n(const void *data, int64_t i, by_dtype dtype, int n)
         }
 #if defined(__AVX512F__)
         return (by__vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#elif defined(__AVX2__)
+        return (by__vf)_mm256_maskload_ps(p, (__m256i)(by__lane_numbers() < (uint32_t)n));
 #else
         by__vf x = {0};
         memcpy(&x, p, (size_t)n * sizeof(float));
@@ -453,6 +472,22 @@ BY__INLINE void by__store_halves_n(uint16_t *p, by__vh h, int n)
     }
 #if defined(__AVX512F__)
     _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), (__m256i)h);
+#elif defined(__AVX2__)
+    __m128i part = (__m128i)h;
+    if ((n & 4) != 0) {
+        _mm_storel_epi64((__m128i *)p, part);
+        part = _mm_unpackhi_epi64(part, part);
+        p += 4;
+    }
+    if ((n & 2) != 0) {
+        uint32_t two = (uint32_t)_mm_cvtsi128_si32(part);
+        memcpy(p, &two, sizeof two);
+        part = _mm_srli_epi64(part, 32);
+        p += 2;
+    }
+    if ((n & 1) != 0) {
+        *p = (uint16_t)_mm_extract_epi16(part, 0);
+    }
 #else
     memcpy(p, &h, (size_t)n * sizeof(uint16_t));
 #endif
@@ -472,6 +507,22 @@ BY__INLINE void by__store_n(void *data, int64_t i, by__vf x, by_dtype dtype, int
     }
 #if defined(__AVX512F__)
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)x);
+#elif defined(__AVX2__)
+    /* In parts: a store with a mask is microcode on processors of AMD. */
+    __m128 part = _mm256_castps256_ps128((__m256)x);
+    if ((n & 4) != 0) {
+        _mm_storeu_ps(p, part);
+        part = _mm256_extractf128_ps((__m256)x, 1);
+        p += 4;
+    }
+    if ((n & 2) != 0) {
+        _mm_storel_pi((__m64 *)p, part);
+        part = _mm_movehl_ps(part, part);
+        p += 2;
+    }
+    if ((n & 1) != 0) {
+        _mm_store_ss(p, part);
+    }
 #else
     memcpy(p, &x, (size_t)n * sizeof(float));
 #endif
