@@ -93,6 +93,7 @@ typedef struct by__optim_update_map {
     by_map map;
     const by__optim_update *u;
     int finite; /* a step that is 1, or 0 if the clip factor is not finite */
+    int decays; /* a step that is 1 for elements that decay, else 0; -1: all of them do */
 } by__optim_update_map;
 
 void by__optim_update_begin(by__optim_update_map *m, by_graph *graph, const by__optim_update *u);

@@ -4,6 +4,7 @@
 void by__optim_update_begin(by__optim_update_map *m, by_graph *graph, const by__optim_update *u)
 {
     m->u = u;
+    m->decays = -1;
     by_map_begin(&m->map, graph);
     if (u->unit->stochastic) {
         const by_update_unit *unit = u->unit;
@@ -60,6 +61,7 @@ by_value by__optim_update_end(by__optim_update_map *m, int step)
     int kept = parameter;
     if (u->decay != 0.0f) {
         int decay = by__map_mul(m, by__optim_update_rate(m, 0), by_map_constant(&m->map, u->decay));
+        decay = m->decays < 0 ? decay : by__map_mul(m, decay, m->decays);
         kept = by__map_mul(m, parameter, by__map_sub(m, by_map_constant(&m->map, 1.0f), decay));
     }
     int next = by__optim_update_set(m, parameter, by__map_sub(m, kept, step));

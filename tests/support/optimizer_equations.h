@@ -27,7 +27,7 @@ typedef struct optimizer_reference {
     double loss; /* down to this */
 } optimizer_reference;
 
-#define OPTIMIZER_REFERENCES 12
+#define OPTIMIZER_REFERENCES 13
 extern const optimizer_reference optimizer_references[OPTIMIZER_REFERENCES];
 
 /* The first row of a kind; NULL for none. */
