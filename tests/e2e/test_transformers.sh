@@ -35,14 +35,15 @@ run 0 "$banyan" eval models/qwen3 --tokens models/qwen3.logits.safetensors --log
 same default.safetensors narrow.safetensors
 
 say "logits are those of transformers, and it loads each checkpoint as the class that it was"
-run 0 "$python" "$checker" compare models
-
 say "beam search finds the texts of transformers, with their scores"
-run 0 "$python" "$root/tests/parity/check_beams.py" "$(dirname "$banyan")/tests/beam_tool"
-
 say "classes of texts are those of transformers"
-run 0 "$python" "$root/tests/parity/check_classify.py" "$banyan" classifiers
-
 say "suites make the prompts of Python and jinja2, with the scores of transformers"
-run 0 "$python" "$root/tests/parity/check_suites.py" "$banyan"
+parity=$root/tests/parity
+cat >checks <<END
+"$checker" compare models
+"$parity/check_beams.py" "$(dirname "$banyan")/tests/beam_tool"
+"$parity/check_classify.py" "$banyan" classifiers
+"$parity/check_suites.py" "$banyan"
+END
+run 0 "$python" "$parity/check_each.py" <checks
 cat out
