@@ -236,7 +236,7 @@ void by__job_energy_begin(by__job *job);
 /* Reads counters and meter if a second has passed, or `now`. */
 void by__job_energy_update(by__job *job, bool now);
 by__job_use by__job_used(const by__job *job);
-/* Adds what was used to the event that has begun. */
+/* Writes the event of what was used. */
 void by__job_energy_track(by__job *job);
 /* Sends a note of it if there is more to say than the time. */
 void by__job_energy_note(const by__job *job);

@@ -63,6 +63,7 @@ void by__job_energy_track(by__job *job)
         double value;
     } values[] = {
         {"seconds", use.seconds}, {"kwh", use.kwh}, {"kg_co2", use.kg_co2}, {"money", use.money}};
+    by__track_begin(job->tracker, BY__EVENT_SYSTEM, "use", (uint64_t)job->at.done_step);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(values); i++) {
         if (isfinite(values[i].value)) {
             by__track_number(job->tracker, values[i].key, values[i].value);
@@ -71,6 +72,7 @@ void by__job_energy_track(by__job *job)
     if (isfinite(use.kwh)) {
         by__track_text(job->tracker, "energy", use.measured ? "measured" : "rated");
     }
+    by__track_end(job->tracker);
 }
 
 void by__job_energy_note(const by__job *job)

@@ -439,9 +439,9 @@ static by_status finish(by__job *job, by_status status, by_error *error)
     by__job_damage_end(job);
     by_error late = {0};
     by__job_forecast_end(job);
+    by__job_energy_track(job);
     by__track_begin(job->tracker, BY__EVENT_END, "run", (uint64_t)job->at.done_step);
     by__track_text(job->tracker, "status", word);
-    by__job_energy_track(job);
     if (job->skipped.samples > 0) {
         by__track_integer(job->tracker, "damaged_samples", (int64_t)job->skipped.samples);
     }

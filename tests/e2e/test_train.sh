@@ -69,6 +69,17 @@ run 0 env XDG_CACHE_HOME="$work/steps" "$banyan" plan planned/steps --json
 near "$(field step_s <out)" "$(field step_seconds <last)" "$(awk -v s="$(field step_seconds <last)" 'BEGIN { print s / 50 }')"
 holds out '"corrected_by":1,'
 
+say "a log ends with what the run used"
+printf 'prices: [{device: me, price_per_hour: 2, watts: 65}]\nregions: [{region: here, grams_co2_per_kwh: 100, pue: 1.5}]\n' >prices.yaml
+run 0 "$banyan" train c.yaml --set train.steps=2 --set optimizer.warmup=0 --set name=used --set run.dir=used \
+    --prices prices.yaml --price-device me --price-region here
+holds err " kWh ("
+grep '"event":"use"' used/used/events.jsonl | tail -n 1 >last
+near "$(field money <last)" "$(awk -v s="$(field seconds <last)" 'BEGIN { print 2 * s / 3600 }')" 1e-6
+near "$(field kg_co2 <last)" "$(awk -v e="$(field kwh <last)" 'BEGIN { print e / 10 }')" 1e-9
+run 2 "$banyan" train c.yaml --prices prices.yaml
+holds err "belong together"
+
 say "a run that is named as a config is a new run, and says so"
 run 0 "$banyan" train runs/tiny --quiet --set train.steps=1 --set optimizer.warmup=0 --set name=again
 holds err "runs/tiny is a run: its config is trained from step 0, as a new run; to continue it: banyan train --resume runs/tiny"
