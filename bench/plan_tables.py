@@ -4,7 +4,8 @@
 
 DIRECTORY has step_vtrain_single.csv, step_vtrain_multi.csv, step_fsdp.csv, step_megatron_seqsel.csv,
 step_mlperf.csv and models.csv (columns: docs/planning.md); --held has tables of the same names with other rows, which
-are only judged. Without it whole layouts are left out in five parts, in turn. Prints the mean absolute error of each.
+are only judged. Prints the mean absolute errors: with the device's published figures alone (not fitted), fitted to all
+rows, and of whole layouts, or of the larger runs, that are left out of a fit; layouts in five parts, in turn.
 """
 import argparse
 import csv
@@ -14,16 +15,18 @@ import subprocess
 import tempfile
 
 CLUSTERS = {
-    # Peaks of the makers; the other figures are where fits begin.
-    "a100_one": ("a100", 312, 1500, [("host", 8, 5, 200)]),
-    "a100": ("a100", 312, 1500, [("host", 8, 5, 200), ("rack", 64, 15, 100)]),
-    "a100_fast": ("a100", 312, 1500, [("host", 8, 5, 200), ("rack", 64, 15, 200)]),
-    "h100": ("h100", 1979, 3000, [("host", 8, 5, 350), ("rack", 1344, 15, 350)]),
-    "gb200": ("gb200", 5000, 7000, [("rack", 72, 5, 700), ("spine", 64, 15, 3000)]),
+    # Peaks of the makers, and bytes a score where attention is not fused; the other figures are where fits begin.
+    "a100_one": ("a100", 312, 1590, 26, [("host", 8, 6, 230)]),
+    "a100": ("a100", 312, 1590, 26, [("host", 8, 6, 230), ("rack", 64, 15, 100)]),
+    "a100_fast": ("a100", 312, 1590, 0, [("host", 8, 6, 230), ("rack", 64, 15, 200)]),
+    "a100_sel": ("a100", 312, 1590, 26, [("host", 8, 6, 230), ("rack", 64, 15, 200)]),
+    "h100": ("h100", 1979, 3000, 0, [("host", 8, 5, 400), ("rack", 1344, 15, 350)]),
+    "h100_bf16": ("h100", 989, 3000, 0, [("host", 8, 5, 400), ("rack", 64, 15, 350)]),
+    "gb200": ("gb200", 5000, 7000, 0, [("rack", 72, 5, 700), ("spine", 64, 15, 3000)]),
 }
 FIELDS = ["kind", "layers", "width", "heads", "kv_heads", "mlp_width", "context", "vocabulary", "tied", "devices", "batch",
           "micro_batch", "tensor", "sequence", "pipeline", "shard", "zero", "virtual_stages", "recompute",
-          "sequence_parallel", "sums", "step_s"]
+          "sequence_parallel", "sums", "overlap", "gradient_bytes", "bucket_mib", "split_sends", "step_s"]
 
 
 def read(path):
@@ -32,9 +35,9 @@ def read(path):
 
 
 def write_cluster(path, name):
-    device, tflops, memory, levels = CLUSTERS[name]
-    lines = [f"name: {name}", f"device: {{name: {device}, bf16_tflops: {tflops}, memory_gb_s: {memory}, launch_us: 6,",
-             "         product_share: 0.6, attention_share: 0.3, step_us: 1000}", "levels:"]
+    device, tflops, memory, scores, levels = CLUSTERS[name]
+    lines = [f"name: {name}", f"device: {{name: {device}, bf16_tflops: {tflops}, memory_gb_s: {memory}, launch_us: 5.8,",
+             f"         score_bytes: {scores}, host_us: 10, product_share: 0.7, attention_share: 0.4, step_us: 1000}}", "levels:"]
     lines += [f"  - {{name: {n}, width: {w}, latency_us: {l}, gb_s: {g}}}" for n, w, l, g in levels]
     path.write_text("\n".join(lines) + "\n")
 
@@ -50,7 +53,8 @@ def shape(row, models):
 def vtrain(row, _):
     return {**{k: row[k] for k in ("layers", "width", "heads", "context", "devices", "batch", "micro_batch", "tensor",
                                    "pipeline")},
-            "kind": "gpt2", "vocabulary": 51200, "tied": 1, "recompute": "full",
+            "kind": "gpt2", "vocabulary": 51200, "tied": 1, "recompute": "full", "overlap": "none", "gradient_bytes": 2,
+            "split_sends": 1,
             "step_s": float(row["step_ms"]) / 1e3}
 
 
@@ -60,14 +64,15 @@ def fsdp(row, models):
     tokens = int(row["batch"]) * int(row["context"])
     return {**shape(row, models), "context": row["context"], "devices": devices, "batch": row["batch"],
             "micro_batch": row["micro_batch"], "shard": devices, "zero": 3 if row["sharding"] == "FULL_SHARD" else 2,
-            "recompute": "full" if row["recompute"] == "True" else "none", "step_s": tokens / float(row["tokens_per_s"])}
+            "recompute": "full" if row["recompute"] == "True" else "none",
+            "gradient_bytes": 2 if row["mixed"] == "PURE" else 4, "step_s": tokens / float(row["tokens_per_s"])}
 
 
 def megatron(row, models):
     return {**shape(row, models), "context": row["context"], "devices": row["devices"], "batch": row["batch"],
             "micro_batch": row["micro_batch"], "tensor": row["tensor"], "pipeline": row["pipeline"],
             "virtual_stages": row["virtual_stages"], "recompute": row["recompute"],
-            "sequence_parallel": row["sequence_parallel"], "step_s": row["step_s"]}
+            "sequence_parallel": row["sequence_parallel"], "overlap": "none", "split_sends": 1, "step_s": row["step_s"]}
 
 
 def mlperf(row, models):
@@ -76,7 +81,9 @@ def mlperf(row, models):
     return {**shape({"model": names[row["model"]]}, models), "context": row["context"], "devices": row["devices"],
             "batch": row["batch"], "micro_batch": row["micro_batch"], "tensor": row["tensor"], "shard": shard, "zero": 1,
             "sequence": row["sequence"], "pipeline": row["pipeline"], "virtual_stages": row["virtual_stages"],
-            "sequence_parallel": 1, "step_s": row["step_s_median"]}
+            "sequence_parallel": 1, "bucket_mib": max(40, shard) * 4e6 / 2**20,
+            "overlap": "gradients+sends" + ("+tensor" if row["tensor_overlap"] == "1" else ""),
+            "step_s": row["step_s_median"]}
 
 
 def layout_of(row):
@@ -87,7 +94,7 @@ def layout_of(row):
 
 class Tables:
     def __init__(self, args, scratch):
-        self.banyan, self.scratch = args.banyan, pathlib.Path(scratch)
+        self.banyan, self.scratch, self.out = args.banyan, pathlib.Path(scratch), args.out
         self.models = {m["model"]: m for m in read(args.directory / "models.csv")}
 
     def write(self, name, rows, convert):
@@ -99,7 +106,8 @@ class Tables:
                 cells = convert(row, self.models)
                 defaults = {"kv_heads": cells["heads"], "mlp_width": 4 * int(cells["width"]), "tensor": 1, "sequence": 1,
                             "pipeline": 1, "shard": 1, "zero": 1, "virtual_stages": 1, "recompute": "none",
-                            "sequence_parallel": 0, "sums": 0}
+                            "sequence_parallel": 0, "sums": 0, "overlap": "gradients", "gradient_bytes": 4, "bucket_mib": 0,
+                            "split_sends": 0}
                 cells["tied"] = 0  # others exchange a tied table once a step, and add gradients in place
                 out.writerow({**defaults, **cells})
         return path
@@ -116,27 +124,33 @@ class Tables:
         write_cluster(start, name)
         return self.run(self.write("open.csv", rows, convert), start, "--out", str(fitted)), fitted
 
-    def judge(self, title, cluster, rows, convert, held):
+    def left_out(self, cluster, rows, convert, outside):
+        """Mean error of the rows for which `outside` holds, by a fit to the others; and their number."""
+        judged = [r for r in rows if outside(r)]
+        _, fitted = self.fit(cluster, [r for r in rows if not outside(r)], convert)
+        return self.run(self.write("held.csv", judged, convert), fitted, "--keep")["mean_error"], len(judged)
+
+    def judge(self, title, cluster, rows, convert, held, larger):
+        start = self.scratch / "start.yaml"
+        write_cluster(start, cluster)
+        alone = self.run(self.write("open.csv", rows, convert), start, "--keep")
         result, fitted = self.fit(cluster, rows, convert)
-        line = f"{title}: {len(rows)} rows, {result['fitted']} figures, fitted to all {100 * result['mean_error']:.2f} %"
+        record = {"table": title, "rows": len(rows), "figures": result["fitted"], "not_fitted": alone["mean_error"],
+                  "fitted": result["mean_error"], "worst": result["worst_error"]}
         if held:
-            other = self.run(self.write("held.csv", held, convert), fitted, "--keep")
-            line += f", held rows {100 * other['mean_error']:.2f} % (90 % within {100 * other['p90_error']:.1f} %)"
-        elif len(rows) >= 20:
-            total = count = 0
+            record["held_rows"] = self.run(self.write("held.csv", held, convert), fitted, "--keep")["mean_error"]
+        if larger:
+            record["larger_left_out"], _ = self.left_out(cluster, rows, convert, lambda r: int(r["devices"]) > larger)
+        if len(rows) >= 20:
             layouts = sorted({layout_of(r) for r in rows})
-            for part in range(5):
-                out = set(layouts[part::5])
-                inside = [r for r in rows if layout_of(r) not in out]
-                outside = [r for r in rows if layout_of(r) in out]
-                _, fitted = self.fit(cluster, inside, convert)
-                other = self.run(self.write("held.csv", outside, convert), fitted, "--keep")
-                total += other["mean_error"] * len(outside)
-                count += len(outside)
-            line += f", layouts left out {100 * total / count:.2f} %"
-        else:
-            line += f", worst {100 * result['worst_error']:.2f} %"
-        print(line, flush=True)
+            parts = [self.left_out(cluster, rows, convert, lambda r, out=set(layouts[part::5]): layout_of(r) in out)
+                     for part in range(5)]
+            record["layouts_left_out"] = sum(e * n for e, n in parts) / sum(n for _, n in parts)
+        errors = [f"{name.replace('_', ' ')} {100 * record[name]:.2f} %" for name in list(record)[3:]]
+        print(f"{title}: {len(rows)} rows, {record['figures']} figures: {', '.join(errors)}", flush=True)
+        if self.out:
+            with open(self.out, "a") as file:
+                file.write(json.dumps(record) + "\n")
 
 
 def main():
@@ -145,15 +159,17 @@ def main():
     parser.add_argument("--held", type=pathlib.Path)
     parser.add_argument("--banyan", default="build/release/banyan")
     parser.add_argument("--only", default="", help="part of a table's name")
+    parser.add_argument("--out", help="append a JSON line for each table to this file")
     args = parser.parse_args()
-    cases = [("vtrain_single", "a100_one", vtrain, None), ("vtrain_multi", "a100", vtrain, None),
-             ("fsdp", "a100_fast", fsdp, lambda r: r["device"].startswith("a100")),
-             ("megatron_seqsel", "a100_fast", megatron, None),
-             ("mlperf", "h100", mlperf, lambda r: r["machine"].startswith("h100")),
-             ("mlperf", "gb200", mlperf, lambda r: r["machine"].startswith("gb200"))]
+    cases = [("vtrain_single", "a100_one", vtrain, None, 0), ("vtrain_multi", "a100", vtrain, None, 0),
+             ("fsdp", "a100_fast", fsdp, lambda r: r["device"].startswith("a100"), 0),
+             ("fsdp", "h100_bf16", fsdp, lambda r: r["device"].startswith("h100") and "fp8" not in r["precision"], 0),
+             ("megatron_seqsel", "a100_sel", megatron, None, 0),
+             ("mlperf", "h100", mlperf, lambda r: r["machine"].startswith("h100"), 768),
+             ("mlperf", "gb200", mlperf, lambda r: r["machine"].startswith("gb200"), 512)]
     with tempfile.TemporaryDirectory() as scratch:
         tables = Tables(args, scratch)
-        for name, cluster, convert, keep in cases:
+        for name, cluster, convert, keep, larger in cases:
             if args.only not in name:
                 continue
             file = f"step_{name}.csv"
@@ -161,7 +177,7 @@ def main():
             held = []
             if args.held and (args.held / file).exists():
                 held = [r for r in read(args.held / file) if keep is None or keep(r)]
-            tables.judge(f"{name} ({cluster})", cluster, rows, convert, held)
+            tables.judge(f"{name} ({cluster})", cluster, rows, convert, held, larger)
 
 
 if __name__ == "__main__":

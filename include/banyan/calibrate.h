@@ -2,12 +2,14 @@
  *
  * A table has a measured step a row, with the model's shape and the layout.
  * Each is planned as by_layout_search plans a layout (banyan/layout_search.h),
- * and the cluster's figures are moved, one after another, as long as the sum of
- * |log(planned / measured)| falls (pattern search, Hooke and Jeeves 1961). At
- * most 13 figures are fitted: the shares of the peak of products and attention,
- * the memory's bandwidth, the launch of an operation, what a step takes
- * besides, the two slow-downs, and latency and bandwidth of the first three
- * levels. */
+ * and the cluster's figures are moved, one after another and then all together,
+ * as long as the sum of |log(planned / measured)| falls (pattern search, Hooke
+ * and Jeeves 1961). To it, |log(figure / start)| / 50 of each figure is added:
+ * one that the steps do not tell stays where it was. At most 14 figures are
+ * fitted: the shares of the peak of products and attention, the memory's
+ * bandwidth, the launch of an operation on the device and on the host, what a
+ * step takes besides, the two slow-downs, and latency and bandwidth of the
+ * first three levels. */
 #ifndef BANYAN_CALIBRATE_H
 #define BANYAN_CALIBRATE_H
 
@@ -24,6 +26,12 @@ typedef struct by_measured_step {
     int64_t batch;           /* of the step */
     by_search_choice layout; /* without what a search fills in */
     bool adds;               /* gradients of micro-batches are added up, as banyan does */
+    double gradient;         /* bytes of an element of gradients as they are exchanged, */
+    double bucket;           /* and how many elements at a time; 0: as banyan does */
+    bool overlaps_gradients; /* their exchange runs during the backward pass, */
+    bool overlaps_sends;     /* that between stages of a pipeline during computation, */
+    bool overlaps_tensor;    /* and that along `tensor` during products */
+    bool splits_sends;       /* ranks along `tensor` each send a part to the next stage */
     double seconds;          /* measured */
 } by_measured_step;
 
@@ -33,8 +41,11 @@ typedef struct by_calibration by_calibration;
  * devices, and step_s, step_ms or tokens_per_s; where there are any, kind (gpt2
  * or llama), kv_heads, mlp_width, vocabulary, tied, tensor, sequence, pipeline,
  * shard, zero, virtual_stages, recompute (none, selective or full),
- * sequence_parallel, and sums (0: products add to gradients in place). `data`
- * takes the devices that the other axes leave. Compiles the models, in blocks.
+ * sequence_parallel, and what other programs do otherwise: sums (0: products
+ * add to gradients in place), gradient_bytes (4), bucket_mib (of gradients that
+ * are exchanged at a time), overlap (a list such as
+ * "gradients+sends+tensor", or none; gradients), split_sends (0). `data` takes
+ * the devices that the other axes leave. Compiles the models, in blocks.
  * Returns BY_EARG if a column is absent, BY_EFORMAT, with the row, for a wrong
  * value or a layout that banyan does not have. */
 BY_API by_status by_calibration_open(by_calibration **out, const by_table *table,

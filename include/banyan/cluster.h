@@ -60,9 +60,9 @@ typedef struct by_cluster_device {
     double attention_share; /* of the peak that attention reaches */
     double memory;          /* bytes */
     double bandwidth;       /* bytes a second of that memory, read and written */
+    double score_bytes;     /* of memory that attention moves for each score; 0: it keeps none */
     double launch;          /* seconds that an operation takes at least */
-    double host;            /* seconds that the host takes to start one: what an operation takes is
-                               at least this, too */
+    double host;            /* seconds that the host takes to issue one, ahead of the device */
     double step;            /* seconds of a step outside of all programs: the host's loop, data */
     /* While computation and communication run at the same time, each takes this much longer: 0.2 is
      * 20 %. */

@@ -6,10 +6,12 @@
  *
  * Time is a sum over the same compiled graphs. An operation of F operations and B bytes takes
  *
- *     max(host, launch + max(F / (peak share), B / bandwidth))
+ *     launch + max(F / (peak share), B / bandwidth)
  *
  * (the roofline of Williams, Waterman and Patterson 2009), with the figures of a cluster file
- * (banyan/cluster.h) and local shapes. Collectives run on a queue of their own, in the order of the
+ * (banyan/cluster.h) and local shapes, once the host has issued it; the host issues one after
+ * another, ahead of the device where that is slower. Attention of S scores that are kept takes S
+ * score_bytes / bandwidth besides. Collectives run on a queue of their own, in the order of the
  * graph, beside the computation; while both queues are busy each is slower by a factor of the
  * cluster file, and what a node waits for is exposed. A pipeline is simulated action by action with
  * the times of each stage's passes, by the lists of actions that its ranks run

@@ -85,6 +85,7 @@ typedef struct by__op_cost {
     double bytes_read;
     double bytes_written;
     double bytes_sent; /* to other ranks, by each rank */
+    double scores;     /* of attention: those that the mask leaves, with those computed again */
 } by__op_cost;
 
 /* How a collective moves its data between ranks, for estimates of its time. */

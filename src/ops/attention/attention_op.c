@@ -221,9 +221,16 @@ static double forward_flops(const by__op_signature *s, const by__graph_type *y)
     return 4.0 * (double)by_shape_count(&y->shape) * time * seen_share(s, time);
 }
 
+static double scores_of(const by__op_signature *s, const by__graph_type *y)
+{
+    double width = (double)y->shape.dim[2] / (double)s->attrs->heads;
+    return forward_flops(s, y) / (4.0 * width);
+}
+
 static void cost_attention(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     cost->flops = forward_flops(s, &out[0]);
+    cost->scores = scores_of(s, &out[0]);
 }
 
 /* Five products instead of two: the scores again, dv, dp, dq and dk. */
@@ -232,6 +239,7 @@ static void cost_attention_grad(const by__op_signature *s, const by__graph_type 
 {
     BY_UNUSED(out);
     cost->flops = 2.5 * forward_flops(s, &s->in[s->input_count - 1]);
+    cost->scores = 2.5 * scores_of(s, &s->in[s->input_count - 1]);
 }
 
 /* Assumes full caches: every key and value that a query reads is read once, and each new row is

@@ -19,6 +19,7 @@ typedef struct cluster_keys {
         double attention_share;
         int64_t memory;
         double memory_gb_s;
+        double score_bytes;
         double launch_us;
         double host_us;
         double step_us;
@@ -87,10 +88,12 @@ static const by__config_key keys[] = {
      .help = "bytes; 0: unknown, all plans fit"},
     {"device", "memory_gb_s", BY__KEY_REAL, OWN(device.memory_gb_s), "0", 0, RATE,
      .help = "1e9 bytes a second of this memory; 0: a 200th of the peak of products"},
+    {"device", "score_bytes", BY__KEY_REAL, OWN(device.score_bytes), "0", 0, RATE,
+     .help = "bytes of memory that attention moves for each score; 0: it keeps none"},
     {"device", "launch_us", BY__KEY_REAL, OWN(device.launch_us), "0", 0, 1e9,
      .help = "microseconds that an operation takes at least"},
     {"device", "host_us", BY__KEY_REAL, OWN(device.host_us), "0", 0, 1e9,
-     .help = "microseconds that the host takes to start one"},
+     .help = "microseconds that the host takes to issue one, ahead of the device"},
     {"device", "step_us", BY__KEY_REAL, OWN(device.step_us), "0", 0, 1e9,
      .help = "microseconds of a step outside of programs"},
     {"device", "compute_slowdown", BY__KEY_REAL, OWN(device.compute_slowdown), "0.1", 0, 100,
@@ -150,6 +153,7 @@ static by_status take_device(by_cluster_device *d, const cluster_keys *k, const 
     d->attention_share = k->device.attention_share;
     d->memory = (double)k->device.memory;
     d->bandwidth = k->device.memory_gb_s > 0.0 ? 1e9 * k->device.memory_gb_s : d->bf16_flops / 200;
+    d->score_bytes = k->device.score_bytes;
     d->launch = 1e-6 * k->device.launch_us;
     d->host = 1e-6 * k->device.host_us;
     d->step = 1e-6 * k->device.step_us;
@@ -230,12 +234,13 @@ by_status by_cluster_print(char **out, const by_cluster *c, by_error *error)
     by_string_format(&text,
                      "\n  from: %s\n  f32_tflops: %.9g\n  bf16_tflops: %.9g\n  fp8_tflops: %.9g\n"
                      "  product_share: %.4g\n  attention_share: %.4g\n  memory: %.0f\n"
-                     "  memory_gb_s: %.9g\n  launch_us: %.9g\n  host_us: %.9g\n  step_us: %.9g\n"
+                     "  memory_gb_s: %.9g\n  score_bytes: %.9g\n  launch_us: %.9g\n  host_us: "
+                     "%.9g\n  step_us: %.9g\n"
                      "  compute_slowdown: %.4g\n  exchange_slowdown: %.4g\n",
                      by_origin_name(d->origin), 1e-12 * d->f32_flops, 1e-12 * d->bf16_flops,
                      1e-12 * d->fp8_flops, d->product_share, d->attention_share, d->memory,
-                     1e-9 * d->bandwidth, 1e6 * d->launch, 1e6 * d->host, 1e6 * d->step,
-                     d->compute_slowdown, d->exchange_slowdown);
+                     1e-9 * d->bandwidth, d->score_bytes, 1e6 * d->launch, 1e6 * d->host,
+                     1e6 * d->step, d->compute_slowdown, d->exchange_slowdown);
     print_known(&text, "price_per_hour", d->price);
     print_known(&text, "watts", d->watts);
     by_string_format(&text, "levels:\n");

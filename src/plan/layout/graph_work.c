@@ -95,12 +95,14 @@ static by_status describe(by__layout_item *item, const by_graph *graph, size_t n
     BY_TRY(by__op_node_cost(graph, n, &cost, error));
     item->flops = cost.flops;
     item->bytes = cost.bytes_read + cost.bytes_written;
+    item->scores = cost.scores;
     item->dtype = dtype_of(graph, node);
-    item->part = part != BY_LAYOUT_PARTS  ? part
-                 : row->attention != NULL ? BY_LAYOUT_ATTENTION
-                 : node->block < 0        ? BY_LAYOUT_ENDS
-                 : row->factors != 0      ? BY_LAYOUT_PRODUCTS
-                                          : BY_LAYOUT_OTHER;
+    bool attends = row->attention != NULL || cost.scores > 0.0;
+    item->part = part != BY_LAYOUT_PARTS ? part
+                 : attends               ? BY_LAYOUT_ATTENTION
+                 : node->block < 0       ? BY_LAYOUT_ENDS
+                 : row->factors != 0     ? BY_LAYOUT_PRODUCTS
+                                         : BY_LAYOUT_OTHER;
     return BY_OK;
 }
 

@@ -62,7 +62,8 @@ typedef struct by__layout_item {
     by_layout_part part;
     by_dtype dtype; /* that it computes in */
     double flops;
-    double bytes; /* read and written */
+    double bytes;  /* read and written */
+    double scores; /* of attention */
     by_exchange exchange;
     double payload; /* bytes, as by_cluster_exchange takes them */
     unsigned mesh;  /* axes */
@@ -102,7 +103,7 @@ typedef struct by__layout_job {
 
 /* Group of the ranks that differ along a set of axes. */
 by_exchange_group by__layout_group(const by__layout_job *job, unsigned mesh);
-/* Seconds that a node computes for. */
+/* Seconds that a node computes for on the device. */
 double by__layout_seconds(const by_cluster *cluster, const by__layout_item *item);
 /* Seconds that an exchange adds to computation beside which it runs. */
 double by__layout_beside(const by_cluster *cluster, double computing, double exchanging);

@@ -1,7 +1,9 @@
 /* Runs a list of work on two queues, one that computes and one that communicates. A collective is
  * put on the second one when the first gets to it, and runs after those before it; a node that
  * waits stops the first queue until the collective has ended. While both have something to do, each
- * takes longer by its factor: they share the memory's bandwidth, or the processors. */
+ * takes longer by its factor: they share the memory's bandwidth, or the processors. The host puts
+ * nodes on the queues one after another, ahead of them where it is faster, and the device waits
+ * where it is not. */
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -27,8 +29,8 @@ double by__layout_seconds(const by_cluster *cluster, const by__layout_item *item
     double share = item->part == BY_LAYOUT_ATTENTION ? d->attention_share : d->product_share;
     double computing = item->flops / (by_cluster_flops(cluster, item->dtype) * share);
     double moving = item->bytes / d->bandwidth;
-    double device = d->launch + (computing > moving ? computing : moving);
-    return device > d->host ? device : d->host;
+    double scores = item->scores * d->score_bytes / d->bandwidth;
+    return d->launch + (computing > moving ? computing : moving) + scores;
 }
 
 double by__layout_beside(const by_cluster *cluster, double computing, double exchanging)
@@ -55,6 +57,7 @@ typedef struct queue_run {
     const by__layout_work *work;
     const by_cluster_device *device;
     exchange_queue queue;
+    double issued; /* seconds after which the host has issued the node */
     by__layout_time *time;
     by__layout_trace *trace;
 } queue_run;
@@ -106,6 +109,27 @@ static void compute(queue_run *r, double seconds, by_layout_part part)
     r->time->total += seconds;
 }
 
+/* The host issues a node of a part; the device has nothing to compute until then. */
+static void issue(queue_run *r, by_layout_part part)
+{
+    exchange_queue *q = &r->queue;
+    r->issued += r->device->host;
+    double idle = r->issued - r->time->total;
+    if (idle <= 0.0) {
+        return;
+    }
+    r->time->seconds[part] += idle;
+    r->time->total += idle;
+    while (idle > 0.0 && q->first < q->count) {
+        double *left = &q->left[q->first];
+        double spent = idle < *left ? idle : *left;
+        r->time->hidden[r->work->items[q->items[q->first]].part] += spent;
+        *left -= spent;
+        idle -= spent;
+        q->first += *left > 0.0 ? 0 : 1;
+    }
+}
+
 /* Waits until the collective of an item has ended. */
 static void wait_for(queue_run *r, size_t item)
 {
@@ -130,7 +154,10 @@ static void run_items(queue_run *r, const by__layout_job *job)
         const by__layout_item *item = &r->work->items[i];
         if (item->kind == BY__LAYOUT_WAITS) {
             wait_for(r, item->start);
-        } else if (item->kind == BY__LAYOUT_STARTS) {
+            continue;
+        }
+        issue(r, item->part);
+        if (item->kind == BY__LAYOUT_STARTS) {
             by_exchange_group group = by__layout_group(job, item->mesh);
             group.ranks = item->ranks < group.ranks ? item->ranks : group.ranks;
             q->began = q->first == q->count ? r->time->total : q->began;

@@ -126,6 +126,12 @@ static double plan_step(by_calibration *c, size_t i, const by_cluster *cluster)
     by__search_describe(&model, c->models[s->model].config, cluster);
     model.batch = s->batch;
     model.adds = s->adds;
+    model.gradient = s->gradient;
+    model.bucket = s->bucket;
+    model.overlap = s->overlaps_gradients;
+    model.overlaps_sends = s->overlaps_sends;
+    model.overlaps_tensor = s->overlaps_tensor;
+    model.splits_sends = s->splits_sends;
     by__search_rank_stages(&stages, &model, profile, &point->block, choice.sizes[BY_MESH_PIPELINE],
                            choice.chunks);
     by__search_cost(&choice, &model, profile, &point->block, &stages);
@@ -156,10 +162,13 @@ typedef struct fitted_figure {
     double *at;
     double least;
     double most;
-    double start; /* of the search, where it is 0 */
+    double start; /* of the search; a usual value where it was 0 */
 } fitted_figure;
 
-enum { MOST_FIGURES = 13, FITTED_LEVELS = 3 };
+enum { MOST_FIGURES = 14, FITTED_LEVELS = 3 };
+
+/* What a figure costs that is e times where it began, as an error of a step. */
+static const double change_weight = 0.02;
 
 static int list_figures(fitted_figure out[MOST_FIGURES], by_cluster *cluster)
 {
@@ -169,6 +178,7 @@ static int list_figures(fitted_figure out[MOST_FIGURES], by_cluster *cluster)
     out[count++] = (fitted_figure){&d->attention_share, 0.005, 1.0, 0.3};
     out[count++] = (fitted_figure){&d->bandwidth, 1e9, 1e14, 1e12};
     out[count++] = (fitted_figure){&d->launch, 1e-8, 1e-3, 5e-6};
+    out[count++] = (fitted_figure){&d->host, 1e-8, 1e-2, 1e-5};
     out[count++] = (fitted_figure){&d->step, 1e-6, 10.0, 1e-3};
     out[count++] = (fitted_figure){&d->compute_slowdown, 1e-3, 3.0, 0.1};
     out[count++] = (fitted_figure){&d->exchange_slowdown, 1e-3, 3.0, 0.1};
@@ -176,60 +186,119 @@ static int list_figures(fitted_figure out[MOST_FIGURES], by_cluster *cluster)
         out[count++] = (fitted_figure){&cluster->levels[i].latency, 1e-8, 1e-2, 1e-5};
         out[count++] = (fitted_figure){&cluster->levels[i].bandwidth, 1e7, 1e14, 1e11};
     }
+    for (int k = 0; k < count; k++) {
+        out[k].start = *out[k].at > 0.0 ? *out[k].at : out[k].start;
+        *out[k].at = out[k].start;
+    }
     return count;
 }
 
-/* Sum of |log(planned / measured)|. */
-static by_status measure_error(double *out, double *planned, by_calibration *c,
-                               const by_cluster *cluster, by_error *error)
+/* A fit under way. */
+typedef struct figure_fit {
+    by_calibration *calibration;
+    const by_cluster *cluster; /* whose figures are moved */
+    fitted_figure figures[MOST_FIGURES];
+    int count;
+    double *planned;
+    double best; /* objective */
+} figure_fit;
+
+static by_status measure_error(double *out, const figure_fit *f, by_error *error)
 {
-    BY_TRY(by_calibration_plan(planned, c, cluster, error));
+    const by_calibration *c = f->calibration;
+    BY_TRY(by_calibration_plan(f->planned, f->calibration, f->cluster, error));
     *out = 0.0;
     for (size_t i = 0; i < c->count; i++) {
-        *out += fabs(log(planned[i] / c->steps[i].seconds));
+        *out += fabs(log(f->planned[i] / c->steps[i].seconds));
+    }
+    for (int k = 0; k < f->count; k++) {
+        *out += change_weight * fabs(log(*f->figures[k].at / f->figures[k].start));
     }
     return BY_OK;
 }
 
-/* Moves a figure up or down by a factor while that helps. */
-static by_status move_figure(double *best, bool *moved, const fitted_figure *f, double factor,
-                             double *planned, by_calibration *c, const by_cluster *cluster,
-                             by_error *error)
+static bool improves(figure_fit *f, double objective)
 {
+    bool better = objective < f->best * (1.0 - 1e-9);
+    f->best = better ? objective : f->best;
+    return better;
+}
+
+static void set_figure(const fitted_figure *f, double value)
+{
+    *f->at = value < f->least ? f->least : value > f->most ? f->most : value;
+}
+
+/* Moves a figure up or down by a factor if that helps. */
+static by_status move_figure(figure_fit *f, bool *moved, int k, double factor, by_error *error)
+{
+    const fitted_figure *figure = &f->figures[k];
+    double before = *figure->at;
     for (int direction = 0; direction < 2; direction++) {
-        double before = *f->at;
-        double next = (before > 0.0 ? before : f->start) * (direction == 0 ? factor : 1.0 / factor);
         double objective;
-        next = next < f->least ? f->least : next > f->most ? f->most : next;
-        *f->at = next;
-        BY_TRY(measure_error(&objective, planned, c, cluster, error));
-        if (objective < *best * (1.0 - 1e-9)) {
-            *best = objective;
+        set_figure(figure, before * (direction == 0 ? factor : 1.0 / factor));
+        BY_TRY(measure_error(&objective, f, error));
+        if (improves(f, objective)) {
             *moved = true;
             return BY_OK;
         }
-        *f->at = before;
+        *figure->at = before;
+    }
+    return BY_OK;
+}
+
+/* Moves all figures by what they have moved since `before`, while that helps. */
+static by_status move_on(figure_fit *f, const double *before, by_error *error)
+{
+    double ratio[MOST_FIGURES];
+    double here[MOST_FIGURES];
+    double objective;
+    bool better = true;
+    for (int k = 0; k < f->count; k++) {
+        ratio[k] = *f->figures[k].at / before[k];
+    }
+    while (better) {
+        for (int k = 0; k < f->count; k++) {
+            here[k] = *f->figures[k].at;
+            set_figure(&f->figures[k], here[k] * ratio[k]);
+        }
+        BY_TRY(measure_error(&objective, f, error));
+        better = improves(f, objective);
+    }
+    for (int k = 0; k < f->count; k++) {
+        *f->figures[k].at = here[k];
+    }
+    return BY_OK;
+}
+
+static by_status search_figures(figure_fit *f, by_error *error)
+{
+    BY_TRY(measure_error(&f->best, f, error));
+    for (double factor = 2.0; factor > 1.004;) {
+        bool moved = false;
+        double before[MOST_FIGURES];
+        for (int k = 0; k < f->count; k++) {
+            before[k] = *f->figures[k].at;
+        }
+        for (int k = 0; k < f->count; k++) {
+            BY_TRY(move_figure(f, &moved, k, factor, error));
+        }
+        if (moved) {
+            BY_TRY(move_on(f, before, error));
+        }
+        factor = moved ? factor : sqrt(factor);
     }
     return BY_OK;
 }
 
 by_status by_calibration_fit(by_cluster *cluster, int *fitted, by_calibration *c, by_error *error)
 {
-    fitted_figure figures[MOST_FIGURES];
     by_cluster work = *cluster;
-    double *planned;
-    double best;
-    int count = list_figures(figures, &work);
-    BY_TRY(by__alloc((void **)&planned, c->count, sizeof *planned, "steps", error));
-    by_status status = measure_error(&best, planned, c, &work, error);
-    for (double factor = 2.0; factor > 1.004 && status == BY_OK;) {
-        bool moved = false;
-        for (int k = 0; k < count && status == BY_OK; k++) {
-            status = move_figure(&best, &moved, &figures[k], factor, planned, c, &work, error);
-        }
-        factor = moved ? factor : sqrt(factor);
-    }
-    free(planned);
+    figure_fit f = {.calibration = c, .cluster = &work};
+    f.count = list_figures(f.figures, &work);
+    BY_TRY(by__alloc((void **)&f.planned, c->count, sizeof *f.planned, "steps", error));
+    by_status status = search_figures(&f, error);
+    free(f.planned);
     if (status != BY_OK) {
         return status;
     }
@@ -238,6 +307,6 @@ by_status by_calibration_fit(by_cluster *cluster, int *fitted, by_calibration *c
         work.levels[i].origin = BY_ORIGIN_MEASURED;
     }
     *cluster = work;
-    *fitted = count;
+    *fitted = f.count;
     return BY_OK;
 }

@@ -69,6 +69,28 @@ static void add_stage(by__layout_time *out, double *backward, const by__search_b
     }
 }
 
+/* Times the stages of each kind, of so many blocks, and keeps the slowest: the last block may take
+ * less than others. */
+static void set_slowest(by__search_stages *s, const by__search_block *b, double first, double last,
+                        double inner, bool alone)
+{
+    const struct {
+        double blocks;
+        bool begins;
+        bool ends;
+    } kinds[] = {{first, true, alone}, {last, alone, true}, {inner, false, false}};
+    for (size_t k = 0; k < BY_ARRAY_LENGTH(kinds); k++) {
+        by__layout_time time = {0};
+        double backward;
+        add_stage(&time, &backward, b, (int64_t)kinds[k].blocks, kinds[k].begins, kinds[k].ends);
+        if (time.total > s->slowest) {
+            s->slowest = time.total;
+            s->time = time;
+            s->backward = backward;
+        }
+    }
+}
+
 /* Divides the blocks so that the slowest stage takes least. */
 static void divide_stages(by__search_stages *out, const by__search_model *model,
                           const by__search_profile *profile, const by__search_block *b,
@@ -97,11 +119,8 @@ static void divide_stages(by__search_stages *out, const by__search_model *model,
     double last = alone ? layers : smaller(floor((best - end) / each), layers);
     double inner = stages > 2 ? smaller(floor(best / each), layers) : 0.0;
     s.blocks = (int64_t)larger(larger(first, last), inner);
-    bool is_first = alone || (begin + first * each >= larger(end + last * each, inner * each));
-    bool is_last = alone || (!is_first && end + last * each >= inner * each);
-    int64_t blocks = (int64_t)(is_first ? first : is_last ? last : inner);
-    add_stage(&s.time, &s.backward, b, blocks, is_first, is_last);
-    s.slowest = s.time.total;
+    set_slowest(&s, b, first, last, inner, alone);
+    s.inner = alone ? 0.0 : inner > 0.0 ? inner : first < last ? first : last;
     /* Memory: that of the first stage, which holds most micro-batches, and of
    * whichever end is larger. */
     add_bytes(&s.bytes, &profile->bytes[BY__SECTION_MIDDLE], (double)s.blocks);
@@ -118,23 +137,40 @@ static void divide_stages(by__search_stages *out, const by__search_model *model,
     *out = s;
 }
 
-/* A rank holds several stages, `chunks` of each kind. */
+/* Exchanges along `tensor` that run beside the products of their pass. */
+static void hide_tensor(by__search_block *block, const by_cluster *cluster)
+{
+    for (int i = 0; i < BY__SECTIONS * 2; i++) {
+        by__layout_time *t = &block->passes[i / 2][i % 2];
+        double all = t->seconds[BY_LAYOUT_TENSOR];
+        double left = by__layout_beside(cluster, t->seconds[BY_LAYOUT_PRODUCTS], all);
+        t->seconds[BY_LAYOUT_TENSOR] = left;
+        t->hidden[BY_LAYOUT_TENSOR] += all > left ? all - left : 0.0;
+        t->total += left - all;
+    }
+}
+
+/* A rank holds `chunks` stages, of which only one has an end of the model. */
 void by__search_rank_stages(by__search_stages *out, const by__search_model *model,
                             const by__search_profile *profile, const by__search_block *block,
                             int64_t ranks, int64_t chunks)
 {
     by__search_stages s;
-    double times = (double)chunks;
-    divide_stages(&s, model, profile, block, ranks * chunks);
-    s.slowest *= times;
-    s.mean *= times;
-    s.backward *= times;
+    by__search_block b = *block;
+    double others = (double)(chunks - 1);
+    if (model->overlaps_tensor) {
+        hide_tensor(&b, model->cluster);
+    }
+    divide_stages(&s, model, profile, &b, ranks * chunks);
+    const by__layout_time *middle = b.passes[BY__SECTION_MIDDLE];
+    for (int pass = 0; pass < 2; pass++) {
+        by__layout_add(&s.time, &middle[pass], others * s.inner);
+    }
+    s.slowest = s.time.total;
+    s.mean *= (double)chunks;
+    s.backward += others * s.inner * middle[1].total;
+    add_bytes(&s.bytes, &profile->bytes[BY__SECTION_MIDDLE], others * (double)s.blocks);
     s.blocks *= chunks;
-    by__layout_time once = s.time;
-    by__layout_add(&s.time, &once, times - 1.0);
-    /* Only one of them has an end of the model. */
-    int64_t others = s.blocks - s.blocks / chunks;
-    add_bytes(&s.bytes, &profile->bytes[BY__SECTION_MIDDLE], (double)others);
     *out = s;
 }
 
@@ -182,8 +218,8 @@ static const unsigned sequence_axis = 1u << BY_MESH_SEQUENCE;
  * and gathers. */
 static void add_rounds(const cost_work *w, double *terms)
 {
-    double scatter =
-        in_parts(w, BY_EXCHANGE_REDUCE_SCATTER, 4.0 * w->elements, shard_axis, count_buckets(w));
+    double scatter = in_parts(w, BY_EXCHANGE_REDUCE_SCATTER, w->model->gradient * w->elements,
+                              shard_axis, count_buckets(w));
     double gather = in_parts(w, BY_EXCHANGE_ALL_GATHER, w->model->weight * w->elements, shard_axis,
                              w->stages->bytes.matrices);
     double rounds = (double)w->choice->micro_batches;
@@ -214,7 +250,7 @@ static void add_rounds(const cost_work *w, double *terms)
 /* Sums of gradients after the last micro-batch, or behind its backward pass. */
 static void add_gradients(const cost_work *w, double *terms)
 {
-    double bytes = 4.0 * w->elements;
+    double bytes = w->model->gradient * w->elements;
     bool rounds = w->choice->zero >= 2 && w->shard > 1.0;
     bool scatters = w->shard > 1.0;
     unsigned axes = data_axis | sequence_axis | (rounds ? 0u : shard_axis);
@@ -247,9 +283,10 @@ static void add_pipeline(const cost_work *w, double *terms)
     if (p <= 1.0) {
         return;
     }
+    bool splits = c->sequence_parallel || w->model->splits_sends;
     double bytes = w->model->hidden * (double)c->micro_batch /
                    (double)(c->sizes[BY_MESH_SEQUENCE] * c->sizes[BY_MESH_EXPERT]) /
-                   (c->sequence_parallel ? (double)c->sizes[BY_MESH_TENSOR] : 1.0);
+                   (splits ? (double)c->sizes[BY_MESH_TENSOR] : 1.0);
     double send = exchange(w, BY_EXCHANGE_SHIFT, bytes, 1u << BY_MESH_PIPELINE);
     double m = (double)c->micro_batches;
     /* With micro-batches left over, the last chunks wait (Calculon's closed
@@ -257,8 +294,12 @@ static void add_pipeline(const cost_work *w, double *terms)
     double left = fmod(m, p);
     double rest = c->chunks > 1 && left > 0.0 ? (chunks - 1.0) * (p - left) : 0.0;
     terms[BY_LAYOUT_BUBBLE] += ((p - 1.0) * w->stages->mean + rest * w->stages->slowest) / chunks;
-    terms[BY_LAYOUT_PIPELINE] +=
-        send * (m * (2.0 * chunks - (c->chunks > 1 ? 1.0 : 0.0)) + 2.0 * (p - 1.0));
+    /* Of a micro-batch: a rank that has nothing to send waits for one that has. */
+    double sends = 2.0 * chunks * send;
+    if (w->model->overlaps_sends) {
+        sends = by__layout_beside(w->model->cluster, w->stages->slowest, sends);
+    }
+    terms[BY_LAYOUT_PIPELINE] += m * sends + 2.0 * (p - 1.0) * send;
     if (w->profile->tied > 0.0) { /* the head's gradient of each micro-batch, and new values */
         double bytes_of = w->profile->tied;
         terms[BY_LAYOUT_PIPELINE] +=

@@ -258,6 +258,7 @@ void by__search_describe(by__search_model *out, const by_config *c, const by_clu
         .master = weights == copies ? 0.0 : (double)by_dtype_size(weights),
         .bucket = c->parallel.bucket_mib > 0.0 ? c->parallel.bucket_mib * 1048576.0 / 4.0 : 0.0,
         .overlap = c->parallel.overlap != 0,
+        .gradient = (double)sizeof(float),
         .adds = true,
         .saves = c->checkpoint.async != 0};
 }

@@ -143,6 +143,41 @@ static by_status read_recompute(by_search_recompute *out, const step_row *r, by_
     return BY_OK;
 }
 
+/* What a program does otherwise than banyan. */
+static by_status read_program(by_measured_step *s, const step_row *r, by_error *error)
+{
+    const char *rest = read_text(r, "overlap", "gradients");
+    const struct {
+        const char *name;
+        bool *is;
+    } kinds[] = {{"gradients", &s->overlaps_gradients},
+                 {"sends", &s->overlaps_sends},
+                 {"tensor", &s->overlaps_tensor}};
+    int64_t splits;
+    BY_TRY(read_number(&s->gradient, r, "gradient_bytes", 0.125, 4.0, error));
+    BY_TRY(read_number(&s->bucket, r, "bucket_mib", 0.0, 0.0, error));
+    BY_TRY(read_whole(&splits, r, "split_sends", 0, 0, error));
+    s->bucket *= 1048576.0 / 4.0;
+    s->splits_sends = splits != 0;
+    while (strcmp(rest, "none") != 0) {
+        size_t length = strcspn(rest, "+");
+        size_t k = 0;
+        while (k < BY_ARRAY_LENGTH(kinds) &&
+               (strlen(kinds[k].name) != length || strncmp(kinds[k].name, rest, length) != 0)) {
+            k++;
+        }
+        if (k == BY_ARRAY_LENGTH(kinds)) {
+            return refuse(r, "overlap", "is neither none nor of gradients+sends+tensor", error);
+        }
+        *kinds[k].is = true;
+        if (rest[length] == '\0') {
+            break;
+        }
+        rest += length + 1;
+    }
+    return BY_OK;
+}
+
 static by_status read_layout(by_measured_step *s, const step_row *r, by_error *error)
 {
     by_search_choice *l = &s->layout;
@@ -161,6 +196,7 @@ static by_status read_layout(by_measured_step *s, const step_row *r, by_error *e
     BY_TRY(read_recompute(&l->recompute, r, error));
     BY_TRY(read_whole(&values[3], r, "sums", 0, 1, error));
     s->adds = values[3] != 0;
+    BY_TRY(read_program(s, r, error));
     int64_t product = axes[0] * axes[1] * axes[2] * axes[3];
     if (product > l->devices || l->devices % product != 0) {
         return refuse(r, "devices", "is no multiple of the axes", error);

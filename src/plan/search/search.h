@@ -105,21 +105,26 @@ typedef struct by__search_model {
     const by_cluster *cluster;
     int64_t layers;
     int64_t batch;
-    double hidden; /* bytes of the hidden state of one example */
-    double weight; /* bytes of an element that programs compute with */
-    double master; /* bytes of an element that the update writes besides, 0
+    double hidden;        /* bytes of the hidden state of one example */
+    double weight;        /* bytes of an element that programs compute with */
+    double master;        /* bytes of an element that the update writes besides, 0
                     without copies */
-    double bucket; /* elements of a bucket of gradients; 0: chosen */
-    bool overlap;
-    bool adds;  /* sets of gradients are added up; false: products add to them in
+    double bucket;        /* elements of a bucket of gradients; 0: chosen */
+    bool overlap;         /* sums of gradients with the backward pass */
+    bool overlaps_sends;  /* of a pipeline with computation */
+    bool overlaps_tensor; /* exchanges along `tensor` with products */
+    bool splits_sends;    /* ranks along `tensor` each send a part */
+    double gradient;      /* bytes of an element of gradients as they are exchanged */
+    bool adds;            /* sets of gradients are added up; false: products add to them in
                  place */
-    bool saves; /* checkpoints while training goes on, of what `shard` divides
+    bool saves;           /* checkpoints while training goes on, of what `shard` divides
                  from a buffer */
 } by__search_model;
 
 /* The slowest stage of a pipeline. */
 typedef struct by__search_stages {
     int64_t blocks;         /* of the stage with most */
+    double inner;           /* of one between the first and the last */
     double slowest;         /* seconds of its passes, forward and backward */
     double mean;            /* of all stages */
     by__layout_time time;   /* of the slowest */

@@ -105,8 +105,36 @@ static void test_node_seconds(void **state)
     assert_near(by__layout_seconds(&c, &product), 5e-3, 1e-9);
     c.device.bandwidth = 1e11;
     assert_near(by__layout_seconds(&c, &product), 11e-3, 1e-9);
-    c.device.host = 0.1;
-    assert_near(by__layout_seconds(&c, &product), 0.1, 1e-9);
+    /* Attention that keeps its scores moves them besides. */
+    const by__layout_item attention = {
+        .part = BY_LAYOUT_ATTENTION, .flops = 4e9, .bytes = 1e8, .scores = 1e9, .dtype = BY_BF16};
+    assert_near(by__layout_seconds(&c, &attention), 3e-3, 1e-9);
+    c.device.score_bytes = 5.0;
+    assert_near(by__layout_seconds(&c, &attention), 53e-3, 1e-9);
+}
+
+/* The host issues a node every second: of four that take 0.5 s the device waits for each, and
+ * exchanges go on meanwhile; one of 3 s lets the host get ahead by as much. */
+static void test_host(void **state)
+{
+    BY_UNUSED(state);
+    by_cluster slow = cluster;
+    by_error error = {0};
+    by__layout_time time;
+    by__layout_job job = {.cluster = &slow, .sizes = {1, 1, 1, 1, 1, 1}, .ranks = 2};
+    by__layout_item small[] = {RUNS(0.5), RUNS(0.5), RUNS(0.5), RUNS(0.5)};
+    by__layout_item large[] = {RUNS(3.0), RUNS(0.5), RUNS(0.5), RUNS(0.5)};
+    by__layout_item both[] = {STARTS(0.6), RUNS(0.5), WAITS(0)};
+    job.sizes[BY_MESH_DATA] = 2;
+    slow.device.host = 1.0;
+    check_ok(by__layout_run(&time, &(by__layout_work){small, 4}, &job, &error), &error);
+    assert_near(time.total, 4.5, 1e-9);
+    assert_near(time.seconds[BY_LAYOUT_PRODUCTS], 4.5, 1e-9);
+    check_ok(by__layout_run(&time, &(by__layout_work){large, 4}, &job, &error), &error);
+    assert_near(time.total, 1.0 + 3.0 + 3.0 * 0.5, 1e-9);
+    check_ok(by__layout_run(&time, &(by__layout_work){both, 3}, &job, &error), &error);
+    assert_near(time.total, 2.5, 1e-9);
+    assert_near(time.hidden[BY_LAYOUT_GRADIENTS], 0.6, 1e-9);
 }
 
 /* ---- pipelines ---- */
@@ -440,13 +468,14 @@ static void test_too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exposed),        cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_partly_hidden),  cmocka_unit_test(test_node_seconds),
-        cmocka_unit_test(test_bubbles),        cmocka_unit_test(test_terms),
-        cmocka_unit_test(test_memory),         cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_gathers),        cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_too_many),       cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_pipeline_trace), cmocka_unit_test(test_corrections),
+        cmocka_unit_test(test_exposed),       cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_partly_hidden), cmocka_unit_test(test_node_seconds),
+        cmocka_unit_test(test_host),          cmocka_unit_test(test_bubbles),
+        cmocka_unit_test(test_terms),         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_operations),    cmocka_unit_test(test_gathers),
+        cmocka_unit_test(test_scale),         cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_trace),         cmocka_unit_test(test_pipeline_trace),
+        cmocka_unit_test(test_corrections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,8 @@ typedef struct whole_case {
     by_search_choice choice;
     double time;   /* difference that is allowed */
     double memory; /* likewise */
-    bool untied;   /* the head has weights of its own */
+    bool untied;   /* the head has weights of its own, */
+    bool large;    /* or as many as three blocks */
 } whole_case;
 
 #define SIZES(p, d, s, q, t)                                                                       \
@@ -95,6 +96,10 @@ static const whole_case whole[] = {
      .time = 0.01,
      .memory = 0.005,
      .untied = true},
+    {.choice = {.sizes = SIZES(2, 4, 1, 1, 1), .zero = 1, .chunks = 2, .micro_batch = 1},
+     .time = 0.1,
+     .memory = 0.2,
+     .large = true},
 };
 
 static void compose(by_search_choice *choice, const by_config *config)
@@ -129,9 +134,12 @@ static void test_whole(void **state)
     BY_UNUSED(state);
     static const char *const none[] = {NULL};
     static const char *const untied[] = {"model.tied=false", NULL};
+    static const char *const large[] = {"model.vocab=8192", NULL};
     for (size_t i = 0; i < (BY_TESTS_SANITIZED ? 3 : BY_ARRAY_LENGTH(whole)); i++) {
         by_error error = {0};
-        by_config *config = config_of(common, whole[i].untied ? untied : none);
+        by_config *config = config_of(common, whole[i].large    ? large
+                                              : whole[i].untied ? untied
+                                                                : none);
         by_config *chosen;
         by_layout_plan plan;
         by_search_choice choice = whole[i].choice;
