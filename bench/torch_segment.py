@@ -116,8 +116,8 @@ def compare(a, seed, files, images, masks):
         for name, value in weights.items():
             if "running" in name:
                 value.fill_(1.0 if name.endswith("var") else 0.0)
-        learned = json.load(open(os.path.join(last, "pixels.json")))
-        predict = train(weights, (learned["mean"], learned["deviation"]), images, masks, batches)
+        learned = json.load(open(os.path.join(last, "preprocessor_config.json")))
+        predict = train(weights, (learned["image_mean"], learned["image_std"]), images, masks, batches)
         theirs = mean_iou(predict(held_out).argmax(-1).numpy(), masks[held_out])
         held = os.path.join(work, "held")
         os.mkdir(held)
