@@ -26,6 +26,7 @@ typedef enum by_build_part {
     BY_BUILD_SNAPPY,
     BY_BUILD_ZSTD,
     BY_BUILD_NETTLE,
+    BY_BUILD_PCRE2,
     BY_BUILD_ONEDNN,
     BY_BUILD_PARTS
 } by_build_part;

@@ -33,6 +33,8 @@ static const struct {
     [BY_BUILD_NETTLE] = {"nettle", "BY_WITH_NETTLE", "nettle-dev",
                          "digests of checkpoints, tokenizers of tiktoken, credentials of S3",
                          BY_WITH_NETTLE},
+    [BY_BUILD_PCRE2] = {"pcre2", "BY_WITH_PCRE2", "libpcre2-dev",
+                        "regular expressions in suites, templates and rewards", BY_WITH_PCRE2},
     [BY_BUILD_ONEDNN] = {"onednn", "BY_WITH_ONEDNN", "libdnnl-dev",
                          "a second measurement of the machine's peaks", BY_WITH_ONEDNN},
 };

@@ -180,15 +180,12 @@ static by_status count_matches(int64_t *out, const by__pattern *pattern, const c
                                by_error *error)
 {
     size_t n = strlen(text);
+    by__pattern_match match = {0};
     *out = 0;
-    for (size_t from = 0; from <= n; ++*out) {
-        by__pattern_match match;
-        bool found;
-        BY_TRY(by__pattern_search(pattern, text, n, from, &found, &match, error));
-        if (!found) {
-            break;
-        }
-        from = by__pattern_after(&match, text, n);
+    BY_TRY(by__pattern_next(pattern, text, n, &match, error));
+    while (match.found) {
+        ++*out;
+        BY_TRY(by__pattern_next(pattern, text, n, &match, error));
     }
     return BY_OK;
 }
@@ -197,25 +194,16 @@ static by_status select_match(by_string *out, const by__evaluate_filter *f, cons
                               by_error *error)
 {
     size_t n = strlen(text);
-    size_t from = 0;
     int64_t count = INT64_MAX;
-    by__pattern_match match;
-    bool found = true;
+    by__pattern_match match = {0};
     if (f->select < 0) {
         BY_TRY(count_matches(&count, f->pattern, text, error));
     }
     int64_t wanted = f->select < 0 ? count + f->select : f->select;
-    for (int64_t i = 0; wanted >= 0 && i <= wanted; i++) {
-        found = false;
-        if (from <= n) {
-            BY_TRY(by__pattern_search(f->pattern, text, n, from, &found, &match, error));
-        }
-        if (!found) {
-            break;
-        }
-        from = by__pattern_after(&match, text, n);
+    for (int64_t i = 0; i <= wanted && (i == 0 || match.found); i++) {
+        BY_TRY(by__pattern_next(f->pattern, text, n, &match, error));
     }
-    if (found && wanted >= 0) {
+    if (match.found) {
         add_match(out, f->pattern, &match, text);
     } else {
         by__string_append(out, f->fallback);

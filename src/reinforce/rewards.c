@@ -1,11 +1,11 @@
 /* Rewards that are computed here: exact answers, numbers, regular expressions, length; or by a
  * command. */
 #include <math.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reinforce/reinforce.h"
+#include "text/pattern/pattern.h"
 
 #define BLANKS (BY__BLANKS | BY__WHITE_SPACE)
 
@@ -13,8 +13,7 @@ struct by__reinforce_rewards {
     double (*rate)(const by__reinforce_rewards *r, const by__reinforce_answered *a);
     by__reinforce_command *command; /* rates instead; NULL: none */
     double length;                  /* tokens that are best */
-    regex_t pattern;
-    bool has_pattern;
+    by__pattern *pattern;
 };
 
 static bool same_trimmed(by_text a, by_text b)
@@ -71,18 +70,21 @@ static double rate_number(const by__reinforce_rewards *r, const by__reinforce_an
 
 static double rate_pattern(const by__reinforce_rewards *r, const by__reinforce_answered *a)
 {
-    regmatch_t match[2];
-    if (regexec(&r->pattern, a->completion.data, 2, match, 0) != 0) {
+    by__pattern_match match = {0};
+    /* A completion in which the search is given up is as one that does not match. */
+    by_status status =
+        by__pattern_next(r->pattern, a->completion.data, a->completion.length, &match, NULL);
+    if (status != BY_OK || !match.found) {
         return 0.0;
     }
-    if (r->pattern.re_nsub == 0) {
+    if (by__pattern_groups(r->pattern) == 0) {
         return 1.0;
     }
-    if (match[1].rm_so < 0) {
+    if (match.groups[1].end == SIZE_MAX) {
         return 0.0;
     }
-    const by_text found = {a->completion.data + match[1].rm_so,
-                           (size_t)(match[1].rm_eo - match[1].rm_so)};
+    const by_text found = {a->completion.data + match.groups[1].begin,
+                           match.groups[1].end - match.groups[1].begin};
     return same_trimmed(found, a->answer) ? 1.0 : 0.0;
 }
 
@@ -93,14 +95,9 @@ static double rate_length(const by__reinforce_rewards *r, const by__reinforce_an
 
 static by_status compile(by__reinforce_rewards *r, const char *pattern, by_error *error)
 {
-    char why[128];
-    int code = regcomp(&r->pattern, pattern, REG_EXTENDED);
-    if (code != 0) {
-        (void)regerror(code, &r->pattern, why, sizeof why);
-        return by_error_set(error, BY_ECONFIG, "task.reward_pattern: %s: \"%.200s\"", why, pattern);
-    }
-    r->has_pattern = true;
-    return BY_OK;
+    by_status status = by__pattern_open(&r->pattern, pattern, strlen(pattern), error);
+    status = status == BY_EFORMAT ? BY_ECONFIG : status;
+    return status == BY_OK ? BY_OK : by_error_prefix(error, status, "task.reward_pattern");
 }
 
 by_status by__reinforce_rewards_open(by__reinforce_rewards **out,
@@ -131,9 +128,7 @@ by_status by__reinforce_rewards_open(by__reinforce_rewards **out,
 void by__reinforce_rewards_close(by__reinforce_rewards **rewards)
 {
     if (*rewards != NULL) {
-        if ((*rewards)->has_pattern) {
-            regfree(&(*rewards)->pattern);
-        }
+        by__pattern_close(&(*rewards)->pattern);
         by__reinforce_command_close(&(*rewards)->command);
         free(*rewards);
         *rewards = NULL;

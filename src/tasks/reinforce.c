@@ -62,7 +62,7 @@ static const by__config_key keys[] = {
              "answer; length: less the further its tokens are from reward_tokens; command: what "
              "reward_command answers"},
     {"task", "reward_pattern", BY__KEY_TEXT, BY__OWN(by__task_reinforce_keys, reward_pattern),
-     "\"\"", .help = "extended regular expression of POSIX, for regex"},
+     "\"\"", .help = "regular expression as Python's re reads it, for regex"},
     {"task", "reward_tokens", BY__KEY_INT, BY__OWN(by__task_reinforce_keys, reward_tokens), "16", 1,
      BY__MI24, .help = "for length: the reward is 1 - |tokens - this| / this, but at least 0"},
     {"task", "reward_command", BY__KEY_TEXTS, BY__OWN(by__task_reinforce_keys, reward_command),

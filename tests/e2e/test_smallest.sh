@@ -12,11 +12,11 @@ run 0 python3 "$root/tests/support/smallest.py" "$root" "$build" .
 whole=$banyan
 banyan=$work/banyan
 run 0 ldd "$banyan"
-for library in cairo curl uv nettle hiredis seccomp jpeg png webp "libz\." snappy zstd mpi; do
+for library in cairo curl uv nettle pcre2 hiredis seccomp jpeg png webp "libz\." snappy zstd mpi; do
     if grep -q "$library" out; then fail "it needs $library"; fi
 done
 run 0 "$banyan" --version
-holds out "without mpi, server, redis, feast, sandbox, curl, plots, jpeg, png, webp, zlib, snappy, zstd, nettle, onednn"
+holds out "without mpi, server, redis, feast, sandbox, curl, plots, jpeg, png, webp, zlib, snappy, zstd, nettle, pcre2, onednn"
 run 0 "$banyan" doctor
 holds out "without      plots (charts)"
 run 0 "$whole" --version
@@ -53,6 +53,18 @@ lacks mpi libopenmpi-dev train c.yaml --set name=ranks
 unset OMPI_COMM_WORLD_SIZE
 echo "YQ== 0" >ranks.tiktoken
 lacks nettle nettle-dev pack text.txt --output packed --tokenizer ranks.tiktoken
+echo '{"q": "1 + 1", "a": "2"}' >items.jsonl
+cat >suite.yaml <<END
+task: sums
+dataset_path: json
+dataset_kwargs: {data_files: items.jsonl}
+test_split: train
+output_type: generate_until
+doc_to_text: "{{q}} ="
+doc_to_target: "{{a}}"
+filter_list: [{filter: [{function: regex}]}]
+END
+lacks pcre2 libpcre2-dev eval runs/small --suite suite.yaml
 
 say "images and files in formats without a library"
 cat >images.yaml <<END

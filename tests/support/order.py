@@ -42,7 +42,7 @@ formats/shards: formats
 text: base
 text/unicode: text
 text/tokenizer: text/unicode formats
-text/pattern: text/unicode
+text/pattern: text
 text/template: text/tokenizer text/pattern
 text/chat: text/template
 data: config text/chat formats/image formats/shards remote

@@ -12,10 +12,10 @@ import shlex
 import subprocess
 import sys
 
-PARTS = "MPI SERVER CURL PLOTS JPEG PNG WEBP ZLIB SNAPPY ZSTD NETTLE ONEDNN".split()
+PARTS = "MPI SERVER CURL PLOTS JPEG PNG WEBP ZLIB SNAPPY ZSTD NETTLE PCRE2 ONEDNN".split()
 HEADERS = re.compile(
     r"/(cairo|curl|uv|nettle|hiredis|oneapi|openmpi|webp)/|"
-    r"/(cairo\S*|uv|seccomp|jpeglib|png|zlib|snappy-c|zstd|mpi)\.h$"
+    r"/(cairo\S*|uv|seccomp|jpeglib|png|zlib|snappy-c|zstd|pcre2|mpi)\.h$"
 )
 
 

@@ -258,7 +258,7 @@ static void slips_in_suites_are_refused(void **state)
     refuse(GENERATE "generation_kwargs: {do_sample: true, top_p: x}\n", "{\"q\":\"a\"}\n",
            BY_EFORMAT, "'top_p' must be a number");
     refuse(GENERATE "filter_list: [{filter: [{function: regex, regex_pattern: \"(\"}]}]\n",
-           "{\"q\":\"a\"}\n", BY_EFORMAT, "suite: pattern '(', byte 1");
+           "{\"q\":\"a\"}\n", BY_EFORMAT, "suite: pattern \"(\": near byte 1");
     refuse(GENERATE "filter_list: x\n", "{\"q\":\"a\"}\n", BY_EFORMAT, "'filter_list' must be");
     refuse(GENERATE "filter_list: [{filter: [{function: regex, regex_pattern: 3}]}]\n",
            "{\"q\":\"a\"}\n", BY_EFORMAT, "'regex_pattern' must be a text");
