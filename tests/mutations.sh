@@ -426,8 +426,8 @@ mutations() {
         'l->bandwidth = 1e9 *' 'l->bandwidth = 0.125e9 *' test_cluster
     mutation "an all-reduce without its gather" src/plan/cluster/cluster.c \
         'seconds += (gathers ? half : 0.0)' 'seconds += (gathers && !sums ? half : 0.0)' test_cluster
-    mutation "a pipeline without a bubble" src/plan/layout/stage_times.c \
-        '*now = r->arrival[a->tag] > *now ? r->arrival[a->tag] : *now;' '(void)now;' test_layout
+    mutation "a pipeline without a bubble" src/trainer/pipeline/pipeline_walk.c \
+        'ready = w->arrival[a->tag] > ready ? w->arrival[a->tag] : ready;' '(void)ready;' test_pipeline test_layout
     mutation "queues that do not slow each other down" src/plan/layout/two_queues.c \
         'double slow = 1.0 + r->device->compute_slowdown;' 'double slow = 1.0;' test_layout
     mutation "a step without embedding and head" src/plan/layout/graph_work.c \

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "plan/layout/layout.h"
+#include "trainer/pipeline/pipeline.h"
 
 typedef struct stage_run {
     const by_pipeline *schedule;
@@ -12,8 +13,6 @@ typedef struct stage_run {
     const by__layout_trace *passes; /* unlike that of the passes */
     by__layout_trace *trace;        /* NULL: nothing is recorded */
     by__layout_pipeline *out;
-    double *arrival; /* by tag; below 0: not sent */
-    size_t *next;    /* action of each rank */
 } stage_run;
 
 void by__layout_pipeline_free(by__layout_pipeline *p)
@@ -50,11 +49,13 @@ static void record(stage_run *r, int rank, const by_pipeline_action *a, double b
     }
 }
 
-/* Seconds that an action of a rank takes once it can begin. */
-static double act(stage_run *r, int rank, const by_pipeline_action *a)
+static by__pipeline_moment act(void *user, int rank, size_t action, double begin, double ready)
 {
+    stage_run *r = user;
+    const by_pipeline_action *a = &r->schedule->actions[rank][action];
     by__layout_time *busy = &r->out->busy[rank];
     double before = busy->total;
+    BY_UNUSED(begin);
     if (a->kind == BY_PIPELINE_SEND) {
         const by__layout_stage *s = &r->stages[a->stage];
         by__layout_add_exchange(busy, &r->job, BY_LAYOUT_PIPELINE, BY_EXCHANGE_SHIFT,
@@ -62,67 +63,18 @@ static double act(stage_run *r, int rank, const by_pipeline_action *a)
     } else if (a->kind != BY_PIPELINE_RECEIVE) {
         by__layout_add(busy, &r->stages[a->stage].passes[a->kind], 1.0);
     }
-    return busy->total - before;
-}
-
-/* Runs a rank until it waits or is done. */
-static bool advance(stage_run *r, int rank)
-{
-    size_t count;
-    const by_pipeline_action *actions = by_pipeline_actions(r->schedule, rank, &count);
-    size_t first = r->next[rank];
-    double *now = &r->out->end[rank];
-    for (; r->next[rank] < count; r->next[rank]++) {
-        const by_pipeline_action *a = &actions[r->next[rank]];
-        if (a->kind == BY_PIPELINE_RECEIVE) {
-            if (r->arrival[a->tag] < 0.0) {
-                break;
-            }
-            *now = r->arrival[a->tag] > *now ? r->arrival[a->tag] : *now;
-        }
-        double began = *now;
-        *now += act(r, rank, a);
-        record(r, rank, a, began, *now);
-        if (a->kind == BY_PIPELINE_SEND) {
-            r->arrival[a->tag] = *now;
-        }
-    }
-    return r->next[rank] > first;
-}
-
-/* One more than the largest tag. */
-static size_t count_tags(const by_pipeline *schedule, int ranks)
-{
-    size_t tags = 1;
-    for (int rank = 0; rank < ranks; rank++) {
-        size_t count;
-        const by_pipeline_action *actions = by_pipeline_actions(schedule, rank, &count);
-        for (size_t i = 0; i < count; i++) {
-            bool moves =
-                actions[i].kind == BY_PIPELINE_SEND || actions[i].kind == BY_PIPELINE_RECEIVE;
-            tags = moves && (size_t)actions[i].tag >= tags ? (size_t)actions[i].tag + 1 : tags;
-        }
-    }
-    return tags;
+    double done = ready + (busy->total - before);
+    record(r, rank, a, ready, done);
+    r->out->end[rank] = done;
+    return (by__pipeline_moment){.done = done, .arrival = done};
 }
 
 static by_status simulate(stage_run *r, by_error *error)
 {
     size_t ranks = (size_t)r->out->ranks;
-    size_t tags = count_tags(r->schedule, r->out->ranks);
-    BY_TRY(by__alloc((void **)&r->next, ranks, sizeof *r->next, "pipeline", error));
-    BY_TRY(by__alloc((void **)&r->arrival, tags, sizeof *r->arrival, "pipeline", error));
     BY_TRY(by__alloc((void **)&r->out->busy, ranks, sizeof *r->out->busy, "pipeline", error));
     BY_TRY(by__alloc((void **)&r->out->end, ranks, sizeof *r->out->end, "pipeline", error));
-    for (size_t k = 0; k < tags; k++) {
-        r->arrival[k] = -1.0;
-    }
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (size_t k = 0; k < ranks; k++) {
-            moved = advance(r, (int)k) || moved;
-        }
-    }
+    BY_TRY(by__pipeline_walk(r->schedule, act, r, error));
     for (size_t k = 0; k < ranks; k++) {
         double end = r->out->end[k];
         r->out->makespan = end > r->out->makespan ? end : r->out->makespan;
@@ -143,8 +95,6 @@ by_status by__layout_pipeline_run(by__layout_pipeline *out, const by_pipeline *s
                    .out = &p};
     r.job.trace = NULL;
     by_status status = simulate(&r, error);
-    free(r.next);
-    free(r.arrival);
     if (status != BY_OK) {
         by__layout_pipeline_free(&p);
         return status;

@@ -1,9 +1,9 @@
 /* trainer/pipeline: pipeline schedules, and (pipe.h) a trainer that runs stages of a model.
  *
  * This header has the internals of schedules: orders of passes (pipeline_orders.c), the resulting
- * lists of actions (pipeline_schedule.c), their time (pipeline_simulate.c), and
- * their drawing as text (pipeline_text.c). They are functions of the options alone, without any
- * rank running.
+ * lists of actions (pipeline_schedule.c), their time (pipeline_walk.c, and pipeline_simulate.c at
+ * given costs), and their drawing as text (pipeline_text.c). They are functions of the options
+ * alone, without any rank running.
  *
  * Types: by_pipeline, a schedule with the list of actions of each rank; by__pipeline_pass_unit, one
  * pass of a stage on a micro-batch.
@@ -44,6 +44,20 @@ size_t by__pipeline_order_count(const by_pipeline_options *options);
 void by__pipeline_order(const by_pipeline_options *options, int rank, int64_t slack,
                         by__pipeline_pass_unit *out);
 
+/* When an action is done and, of a send, when its data arrives. */
+typedef struct by__pipeline_moment {
+    double done;
+    double arrival;
+} by__pipeline_moment;
+
+/* Runs an action, given when its turn came and when it could begin: for a receive, once its data
+ * had arrived. */
+typedef by__pipeline_moment by__pipeline_act(void *user, int rank, size_t action, double begin,
+                                             double ready);
+
+/* Has `act` run all actions, those of a rank in order. BY_ESTATE: a rank waits for ever. */
+by_status by__pipeline_walk(const by_pipeline *pipeline, by__pipeline_act *act, void *user,
+                            by_error *error);
 /* by_pipeline_simulate at the usual costs. */
 by_status by__pipeline_simulate_usual(by_pipeline_time *out, const by_pipeline *pipeline,
                                       by_error *error);

@@ -13,8 +13,6 @@ typedef struct simulated_run {
     const by_pipeline *pipeline;
     const by_pipeline_costs *costs;
     by_pipeline_time *time;
-    double *arrival; /* by tag, time of arrival; -1: not sent */
-    size_t *next;    /* index of the next action of each rank */
 } simulated_run;
 
 /* Time of a pass; 0 for a transfer. */
@@ -28,28 +26,15 @@ static double duration(const simulated_run *r, by_pipeline_action_kind kind)
                                           : 0.0;
 }
 
-/* Runs a rank until it waits or is done. */
-static bool advance(simulated_run *r, int rank)
+static by__pipeline_moment act(void *user, int rank, size_t action, double begin, double ready)
 {
-    size_t first = r->next[rank];
-    const double *end = r->time->end[rank];
-    for (; r->next[rank] < r->pipeline->counts[rank]; r->next[rank]++) {
-        size_t i = r->next[rank];
-        const by_pipeline_action *a = &r->pipeline->actions[rank][i];
-        double now = i == 0 ? 0.0 : end[i - 1];
-        double done = now + duration(r, a->kind);
-        if (a->kind == BY_PIPELINE_SEND) {
-            r->arrival[a->tag] = now + r->costs->transfer;
-        } else if (a->kind == BY_PIPELINE_RECEIVE) {
-            if (r->arrival[a->tag] < 0.0) {
-                break;
-            }
-            done = r->arrival[a->tag] > now ? r->arrival[a->tag] : now;
-        }
-        r->time->begin[rank][i] = now;
-        r->time->end[rank][i] = done;
-    }
-    return r->next[rank] > first;
+    const simulated_run *r = user;
+    const by_pipeline_action *a = &r->pipeline->actions[rank][action];
+    const by__pipeline_moment moment = {.done = ready + duration(r, a->kind),
+                                        .arrival = ready + r->costs->transfer};
+    r->time->begin[rank][action] = begin;
+    r->time->end[rank][action] = moment.done;
+    return moment;
 }
 
 static void measure_rank(const simulated_run *r, int rank)
@@ -73,9 +58,6 @@ static by_status simulate_all(simulated_run *r, by_error *error)
     const by_pipeline *p = r->pipeline;
     by_pipeline_time *t = r->time;
     size_t ranks = (size_t)p->options.ranks;
-    size_t tags = p->link_count * (size_t)p->options.micro_batches;
-    BY_TRY(by__alloc((void **)&r->next, ranks, sizeof *r->next, "pipeline", error));
-    BY_TRY(by__alloc((void **)&r->arrival, tags, sizeof *r->arrival, "pipeline", error));
     BY_TRY(by__alloc((void **)&t->ranks, ranks, sizeof *t->ranks, "pipeline", error));
     /* One extra, ended by NULL: by_pipeline_time_free needs no count. */
     BY_TRY(by__alloc((void **)&t->begin, ranks + 1, sizeof *t->begin, "pipeline", error));
@@ -86,21 +68,8 @@ static by_status simulate_all(simulated_run *r, by_error *error)
         BY_TRY(
             by__alloc((void **)&t->end[k], p->counts[k] + 1, sizeof **t->end, "pipeline", error));
     }
-    for (size_t k = 0; k < tags; k++) {
-        r->arrival[k] = -1.0;
-    }
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (size_t k = 0; k < ranks; k++) {
-            moved = advance(r, (int)k) || moved;
-        }
-    }
+    BY_TRY(by__pipeline_walk(p, act, r, error));
     for (size_t k = 0; k < ranks; k++) {
-        if (r->next[k] < p->counts[k]) {
-            return by_error_set(error, BY_ESTATE,
-                                "pipeline: rank %zu waits for ever at its action %zu", k,
-                                r->next[k]);
-        }
         double end = t->end[k][p->counts[k] - 1];
         t->makespan = end > t->makespan ? end : t->makespan;
     }
@@ -119,8 +88,6 @@ by_status by_pipeline_simulate(by_pipeline_time *out, const by_pipeline *pipelin
     by_pipeline_time time = {0};
     simulated_run r = {.pipeline = pipeline, .costs = costs, .time = &time};
     by_status status = simulate_all(&r, error);
-    free(r.arrival);
-    free(r.next);
     if (status != BY_OK) {
         by_pipeline_time_free(&time);
         return status;
