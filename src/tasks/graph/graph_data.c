@@ -130,3 +130,26 @@ by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set,
     BY_TRY(take_size(&sizes->nodes, "nodes", set->nodes, set, fixed, error));
     return take_size(&sizes->edges, "edges", set->edges, set, fixed, error);
 }
+
+by_task_kept by__task_graph_kept(const by__nodes_set *set, const by_string_list *labels)
+{
+    return (by_task_kept){
+        .values = {{.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = set->hash}},
+        .value_count = 1,
+        .labels = labels == NULL ? NULL : (const char *const *)labels->items,
+        .label_count = labels == NULL ? 0 : labels->count,
+        .eos = -1};
+}
+
+by_status by__task_graph_check(const by__nodes_set *set, const by_checkpoint *checkpoint,
+                               const char *what, by_error *error)
+{
+    const char *content;
+    BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));
+    return strcmp(content, set->hash) == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s was trained on %s than %s has now; restore the file, or start a "
+                              "new run",
+                              by_checkpoint_path(checkpoint), what, set->name);
+}

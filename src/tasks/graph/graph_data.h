@@ -37,4 +37,10 @@ by_status by__task_graph_open(by_source **out, const by_task_graph *graph,
 by_status by__task_graph_sizes(by_config *config, const by__nodes_set *set,
                                const by__nodes_relations *relations, bool fixed, by_error *error);
 
+/* What a run keeps of its graph: its hash, and names of classes; NULL: there are none. */
+by_task_kept by__task_graph_kept(const by__nodes_set *set, const by_string_list *labels);
+/* BY_ECONFIG: a run was trained on something else, `what`. */
+by_status by__task_graph_check(const by__nodes_set *set, const by_checkpoint *checkpoint,
+                               const char *what, by_error *error);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "data/nodes/graph_list.h"
 #include "tasks/graph/graph_data.h"
+#include "tasks/graph/graph_split.h"
 
 typedef struct by__task_graphs_keys {
     by__task_graph_keys graph;
@@ -25,19 +26,13 @@ typedef struct by__task_graphs_data {
     by__task_graphs_keys *keys; /* of the config that was opened, which must outlive it */
     const by_config *config;    /* that one */
     by__nodes_graph_list *list;
-    by__nodes_split split;
+    by__task_graph_split split;
     by__nodes_pack_size size;
-    uint64_t *listed; /* graphs to evaluate or to predict instead; NULL: those of the split */
-    uint64_t listed_count;
     by_task_purpose purpose;
-    bool test;
     bool numbers;
     int64_t classes;
     char *summary;
 } by__task_graphs_data;
-
-/* The graphs that are held out, or to predict. */
-const uint64_t *by__task_graphs_held_out(const by__task_graphs_data *data, uint64_t *count);
 
 /* ---- graphs_metrics.c ---- */
 

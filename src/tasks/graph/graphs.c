@@ -49,39 +49,6 @@ static by__task_graphs_keys *own_keys(const by_config *config)
 
 /* ---- graphs to train on and held out ---- */
 
-static by_status read_list(uint64_t **ids, uint64_t *count, const by__task_graphs_data *d,
-                           const char *path, by_error *error)
-{
-    return path[0] == '\0'
-               ? BY_OK
-               : by__loader_row_list_read(ids, count, path, (uint64_t)d->list->graphs, error);
-}
-
-static by_status read_lists(by__task_graphs_data *d, by_error *error)
-{
-    const by__task_graphs_keys *k = d->keys;
-    by__nodes_split *s = &d->split;
-    const char *const names[2] = {k->valid, k->test};
-    BY_TRY(read_list(&s->train, &s->train_count, d, k->train, error));
-    BY_TRY(read_list(&s->valid, &s->valid_count, d, k->valid, error));
-    BY_TRY(read_list(&s->test, &s->test_count, d, k->test, error));
-    for (int i = 0; i < 2; i++) {
-        const uint64_t *held = i == 0 ? s->valid : s->test;
-        uint64_t count = i == 0 ? s->valid_count : s->test_count;
-        bool found = false;
-        uint64_t graph = 0;
-        if (held != NULL) {
-            BY_TRY(by__loader_row_list_common(&found, &graph, s->train, s->train_count, held, count,
-                                              (uint64_t)d->list->graphs, error));
-        }
-        if (found) {
-            return by_error_set(error, BY_ECONFIG, "graph %llu is in %s and in %s",
-                                (unsigned long long)graph, k->train, names[i]);
-        }
-    }
-    return BY_OK;
-}
-
 static uint64_t number_of(double share, uint64_t all)
 {
     return share < 1.0 ? (uint64_t)floor(share * (double)all) : (uint64_t)share;
@@ -90,7 +57,7 @@ static uint64_t number_of(double share, uint64_t all)
 static by_status draw(by__task_graphs_data *d, by_error *error)
 {
     by__loader_order order;
-    by__nodes_split *s = &d->split;
+    by__nodes_split *s = &d->split.lists;
     uint64_t all = (uint64_t)d->list->graphs;
     uint64_t valid = number_of(d->keys->valid_graphs, all);
     uint64_t test = number_of(d->keys->test_graphs, all);
@@ -136,46 +103,26 @@ static by_status check_labels(by__task_graphs_data *d, const uint64_t *ids, uint
     return BY_OK;
 }
 
-static by_status list_graphs(by__task_graphs_data *d, const by_task_request *r, by_error *error)
-{
-    uint64_t all = (uint64_t)d->list->graphs;
-    d->listed_count = r->chosen != NULL ? r->chosen_count : all;
-    BY_TRY(by__alloc((void **)&d->listed, (size_t)d->listed_count + 1, sizeof *d->listed, "graphs",
-                     error));
-    for (uint64_t i = 0; i < d->listed_count; i++) {
-        d->listed[i] = r->chosen != NULL ? r->chosen[i] : i;
-        if (d->listed[i] >= all) {
-            return by_error_set(error, BY_EARG, "%s has no graph %llu; there are %llu, from 0",
-                                d->list->set->name, (unsigned long long)d->listed[i],
-                                (unsigned long long)all);
-        }
-    }
-    return BY_OK;
-}
-
 static by_status find_graphs(by__task_graphs_data *d, const by_task_request *r, by_error *error)
 {
+    const by__task_graphs_keys *k = d->keys;
+    by__task_graph_split *s = &d->split;
+    uint64_t all = (uint64_t)d->list->graphs;
     if (r->path == NULL && d->purpose == BY_TASK_PREDICT) {
-        return list_graphs(d, r, error);
+        return by__task_graph_choose(&s->listed, &s->listed_count, r, all, "graph",
+                                     d->list->set->name, error);
     }
     if (r->path != NULL) {
-        BY_TRY(read_list(&d->listed, &d->listed_count, d, r->path, error));
+        BY_TRY(by__loader_row_list_read(&s->listed, &s->listed_count, r->path, all, error));
         return d->purpose == BY_TASK_PREDICT ? BY_OK
-                                             : check_labels(d, d->listed, d->listed_count, error);
+                                             : check_labels(d, s->listed, s->listed_count, error);
     }
-    BY_TRY(d->keys->train[0] == '\0' ? draw(d, error) : read_lists(d, error));
-    BY_TRY(check_labels(d, d->split.train, d->split.train_count, error));
-    BY_TRY(check_labels(d, d->split.valid, d->split.valid_count, error));
-    return check_labels(d, d->split.test, d->split.test_count, error);
-}
-
-/* The graphs that are held out, or to predict. */
-const uint64_t *by__task_graphs_held_out(const by__task_graphs_data *d, uint64_t *count)
-{
-    *count = d->listed != NULL ? d->listed_count
-             : d->test         ? d->split.test_count
-                               : d->split.valid_count;
-    return d->listed != NULL ? d->listed : d->test ? d->split.test : d->split.valid;
+    BY_TRY(k->train[0] == '\0' ? draw(d, error)
+                               : by__task_graph_split_read(&s->lists, k->train, k->valid, k->test,
+                                                           all, "graph", error));
+    BY_TRY(check_labels(d, d->split.lists.train, d->split.lists.train_count, error));
+    BY_TRY(check_labels(d, d->split.lists.valid, d->split.lists.valid_count, error));
+    return check_labels(d, d->split.lists.test, d->split.lists.test_count, error);
 }
 
 /* ---- opening ---- */
@@ -184,8 +131,7 @@ static void close_data(by_task_data *data)
 {
     by__task_graphs_data *d = (by__task_graphs_data *)data;
     by__nodes_graph_list_close(&d->list);
-    by__nodes_split_free(&d->split);
-    free(d->listed);
+    by__task_graph_split_free(&d->split);
     free(d->summary);
     free(d);
 }
@@ -195,15 +141,15 @@ static void take_scale(by__task_graphs_data *d)
 {
     double sum = 0.0;
     double squares = 0.0;
-    double count = (double)d->split.train_count;
-    if (!d->numbers || d->keys->target_deviation > 0.0 || d->split.train_count == 0) {
+    double count = (double)d->split.lists.train_count;
+    if (!d->numbers || d->keys->target_deviation > 0.0 || d->split.lists.train_count == 0) {
         return;
     }
-    for (uint64_t i = 0; i < d->split.train_count; i++) {
-        sum += d->list->values[d->split.train[i]];
+    for (uint64_t i = 0; i < d->split.lists.train_count; i++) {
+        sum += d->list->values[d->split.lists.train[i]];
     }
-    for (uint64_t i = 0; i < d->split.train_count; i++) {
-        double difference = d->list->values[d->split.train[i]] - sum / count;
+    for (uint64_t i = 0; i < d->split.lists.train_count; i++) {
+        double difference = d->list->values[d->split.lists.train[i]] - sum / count;
         squares += difference * difference;
     }
     d->keys->target_mean = sum / count;
@@ -256,15 +202,16 @@ static by_status open_all(by__task_graphs_data *d, const by_task_request *r, by_
     BY_TRY(by__nodes_pack_size_fit(&d->size, d->list, k->pack_nodes, error));
     BY_TRY(find_graphs(d, r, error));
     take_scale(d);
-    (void)by__task_graphs_held_out(d, &count);
-    d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.train_count : 0;
+    (void)by__task_graph_split_held_out(&d->split, &count);
+    d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.lists.train_count : 0;
     d->base.valid_examples = count;
     d->base.bytes = d->list->set->bytes;
     d->base.held_out = k->train[0] == '\0' ? "graphs drawn by data.split_seed" : "data.valid_list";
     if (d->purpose == BY_TASK_EVALUATE && count == 0) {
         return by_error_set(error, BY_ECONFIG, "%s: there are no graphs to %s", d->list->set->name,
-                            d->test ? "test on: set data.test_graphs or data.test_list"
-                                    : "evaluate on: set data.valid_graphs or data.valid_list");
+                            d->split.test
+                                ? "test on: set data.test_graphs or data.test_list"
+                                : "evaluate on: set data.valid_graphs or data.valid_list");
     }
     return describe(d, error);
 }
@@ -277,7 +224,7 @@ static by_status open_data(by_task_data **out, const by_task_request *request, b
     d->keys = own_keys(request->config);
     d->config = request->config;
     d->purpose = request->purpose;
-    d->test = request->test;
+    d->split.test = request->test;
     by_status status = open_all(d, request, error);
     if (status != BY_OK) {
         close_data(&d->base);
@@ -356,14 +303,14 @@ static by_status source(by_source **out, by_task_data *data, const by_config *co
 {
     by__task_graphs_data *d = (by__task_graphs_data *)data;
     by__nodes_pack_options o = {.size = d->size,
-                                .ids = d->split.train,
-                                .count = d->split.train_count,
+                                .ids = d->split.lists.train,
+                                .count = d->split.lists.train_count,
                                 .shuffle = training,
                                 .mean = d->keys->target_mean,
                                 .deviation = fabs(d->keys->target_deviation)};
     BY_UNUSED(config);
     if (!training) {
-        o.ids = by__task_graphs_held_out(d, &o.count);
+        o.ids = by__task_graph_split_held_out(&d->split, &o.count);
     }
     return by__nodes_pack_source_open(out, d->list, &o, error);
 }
@@ -374,26 +321,14 @@ static by_status keep(by_task_data *data, const by_config *config, by_task_kept 
     const by__task_graphs_data *d = (const by__task_graphs_data *)data;
     BY_UNUSED(config);
     BY_UNUSED(error);
-    *out = (by_task_kept){
-        .values = {{.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->list->set->hash}},
-        .value_count = 1,
-        .labels = (const char *const *)d->keys->label_names.items,
-        .label_count = d->keys->label_names.count,
-        .eos = -1};
+    *out = by__task_graph_kept(d->list->set, &d->keys->label_names);
     return BY_OK;
 }
 
 static by_status check(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error)
 {
-    const by__nodes_set *set = ((const by__task_graphs_data *)data)->list->set;
-    const char *content;
-    BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));
-    return strcmp(content, set->hash) == 0
-               ? BY_OK
-               : by_error_set(error, BY_ECONFIG,
-                              "%s was trained on other graphs than %s has now; restore the file, "
-                              "or start a new run",
-                              by_checkpoint_path(checkpoint), set->name);
+    return by__task_graph_check(((const by__task_graphs_data *)data)->list->set, checkpoint,
+                                "other graphs", error);
 }
 
 /* ---- loss ---- */

@@ -14,7 +14,7 @@ enum { SUM_COUNT, SUM_CORRECT, SUM_MAGNITUDES, SUM_SQUARES, SUM_SCORES };
 static size_t scored(const by__task_graphs_data *d)
 {
     uint64_t count;
-    (void)by__task_graphs_held_out(d, &count);
+    (void)by__task_graph_split_held_out(&d->split, &count);
     return d->numbers || d->classes > 2 ? 0 : count < MOST_SCORES ? (size_t)count : MOST_SCORES;
 }
 
@@ -71,7 +71,7 @@ void by__task_graphs_measure(const by_task_data *data, double *const *sums, cons
     size_t graphs = places == NULL ? 1 : (size_t)places->shape.dim[1];
     size_t outputs = width / graphs;
     uint64_t count;
-    const uint64_t *ids = by__task_graphs_held_out(d, &count);
+    const uint64_t *ids = by__task_graph_split_held_out(&d->split, &count);
     for (size_t i = 0; places != NULL && i < batch->batch * graphs; i++) {
         int32_t place = ((const int32_t *)places->data)[i];
         if (place >= 0 && d->list->values != NULL && !isnan(d->list->values[ids[place]])) {
@@ -92,7 +92,7 @@ static double area(const by_task_data *data, const double *const *sums, const by
 {
     const by__task_graphs_data *d = (const by__task_graphs_data *)data;
     uint64_t count;
-    const uint64_t *ids = by__task_graphs_held_out(d, &count);
+    const uint64_t *ids = by__task_graph_split_held_out(&d->split, &count);
     by__task_scored *all;
     size_t used = 0;
     BY_UNUSED(e);

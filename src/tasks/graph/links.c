@@ -7,6 +7,7 @@
 #include "banyan/ops.h"
 #include "data/nodes/node_links.h"
 #include "data/nodes/node_source.h"
+#include "tasks/graph/graph_split.h"
 #include "tasks/graph/node_samples.h"
 #include "tasks/graph/scored.h"
 
@@ -104,23 +105,6 @@ static by_status read_pairs(links_data *d, const char *path, by_error *error)
     return BY_OK;
 }
 
-static by_status list_nodes(links_data *d, const by_task_request *r, by_error *error)
-{
-    uint64_t all = (uint64_t)d->links->set->nodes;
-    d->node_count = r->chosen != NULL ? r->chosen_count : all;
-    BY_TRY(
-        by__alloc((void **)&d->nodes, (size_t)d->node_count + 1, sizeof *d->nodes, "nodes", error));
-    for (uint64_t i = 0; i < d->node_count; i++) {
-        d->nodes[i] = r->chosen != NULL ? r->chosen[i] : i;
-        if (d->nodes[i] >= all) {
-            return by_error_set(error, BY_EARG, "%s has no node %llu; there are %llu, from 0",
-                                d->links->set->name, (unsigned long long)d->nodes[i],
-                                (unsigned long long)all);
-        }
-    }
-    return BY_OK;
-}
-
 static by_status describe(links_data *d, by_error *error)
 {
     by_string text = {0};
@@ -184,7 +168,9 @@ static by_status open_all(links_data *d, const by_task_request *r, by_error *err
     if (r->path != NULL) {
         BY_TRY(read_pairs(d, r->path, error));
     } else if (d->purpose == BY_TASK_PREDICT) {
-        BY_TRY(list_nodes(d, r, error));
+        const by__nodes_set *set = d->links->set;
+        BY_TRY(by__task_graph_choose(&d->nodes, &d->node_count, r, (uint64_t)set->nodes, "node",
+                                     set->name, error));
     }
     (void)held_out(d, &count);
     d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->links->train_count : 0;
@@ -310,25 +296,14 @@ static by_status keep(by_task_data *data, const by_config *config, by_task_kept 
     const links_data *d = (const links_data *)data;
     BY_UNUSED(config);
     BY_UNUSED(error);
-    *out = (by_task_kept){.values = {{.key = "train_hash",
-                                      .kind = BY_VALUE_STRING,
-                                      .as.string = d->links->set->hash}},
-                          .value_count = 1,
-                          .eos = -1};
+    *out = by__task_graph_kept(d->links->set, NULL);
     return BY_OK;
 }
 
 static by_status check(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error)
 {
-    const by__nodes_set *set = ((const links_data *)data)->links->set;
-    const char *content;
-    BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));
-    return strcmp(content, set->hash) == 0
-               ? BY_OK
-               : by_error_set(error, BY_ECONFIG,
-                              "%s was trained on another graph than %s has now; restore the file, "
-                              "or start a new run",
-                              by_checkpoint_path(checkpoint), set->name);
+    return by__task_graph_check(((const links_data *)data)->links->set, checkpoint, "another graph",
+                                error);
 }
 
 /* ---- loss ---- */

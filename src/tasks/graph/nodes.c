@@ -7,6 +7,7 @@
 #include "banyan/ops.h"
 #include "data/loader/row_list.h"
 #include "data/nodes/node_entries.h"
+#include "tasks/graph/graph_split.h"
 #include "tasks/graph/node_samples.h"
 
 typedef struct nodes_keys {
@@ -53,15 +54,12 @@ typedef struct nodes_data {
     const nodes_keys *keys;  /* of the config that was opened, which must outlive it */
     const by_config *config; /* that one */
     by__nodes_set *set;      /* NULL: graphs of requests are read */
-    by__nodes_split split;
+    by__task_graph_split split;
     bool packed_split; /* it is that of a packed graph */
     by__task_samples samples;
     by__nodes_entries entries; /* count 0: all features are read */
     by__nodes_relations relations;
-    uint64_t *listed; /* nodes to evaluate or to predict instead; NULL: those of the split */
-    uint64_t listed_count;
     by_task_purpose purpose;
-    bool test;
     by_array constants[CONSTANTS];
     size_t constant_count;
     char *summary;
@@ -75,43 +73,6 @@ static const nodes_keys *own_keys(const by_config *config)
 }
 
 /* ---- nodes to train on and held out ---- */
-
-static by_status read_list(uint64_t **ids, uint64_t *count, const nodes_data *d, const char *path,
-                           by_error *error)
-{
-    return path[0] == '\0'
-               ? BY_OK
-               : by__loader_row_list_read(ids, count, path, (uint64_t)d->set->nodes, error);
-}
-
-static by_status refuse_common(const char *a, const char *b, const uint64_t *left,
-                               uint64_t left_count, const uint64_t *right, uint64_t right_count,
-                               const by__nodes_set *set, by_error *error)
-{
-    bool found = false;
-    uint64_t node = 0;
-    if (left == NULL || right == NULL) {
-        return BY_OK;
-    }
-    BY_TRY(by__loader_row_list_common(&found, &node, left, left_count, right, right_count,
-                                      (uint64_t)set->nodes, error));
-    return found ? by_error_set(error, BY_ECONFIG, "node %llu is in %s and in %s",
-                                (unsigned long long)node, a, b)
-                 : BY_OK;
-}
-
-static by_status read_lists(nodes_data *d, by_error *error)
-{
-    const nodes_keys *k = d->keys;
-    by__nodes_split *s = &d->split;
-    BY_TRY(read_list(&s->train, &s->train_count, d, k->train, error));
-    BY_TRY(read_list(&s->valid, &s->valid_count, d, k->valid, error));
-    BY_TRY(read_list(&s->test, &s->test_count, d, k->test, error));
-    BY_TRY(refuse_common(k->train, k->valid, s->train, s->train_count, s->valid, s->valid_count,
-                         d->set, error));
-    return refuse_common(k->train, k->test, s->train, s->train_count, s->test, s->test_count,
-                         d->set, error);
-}
 
 /* Nodes without a label teach nothing. */
 static by_status check_labels(const nodes_data *d, const uint64_t *ids, uint64_t count,
@@ -128,61 +89,38 @@ static by_status check_labels(const nodes_data *d, const uint64_t *ids, uint64_t
 
 static by_status check_lists(const nodes_data *d, by_error *error)
 {
-    BY_TRY(check_labels(d, d->split.train, d->split.train_count, error));
-    BY_TRY(check_labels(d, d->split.valid, d->split.valid_count, error));
-    return check_labels(d, d->split.test, d->split.test_count, error);
-}
-
-/* The nodes that are named, or all of the graph. */
-static by_status list_nodes(nodes_data *d, const uint64_t *chosen, size_t count, by_error *error)
-{
-    d->listed_count = chosen != NULL ? count : (uint64_t)d->set->nodes;
-    BY_TRY(by__alloc((void **)&d->listed, (size_t)d->listed_count + 1, sizeof *d->listed, "nodes",
-                     error));
-    for (uint64_t i = 0; i < d->listed_count; i++) {
-        d->listed[i] = chosen != NULL ? chosen[i] : i;
-        if (d->listed[i] >= (uint64_t)d->set->nodes) {
-            return by_error_set(error, BY_EARG, "%s has no node %llu; there are %lld, from 0",
-                                d->set->name, (unsigned long long)d->listed[i],
-                                (long long)d->set->nodes);
-        }
-    }
-    return BY_OK;
+    BY_TRY(check_labels(d, d->split.lists.train, d->split.lists.train_count, error));
+    BY_TRY(check_labels(d, d->split.lists.valid, d->split.lists.valid_count, error));
+    return check_labels(d, d->split.lists.test, d->split.lists.test_count, error);
 }
 
 static by_status find_nodes(nodes_data *d, const by_task_request *r, by_error *error)
 {
     const nodes_keys *k = d->keys;
+    by__task_graph_split *s = &d->split;
+    uint64_t all = (uint64_t)d->set->nodes;
     if (r->path == NULL && (r->chosen != NULL || d->purpose == BY_TASK_PREDICT)) {
-        return list_nodes(d, r->chosen, r->chosen_count, error);
+        return by__task_graph_choose(&s->listed, &s->listed_count, r, all, "node", d->set->name,
+                                     error);
     }
     if (r->path != NULL) {
-        BY_TRY(read_list(&d->listed, &d->listed_count, d, r->path, error));
+        BY_TRY(by__loader_row_list_read(&s->listed, &s->listed_count, r->path, all, error));
         return d->purpose == BY_TASK_PREDICT ? BY_OK
-                                             : check_labels(d, d->listed, d->listed_count, error);
+                                             : check_labels(d, s->listed, s->listed_count, error);
     }
     if (k->train[0] == '\0' && d->set->split.train_count > 0) {
-        d->split = d->set->split;
+        s->lists = d->set->split;
         d->packed_split = true;
         d->set->split = (by__nodes_split){0};
         return check_lists(d, error);
     }
     if (k->train[0] == '\0') {
-        return by__nodes_split_draw(&d->split, d->set, (uint64_t)k->per_class,
+        return by__nodes_split_draw(&s->lists, d->set, (uint64_t)k->per_class,
                                     (uint64_t)k->valid_nodes, (uint64_t)k->test_nodes,
                                     (uint64_t)k->split_seed, error);
     }
-    BY_TRY(read_lists(d, error));
+    BY_TRY(by__task_graph_split_read(&s->lists, k->train, k->valid, k->test, all, "node", error));
     return check_lists(d, error);
-}
-
-/* The nodes that are held out, or to predict. */
-static const uint64_t *held_out(const nodes_data *d, uint64_t *count)
-{
-    *count = d->listed != NULL ? d->listed_count
-             : d->test         ? d->split.test_count
-                               : d->split.valid_count;
-    return d->listed != NULL ? d->listed : d->test ? d->split.test : d->split.valid;
 }
 
 /* ---- opening ---- */
@@ -192,10 +130,9 @@ static void close_data(by_task_data *data)
     nodes_data *d = (nodes_data *)data;
     by__task_samples_close(&d->samples);
     by__nodes_set_close(&d->set);
-    by__nodes_split_free(&d->split);
+    by__task_graph_split_free(&d->split);
     by__nodes_entries_free(&d->entries);
     by__nodes_relations_free(&d->relations);
-    free(d->listed);
     free(d->summary);
     free(d);
 }
@@ -268,19 +205,20 @@ static by_status open_all(nodes_data *d, const by_task_request *r, by_error *err
     BY_TRY(by__task_graph_options(&options, &k->sampled.fan.graph, k->labels, error));
     BY_TRY(by__nodes_set_open(&d->set, &options, error));
     BY_TRY(find_nodes(d, r, error));
-    BY_TRY(by__task_samples_open(&d->samples, &k->sampled, d->set, d->split.train,
-                                 d->split.train_count, d->purpose, (uint64_t)k->split_seed, error));
+    BY_TRY(by__task_samples_open(&d->samples, &k->sampled, d->set, d->split.lists.train,
+                                 d->split.lists.train_count, d->purpose, (uint64_t)k->split_seed,
+                                 error));
     BY_TRY(take_whole(d, error));
-    (void)held_out(d, &count);
-    d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.train_count : 0;
+    (void)by__task_graph_split_held_out(&d->split, &count);
+    d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.lists.train_count : 0;
     d->base.valid_examples = count;
     d->base.held_out = k->train[0] != '\0' ? "data.valid_list"
                        : d->packed_split   ? "the split of data.graph"
                                            : "nodes drawn by data.split_seed";
     if (d->purpose == BY_TASK_EVALUATE && count == 0) {
         return by_error_set(error, BY_ECONFIG, "%s: there are no nodes to %s", d->set->name,
-                            d->test ? "test on: set data.test_nodes or data.test_list"
-                                    : "evaluate on: set data.valid_nodes or data.valid_list");
+                            d->split.test ? "test on: set data.test_nodes or data.test_list"
+                                          : "evaluate on: set data.valid_nodes or data.valid_list");
     }
     d->base.bytes = d->set->bytes + d->entries.bytes + d->relations.bytes +
                     (d->samples.subgraphs == NULL ? 0 : d->samples.subgraphs->bytes);
@@ -295,7 +233,7 @@ static by_status open_data(by_task_data **out, const by_task_request *request, b
     d->keys = own_keys(request->config);
     d->config = request->config;
     d->purpose = request->purpose;
-    d->test = request->test;
+    d->split.test = request->test;
     by_status status = open_all(d, request, error);
     if (status != BY_OK) {
         close_data(&d->base);
@@ -395,8 +333,9 @@ static by_status source(by_source **out, by_task_data *data, const by_config *co
                         by_error *error)
 {
     nodes_data *d = (nodes_data *)data;
-    uint64_t count = d->split.train_count;
-    const uint64_t *ids = training ? d->split.train : held_out(d, &count);
+    uint64_t count = d->split.lists.train_count;
+    const uint64_t *ids =
+        training ? d->split.lists.train : by__task_graph_split_held_out(&d->split, &count);
     BY_UNUSED(config);
     return by__task_samples_source(out, &d->samples, d->set, ids, count, training, error);
 }
@@ -418,26 +357,14 @@ static by_status keep(by_task_data *data, const by_config *config, by_task_kept 
     nodes_data *d = (nodes_data *)data;
     BY_UNUSED(config);
     BY_UNUSED(error);
-    *out = (by_task_kept){
-        .values = {{.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->set->hash}},
-        .value_count = 1,
-        .labels = (const char *const *)d->keys->label_names.items,
-        .label_count = d->keys->label_names.count,
-        .eos = -1};
+    *out = by__task_graph_kept(d->set, &d->keys->label_names);
     return BY_OK;
 }
 
 static by_status check(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error)
 {
-    const nodes_data *d = (const nodes_data *)data;
-    const char *content;
-    BY_TRY(by_checkpoint_value_string(checkpoint, "train_hash", &content, error));
-    return strcmp(content, d->set->hash) == 0
-               ? BY_OK
-               : by_error_set(error, BY_ECONFIG,
-                              "%s was trained on another graph than %s has now; restore the file, "
-                              "or start a new run",
-                              by_checkpoint_path(checkpoint), d->set->name);
+    return by__task_graph_check(((const nodes_data *)data)->set, checkpoint, "another graph",
+                                error);
 }
 
 /* ---- loss and metrics ---- */
@@ -537,7 +464,7 @@ static void name_example(const by_task_data *data, uint64_t index, by_example_na
 {
     const nodes_data *d = (const nodes_data *)data;
     uint64_t count;
-    const uint64_t *ids = held_out(d, &count);
+    const uint64_t *ids = by__task_graph_split_held_out(&d->split, &count);
     *out = (by_example_name){.index = index < count ? ids[index] : index};
 }
 
