@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "text/chat/conversation.h"
+#include "text/tokenizer/encoder.h"
 
 static const char *const long_names[] = {"skip", "cut", "error"};
 
@@ -119,18 +120,20 @@ static by_status count_before(by_conversation_encoder *e, size_t first,
                               by_error *error)
 {
     size_t count = e->ids.count - first;
+    size_t kept;
     size_t same = 0;
     if (at >= text->length) {
         *out = count;
         return BY_OK;
     }
     e->prefix.count = 0;
-    BY_TRY(by_encoder_encode(e->encoder, text->text, at, &e->prefix, BY_ENCODE_SPECIAL, error));
-    while (same < e->prefix.count && same < count &&
-           e->prefix.ids[same] == e->ids.ids[first + same]) {
+    BY_TRY(by__tokenizer_encode_rest(e->encoder, text->text, at, &kept, &e->prefix,
+                                     BY_ENCODE_SPECIAL, error));
+    while (same < e->prefix.count && kept + same < count &&
+           e->prefix.ids[same] == e->ids.ids[first + kept + same]) {
         same++;
     }
-    *out = same;
+    *out = kept + same;
     return BY_OK;
 }
 

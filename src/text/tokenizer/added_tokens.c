@@ -114,10 +114,10 @@ bool by__tokenizer_added_any(const by_tokenizer *t, unsigned pass, unsigned flag
     return false;
 }
 
-/* Start of the character that ends at `end` > begin. */
-static size_t character_before(const uint8_t *s, size_t begin, size_t end)
+/* Start of the character that ends at `end` > 0. */
+static size_t character_before(const uint8_t *s, size_t end)
 {
-    for (size_t length = 2; length <= 4 && length <= end - begin; length++) {
+    for (size_t length = 2; length <= 4 && length <= end; length++) {
         uint32_t code;
         if (by__utf8_next(s + end - length, length, &code) == length) {
             return end - length;
@@ -126,10 +126,10 @@ static size_t character_before(const uint8_t *s, size_t begin, size_t end)
     return end - 1;
 }
 
-static unsigned class_before(const uint8_t *s, size_t begin, size_t end, size_t *start)
+static unsigned class_before(const uint8_t *s, size_t end, size_t *start)
 {
     uint32_t code;
-    *start = character_before(s, begin, end);
+    *start = character_before(s, end);
     (void)by__utf8_next(s + *start, end - *start, &code);
     return by__code_class(code);
 }
@@ -146,7 +146,7 @@ static by_status add_part(by__tokenizer_parts *parts, size_t start, size_t end, 
 {
     BY_TRY(by__reserve((void **)&parts->items, &parts->capacity, parts->count + 1,
                        sizeof *parts->items, error));
-    parts->items[parts->count++] = (by__tokenizer_part){start, end, id};
+    parts->items[parts->count++] = (by__tokenizer_part){.start = start, .end = end, .id = id};
     return BY_OK;
 }
 
@@ -164,19 +164,19 @@ static const by__tokenizer_added_token *match_at(const by_tokenizer *t, unsigned
     return NULL;
 }
 
-static bool stands_alone(const uint8_t *s, size_t begin, size_t start, size_t stop, size_t end)
+static bool stands_alone(const uint8_t *s, size_t start, size_t stop, size_t end)
 {
     size_t unused;
-    return (start == begin || (class_before(s, begin, start, &unused) & BY__WORD) == 0) &&
+    return (start == 0 || (class_before(s, start, &unused) & BY__WORD) == 0) &&
            (stop == end || (class_behind(s, stop, end, &unused) & BY__WORD) == 0);
 }
 
 by_status by__tokenizer_added_pass(const by_tokenizer *t, unsigned pass, unsigned flags,
-                                   const uint8_t *s, size_t begin, size_t end,
+                                   const uint8_t *s, size_t from, size_t end,
                                    by__tokenizer_parts *parts, by_error *error)
 {
-    size_t done = begin; /* everything before is in parts */
-    for (size_t at = begin; at < end;) {
+    size_t done = from; /* everything before is in parts */
+    for (size_t at = from; at < end;) {
         const by__tokenizer_added_token *a = match_at(t, pass, s, at, end);
         if (a == NULL) {
             at++;
@@ -186,13 +186,12 @@ by_status by__tokenizer_added_pass(const by_tokenizer *t, unsigned pass, unsigne
         size_t stop = at + a->match_length;
         at = stop;
         if ((a->special && (flags & BY_ENCODE_SPECIAL) == 0) ||
-            (a->single_word && !stands_alone(s, begin, start, stop, end))) {
+            (a->single_word && !stands_alone(s, start, stop, end))) {
             continue;
         }
         size_t step;
         if (a->lstrip) {
-            while (start > begin &&
-                   (class_before(s, begin, start, &step) & BY__CLASS) == BY__SPACE) {
+            while (start > 0 && (class_before(s, start, &step) & BY__CLASS) == BY__SPACE) {
                 start = step;
             }
             start = start > done ? start : done;

@@ -44,6 +44,7 @@ void by_encoder_close(by_encoder **encoder)
     free(e->heap);
     free(e->best);
     free(e->parts.items);
+    free(e->rest.items);
     free(e->inner.items);
     by__tokenizer_rewriting_free(&e->normal);
     by__tokenizer_rewriting_free(&e->prefixed);
@@ -195,21 +196,51 @@ static by_status encode_part(by_encoder *e, const uint8_t *text, size_t begin, s
     return BY_OK;
 }
 
-static by_status encode_text(by_encoder *e, const uint8_t *s, size_t length, by_token_buffer *out,
-                             unsigned flags, by_error *error)
+/* Encodes s[from, length), whose parts are kept. */
+static by_status encode_text(by_encoder *e, const uint8_t *s, size_t from, size_t length,
+                             by__tokenizer_parts *parts, by_token_buffer *out, unsigned flags,
+                             by_error *error)
 {
+    size_t before = out->count;
+    parts->count = 0;
     if (!by__tokenizer_added_any(e->tokenizer, 0, flags)) {
-        return encode_part(e, s, 0, length, flags, out, error);
+        return encode_part(e, s, from, length, flags, out, error);
     }
-    e->parts.count = 0;
-    BY_TRY(by__tokenizer_added_pass(e->tokenizer, 0, flags, s, 0, length, &e->parts, error));
-    for (size_t i = 0; i < e->parts.count; i++) {
-        const by__tokenizer_part *part = &e->parts.items[i];
+    BY_TRY(by__tokenizer_added_pass(e->tokenizer, 0, flags, s, from, length, parts, error));
+    for (size_t i = 0; i < parts->count; i++) {
+        by__tokenizer_part *part = &parts->items[i];
         BY_TRY(part->id != BY__NO_TOKEN
                    ? add_id(out, part->id, error)
                    : encode_part(e, s, part->start, part->end, flags, out, error));
+        part->ids = out->count - before;
     }
     return BY_OK;
+}
+
+/* Whether an added token is found alike where the text ends somewhere behind it. */
+static bool ignores_behind(const by_tokenizer *t, uint32_t id)
+{
+    for (size_t i = 0; i < t->added_count; i++) {
+        if (t->added[i].id == id) {
+            return !t->added[i].rstrip && !t->added[i].single_word;
+        }
+    }
+    return false;
+}
+
+by_status by__tokenizer_encode_rest(by_encoder *e, const char *text, size_t to, size_t *kept,
+                                    by_token_buffer *out, unsigned flags, by_error *error)
+{
+    size_t from = 0;
+    *kept = 0;
+    for (size_t i = e->parts.count; i > 0 && from == 0; i--) {
+        const by__tokenizer_part *part = &e->parts.items[i - 1];
+        if (part->id != BY__NO_TOKEN && part->end < to && ignores_behind(e->tokenizer, part->id)) {
+            from = part->end;
+            *kept = part->ids;
+        }
+    }
+    return encode_text(e, (const uint8_t *)text, from, to, &e->rest, out, flags, error);
 }
 
 by_status by_encoder_encode(by_encoder *e, const char *text, size_t length, by_token_buffer *out,
@@ -228,7 +259,7 @@ by_status by_encoder_encode(by_encoder *e, const char *text, size_t length, by_t
         status = add_id(out, p->before[i], error);
     }
     if (status == BY_OK) {
-        status = encode_text(e, (const uint8_t *)text, length, out, flags, error);
+        status = encode_text(e, (const uint8_t *)text, 0, length, &e->parts, out, flags, error);
     }
     for (size_t i = 0; ends && i < p->after_count && status == BY_OK; i++) {
         status = add_id(out, p->after[i], error);

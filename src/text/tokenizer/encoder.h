@@ -34,12 +34,18 @@ struct by_encoder {
     size_t heap_capacity;
     by__tokenizer_best *best; /* of Unigram, by place */
     size_t best_capacity;
-    by__tokenizer_parts parts;
+    by__tokenizer_parts parts; /* of the last text that was encoded */
+    by__tokenizer_parts rest;  /* of what by__tokenizer_encode_rest encoded */
     by__tokenizer_parts inner; /* parts of one part, after normalization */
     by__tokenizer_rewriting normal;
     by__tokenizer_rewriting prefixed;
 };
 
+/* Encodes the text that was encoded last again, cut off at byte `to`, with the same flags of which
+ * none adds ids: keeps as many of its ids as the cut does not change, *kept, and appends those
+ * behind them. */
+by_status by__tokenizer_encode_rest(by_encoder *encoder, const char *text, size_t to, size_t *kept,
+                                    by_token_buffer *out, unsigned flags, by_error *error);
 /* Makes room for more ids. */
 by_status by__tokenizer_reserve_ids(by_token_buffer *out, size_t more, by_error *error);
 /* Merges the symbols of a piece in place; returns how many are left. Short: 1 .. BY__SHORT_PIECE

@@ -137,6 +137,7 @@ typedef struct by__tokenizer_part {
     size_t start;
     size_t end;
     uint32_t id;
+    size_t ids; /* of the text up to its end, once it is encoded */
 } by__tokenizer_part;
 
 typedef struct by__tokenizer_parts {
@@ -145,11 +146,11 @@ typedef struct by__tokenizer_parts {
     size_t capacity;
 } by__tokenizer_parts;
 
-/* Splits text[begin, end) at its added tokens, as Hugging Face does, and appends the parts. Pass 0
- * searches for the tokens that are not `normalized`, pass 1 for the others. Special tokens are
- * recognized only with BY_ENCODE_SPECIAL. */
+/* Splits text[from, end) at its added tokens, as Hugging Face does text[0, end) whose beginning is
+ * split already, and appends the parts. Pass 0 searches for the tokens that are not `normalized`,
+ * pass 1 for the others. Special tokens are recognized only with BY_ENCODE_SPECIAL. */
 by_status by__tokenizer_added_pass(const by_tokenizer *tokenizer, unsigned pass, unsigned flags,
-                                   const uint8_t *text, size_t begin, size_t end,
+                                   const uint8_t *text, size_t from, size_t end,
                                    by__tokenizer_parts *parts, by_error *error);
 /* False if a pass cannot find any token under these flags. */
 bool by__tokenizer_added_any(const by_tokenizer *tokenizer, unsigned pass, unsigned flags);

@@ -13,6 +13,7 @@
 #include "banyan/tokenizer.h"
 #include "base/threads.h"
 #include "temporary.h"
+#include "text/tokenizer/encoder.h"
 #include "text/tokenizer/split.h"
 #include "text/tokenizer/vocabulary.h"
 #include "text/unicode/unicode.h"
@@ -74,6 +75,35 @@ static void check_case(by_encoder *encoder, const by_tokenizer *t, const json_t 
     by_token_buffer_free(&ids);
 }
 
+/* A text that is cut off has the ids of its beginning encoded alone. */
+static void check_cuts(by_encoder *encoder, const by_tokenizer *t, const json_t *text)
+{
+    by_token_buffer whole = {0};
+    by_token_buffer rest = {0};
+    by_token_buffer alone = {0};
+    const char *s = json_string_value(text);
+    size_t n = json_string_length(text);
+    by_encoder *other;
+    assert_int_equal(by_encoder_open(&other, t, NULL), BY_OK);
+    assert_int_equal(by_encoder_encode(encoder, s, n, &whole, BY_ENCODE_SPECIAL, NULL), BY_OK);
+    for (size_t to = 0; to <= n && to < 200; to++) {
+        size_t kept;
+        rest.count = alone.count = 0;
+        assert_int_equal(
+            by__tokenizer_encode_rest(encoder, s, to, &kept, &rest, BY_ENCODE_SPECIAL, NULL),
+            BY_OK);
+        assert_int_equal(by_encoder_encode(other, s, to, &alone, BY_ENCODE_SPECIAL, NULL), BY_OK);
+        assert_int_equal(kept + rest.count, alone.count);
+        for (size_t i = 0; i < alone.count; i++) {
+            assert_int_equal(alone.ids[i], i < kept ? whole.ids[i] : rest.ids[i - kept]);
+        }
+    }
+    by_encoder_close(&other);
+    by_token_buffer_free(&whole);
+    by_token_buffer_free(&rest);
+    by_token_buffer_free(&alone);
+}
+
 static void test_golden_ids(void **state)
 {
     BY_UNUSED(state);
@@ -90,6 +120,7 @@ static void test_golden_ids(void **state)
         check_case(encoders[0], small, text, json_array_get(c, 1), BY_ENCODE_ORDINARY);
         check_case(encoders[0], small, text, json_array_get(c, 2), BY_ENCODE_SPECIAL);
         check_case(encoders[1], added, text, json_array_get(c, 3), BY_ENCODE_SPECIAL);
+        check_cuts(encoders[1], added, text);
     }
     json_decref(cases);
     by_encoder_close(&encoders[0]);
