@@ -165,7 +165,8 @@ run 0 "$banyan" predict runs/groups --out all.jsonl
 run 0 "$banyan" predict runs/groups --nodes 17,3 --json --out two.jsonl
 run 0 "$banyan" predict runs/groups --graph grown.csv --features grown.npy --out grown.jsonl
 run 0 "$banyan" embed runs/groups --graph grown.csv --features grown.npy --out grown-vectors.npy
-run 0 "$banyan" embed runs/groups --nodes 5,200 --out two.npy
+run 0 "$banyan" embed runs/groups --nodes 5,200 --out two.npy --json
+holds out '{"out":"two.npy","nodes":2,"width":'
 run 0 "$banyan" embed runs/groups --nodes 200
 mv out vector.jsonl
 cat >check.py <<'END'

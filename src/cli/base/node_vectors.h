@@ -8,6 +8,7 @@
 typedef struct cli_node_vectors {
     cli_node_choice nodes;
     const char *out; /* npy file, f32 [nodes, width]; NULL: JSON lines on standard output */
+    bool json;       /* what was written is told as JSON */
 } cli_node_vectors;
 
 /* Writes the vectors of nodes; for cli_with_pretrained, user: a cli_node_vectors. */

@@ -12,19 +12,20 @@
 typedef struct node_writer {
     FILE *file; /* npy; NULL: JSON lines on standard output */
     uint64_t rows;
+    size_t columns;
     bool failed;
     bool begun;
 } node_writer;
 
 /* The head of numpy/lib/_format_impl.py, version 1. */
-static void write_head(node_writer *w, size_t columns)
+static void write_head(node_writer *w)
 {
     char head[HEAD];
     uint16_t length = HEAD - 10;
     char shape[100];
     int used = snprintf(shape, sizeof shape,
                         "{'descr': '<f4', 'fortran_order': False, 'shape': (%llu, %zu), }",
-                        (unsigned long long)w->rows, columns);
+                        (unsigned long long)w->rows, w->columns);
     memset(head, ' ', sizeof head);
     memcpy(head, "\x93NUMPY\x01\x00", 8);
     head[8] = (char)(length & 0xff);
@@ -38,7 +39,8 @@ static void write_head(node_writer *w, size_t columns)
 static void write_row(node_writer *w, const by_field *vector)
 {
     if (!w->begun) {
-        write_head(w, vector->list_count);
+        w->columns = vector->list_count;
+        write_head(w);
     }
     for (size_t i = 0; i < vector->list_count; i++) {
         uint32_t bits;
@@ -75,8 +77,9 @@ static bool stop(void *user)
 
 /* A file gets its name once it is complete. */
 static by_status write_all(const by_config *config, const by_weights *weights, by_task_data *data,
-                           const char *out, by_error *error)
+                           const cli_node_vectors *r, by_error *error)
 {
+    const char *out = r->out;
     node_writer w = {.rows = data->valid_examples};
     char part[4096];
     /* Scores of links are made of what the last layer puts out. */
@@ -96,8 +99,16 @@ static by_status write_all(const by_config *config, const by_weights *weights, b
     }
     if (status != BY_OK) {
         (void)remove(part);
+        return status;
     }
-    return status;
+    if (r->json) {
+        printf("{\"out\":");
+        cli_print_json_string(out);
+        printf(",\"nodes\":%llu,\"width\":%zu}\n", (unsigned long long)w.rows, w.columns);
+    } else {
+        cli_tell_written(out);
+    }
+    return BY_OK;
 }
 
 by_status cli_embed_nodes(void *user, const by_pretrained *model, const char *run, by_error *error)
@@ -131,8 +142,7 @@ by_status cli_embed_nodes(void *user, const by_pretrained *model, const char *ru
         status = by_task_complete(data, config, error);
     }
     if (status == BY_OK) {
-        status = write_all(config, by_pretrained_weights(model), data, r->out, error);
-        cli_tell_written(status == BY_OK ? r->out : NULL);
+        status = write_all(config, by_pretrained_weights(model), data, r, error);
     }
     by_task_close(&data);
     cli_spool_close(&spool);

@@ -110,7 +110,8 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
-        {"json", CLI_SWITCH, &r.json, NULL, "print JSON lines, which is the default"},
+        {"json", CLI_SWITCH, &r.json, NULL,
+         "print JSON lines, which is the default; with --out, what was written"},
         {"out", CLI_STRING, &nodes.out, "FILE",
          "of a graph: write an npy file with a row for each node instead"},
         {"nodes", CLI_STRING, &nodes.nodes.list, "N,N,...", CLI_NODES_HELP},
@@ -133,6 +134,7 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_embed, "name one run or model directory, and texts with --batch");
     }
     if (r.file == NULL) {
+        nodes.json = r.json;
         return cli_with_pretrained(&cli_embed, rest[0], r.device, r.best, r.ema, NULL,
                                    cli_embed_nodes, &nodes);
     }
