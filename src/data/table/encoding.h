@@ -1,5 +1,5 @@
-/* Internal record of an encoding of a table's rows (encoding.c), shared with its JSON printer and
- * parser (encoding_json.c). */
+/* Internal record of an encoding of a table's rows (encoding.c, which applies it), shared with what
+ * learns it (encoding_learn.c) and with its JSON printer and parser (encoding_json.c). */
 #ifndef BY_DATA_TABLE_ENCODING_H
 #define BY_DATA_TABLE_ENCODING_H
 
@@ -39,6 +39,9 @@ by_status by__table_encoding_allocate(by_encoding **out, size_t numbers, size_t 
 size_t by__table_target_of(const by_encoding_options *options, const char *column);
 /* Prepares the search for the values of a category, which are complete. */
 by_status by__table_encoded_index(by__table_encoded *feature, by_error *error);
+/* The error of a number that no model reads, since inputs are f32. */
+by_status by__table_refuse_large(const by_table *table, uint64_t row, const char *column,
+                                 double value, by_error *error);
 /* Whether two encodings are the same: names, means and deviations, and categories by value. */
 bool by__table_encoding_same(const by_encoding *a, const by_encoding *b);
 /* Arrays of the rows of a table that an encoding does not make, at most; their names and elements
