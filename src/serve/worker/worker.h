@@ -1,8 +1,8 @@
 /* worker: the process that runs a model: requests from the broker in, events out, in a sandbox.
  *
- * The loop (worker.c) reads messages and sends events. Other threads do the work: one parses
- * requests (worker_prepare.c, with worker_generation.c and worker_messages.c), one runs the
- * engine's steps (worker_engine.c) or, for embeddings and predictions, batches of examples
+ * The loop (worker.c, worker_output.c) reads messages and sends events. Other threads do the work:
+ * one parses requests (worker_prepare.c, with worker_generation.c and worker_messages.c), one runs
+ * the engine's steps (worker_engine.c) or, for embeddings and predictions, batches of examples
  * (worker_batch.c, with worker_embed.c and worker_predict.c), and one detects when the others hang
  * (worker_watch.c). This header has the records that they share; worker_model.c opens the model.
  *
@@ -328,7 +328,7 @@ void by__worker_hang_watch_close(by__worker_hang_watch **watch);
 
 /* ---- the worker and its output (worker_events.c) ---- */
 
-/* A worker (worker.c, worker_events.c). */
+/* A worker (worker.c, worker_output.c, worker_events.c). */
 typedef struct by__worker {
     by_worker_options options;
     by__telemetry_log log;
@@ -368,6 +368,10 @@ void by__worker_post(by__worker *w, json_t *message);
 /* Queues an event of a job, which is taken, for by__worker_flush. */
 void by__worker_add_event(by__worker *w, const by__worker_job *job, json_t *event);
 void by__worker_flush(by__worker *w);
+/* Takes what the threads have put out. */
+void by__worker_on_wake(uv_async_t *async);
+/* Ends the loop of a worker that leaves once nothing is left to do. */
+void by__worker_finish_leaving(by__worker *w);
 /* Ends a job of the engine for the client; the engine may need one more step. */
 void by__worker_cancel(by__worker *w, by__worker_job *job);
 void by__worker_fail(by__worker *w, by__worker_job *job, int status, const char *code,
