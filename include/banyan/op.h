@@ -154,6 +154,10 @@
  *                               (, weights)
  *     With attrs.rows (GRAD only), targets refer to a vocabulary of attrs.rows entries, of which w
  *     is the slice that begins at attrs.begin.
+ *   LINEAR_TOKEN_LOSS           x [..., C], w [V, C], targets i32 [...]   losses f32 like targets,
+ *                                                                         lse [R] f32
+ *     The terms of the sum of LINEAR_CROSS_ENTROPY: for each row with target >= 0 its own loss, for
+ *     others 0.
  *   LINEAR_CROSS_ENTROPY_PART   x, w, targets                parts [2, R] f32, logits [R, V] f32
  *     For each row, logsumexp(x w^T) over the slice w, and the logit of the target, 0 if it is not
  *     in the slice; attrs.begin and attrs.rows as above. logits only with attrs.keep.
@@ -435,6 +439,7 @@ enum {
     X(CARRIED_LINEAR_ATTENTION, carried_linear_attention)                                          \
     X(CACHED_ATTENTION, cached_attention)                                                          \
     X(DROPOUT, dropout)                                                                            \
+    X(LINEAR_TOKEN_LOSS, linear_token_loss)                                                        \
     X(LINEAR_CROSS_ENTROPY, linear_cross_entropy)                                                  \
     X(LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad)                                        \
     X(LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train)                                      \
@@ -535,6 +540,7 @@ typedef enum by_function {
     BY_FN_GELU_ERF, /* 0.5 x (1 + erf(x / sqrt(2))): the exact form, as in ViT and BERT */
     BY_FN_SOFTPLUS, /* log(1 + exp(x)) */
     BY_FN_ELU,      /* x, or exp(x) - 1 below 0 (Clevert et al. 2015) */
+    BY_FN_LOG_ABS,  /* log(|x|), of magnitudes below 2^-126 log(2^-126), with slope 0 */
     BY_FN_COUNT
 } by_function;
 

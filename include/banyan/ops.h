@@ -309,6 +309,10 @@ BY_API by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value we
  * count, whatever their logits. */
 BY_API by_value by_weighted_linear_cross_entropy(by_graph *graph, by_value x, by_value weight,
                                                  by_value targets, by_value weights);
+/* The same row by row, f32 like targets: the cross-entropy of each row with target >= 0, and 0 for
+ * the others. */
+BY_API by_value by_linear_token_loss(by_graph *graph, by_value x, by_value weight,
+                                     by_value targets);
 /* The predictions of a teacher for each row: either its hidden state [..., D] and head [V, D] in
  * the student's dtype; or ids i32 [..., k] of k distinct tokens and f32 [..., k + 1], their
  * log-probabilities at the loss's temperature and, last, that of all other tokens together. Unused

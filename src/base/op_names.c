@@ -14,6 +14,7 @@ static const char *const function_names[BY_FN_COUNT] = {
     [BY_FN_GELU] = "gelu",         [BY_FN_SILU] = "silu",         [BY_FN_RELU] = "relu",
     [BY_FN_TANH] = "tanh",         [BY_FN_SIGMOID] = "sigmoid",   [BY_FN_NEGATE] = "negate",
     [BY_FN_GELU_ERF] = "gelu_erf", [BY_FN_SOFTPLUS] = "softplus", [BY_FN_ELU] = "elu",
+    [BY_FN_LOG_ABS] = "log_abs",
 };
 
 const char *by_function_name(by_function function)

@@ -224,6 +224,8 @@ static by_status onnx_unary(const by__op_signature *s, const by__graph_type *out
     BY_UNUSED(error);
     int y = function == BY_FN_GELU       ? onnx_gelu(onnx)
             : function == BY_FN_GELU_ERF ? onnx_gelu_erf(onnx)
+            : function == BY_FN_LOG_ABS
+                ? by__op_onnx_node1(onnx, "Log", by__op_onnx_node1(onnx, "Abs", 0))
             : function == BY_FN_SILU
                 ? by__op_onnx_node2(onnx, "Mul", 0, by__op_onnx_node1(onnx, "Sigmoid", 0))
                 : by__op_onnx_node1(onnx, names[function], 0);

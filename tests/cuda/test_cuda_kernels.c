@@ -382,7 +382,8 @@ static bool uses_act(const op_case *source)
 
 static bool has_row(by_op op)
 {
-    static const by_op of_libraries[] = {BY_OP_LINEAR_CROSS_ENTROPY,
+    static const by_op of_libraries[] = {BY_OP_LINEAR_TOKEN_LOSS,
+                                         BY_OP_LINEAR_CROSS_ENTROPY,
                                          BY_OP_LINEAR_CROSS_ENTROPY_GRAD,
                                          BY_OP_LINEAR_CROSS_ENTROPY_TRAIN,
                                          BY_OP_LINEAR_CROSS_ENTROPY_PART,

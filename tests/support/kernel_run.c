@@ -683,6 +683,7 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_CONV:
     case BY_OP_CONV_TRANSPOSED:
     case BY_OP_CONV_WEIGHT_GRAD:
+    case BY_OP_LINEAR_TOKEN_LOSS:
     case BY_OP_LINEAR_CROSS_ENTROPY:
     case BY_OP_LINEAR_CROSS_ENTROPY_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY_PART:

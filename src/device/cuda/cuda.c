@@ -321,6 +321,7 @@ static const by__device_kernel *const own_rows[] = {
     &by__cuda_linear_cross_entropy_grad,
     &by__cuda_linear_cross_entropy_train,
     &by__cuda_linear_cross_entropy_part,
+    &by__cuda_linear_token_loss,
     &by__cuda_linear_distill,
     &by__cuda_linear_distill_grad,
     &by__cuda_linear_distill_train,

@@ -107,6 +107,7 @@ extern const by__device_kernel by__cuda_linear_cross_entropy;
 extern const by__device_kernel by__cuda_linear_cross_entropy_grad;
 extern const by__device_kernel by__cuda_linear_cross_entropy_train;
 extern const by__device_kernel by__cuda_linear_cross_entropy_part;
+extern const by__device_kernel by__cuda_linear_token_loss;
 extern const by__device_kernel by__cuda_linear_distill;
 extern const by__device_kernel by__cuda_linear_distill_grad;
 extern const by__device_kernel by__cuda_linear_distill_train;

@@ -42,8 +42,8 @@ static bool distils(const by__device_call *call)
 
 static bool has_gradients(const by__device_call *call)
 {
-    return call->op != BY_OP_LINEAR_CROSS_ENTROPY && call->op != BY_OP_LINEAR_CROSS_ENTROPY_PART &&
-           call->op != BY_OP_LINEAR_DISTILL;
+    return call->op != BY_OP_LINEAR_CROSS_ENTROPY && call->op != BY_OP_LINEAR_TOKEN_LOSS &&
+           call->op != BY_OP_LINEAR_CROSS_ENTROPY_PART && call->op != BY_OP_LINEAR_DISTILL;
 }
 
 /* The logits of all rows are an output, or the forward pass has kept them. */
@@ -210,6 +210,7 @@ typedef struct loss_operands {
     const int32_t *targets, *ids;
     const float *kept_in; /* logits of all rows */
     float *kept_out;
+    float *losses;                /* of rows, where they are the result */
     float *loss, *lse, *own, *dw; /* own: the logits of targets */
     void *dx;
 } loss_operands;
@@ -219,7 +220,7 @@ static const void *input(const by__device_call *call, int i)
     return by__cuda_present(call, i) ? call->in[i].data : NULL;
 }
 
-/* Outputs: loss, lse | lse and logits of targets, logits | dx, dw | loss, dx, dw. */
+/* Outputs: loss, lse | losses, lse | lse and logits of targets, logits | dx, dw | loss, dx, dw. */
 static loss_operands operands_of(const by__device_call *call)
 {
     loss_operands o = {.x = call->in[0].data, .w = call->in[1].data, .targets = call->in[2].data};
@@ -233,6 +234,10 @@ static loss_operands operands_of(const by__device_call *call)
     case BY_OP_LINEAR_CROSS_ENTROPY:
         o.weights = input(call, 3);
         o.loss = call->out[0].data;
+        o.lse = call->out[1].data;
+        return o;
+    case BY_OP_LINEAR_TOKEN_LOSS:
+        o.losses = call->out[0].data;
         o.lse = call->out[1].data;
         return o;
     case BY_OP_LINEAR_CROSS_ENTROPY_PART:
@@ -317,7 +322,9 @@ static by_status launch_rows(const by__device_call *call, const loss_operands *o
         .dloss = o->dloss,
         .lse = o->lse == NULL ? NULL : o->lse + begin,
         .own = o->own == NULL ? NULL : o->own + begin,
-        .loss = o->loss == NULL ? NULL : floats_at(call, v->losses_at) + begin,
+        .loss = o->losses != NULL ? o->losses + begin
+                : o->loss == NULL ? NULL
+                                  : floats_at(call, v->losses_at) + begin,
         .dx = o->dloss == NULL ? NULL : (char *)call->work + v->gradients_at,
         .rows = rows,
         .columns = v->words,
@@ -385,6 +392,7 @@ static by_status run_loss(const by__device_call *call, const by__device_context 
                                                 .run = run_loss}
 
 LOSS(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy);
+LOSS(BY_OP_LINEAR_TOKEN_LOSS, linear_token_loss);
 LOSS(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad);
 LOSS(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train);
 LOSS(BY_OP_LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part);

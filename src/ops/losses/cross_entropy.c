@@ -57,6 +57,14 @@ static by_status infer_forward(const by__op_signature *s, by__graph_type *out, b
     return BY_OK;
 }
 
+static by_status infer_tokens(const by__op_signature *s, by__graph_type *out, by_error *error)
+{
+    BY_TRY(check_operands(s, error));
+    out[0] = (by__graph_type){BY_F32, s->in[2].shape};
+    out[1] = (by__graph_type){BY_F32, BY_SHAPE(by__op_rows(&s->in[0].shape))};
+    return BY_OK;
+}
+
 static by_status infer_part(const by__op_signature *s, by__graph_type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
@@ -129,13 +137,29 @@ static void gradient_forward(by_graph *graph, const by__graph_node *node, const 
     din[2] = BY_NONE;
 }
 
+/* The gradients of the rows' losses are the weights of rows in that of their sum. */
+static void gradient_tokens(by_graph *graph, const by__graph_node *node, const by_value *dout,
+                            by_value *din)
+{
+    by_value one = by_fill(graph, BY_F32, BY_SHAPE(1), 1.0f);
+    by_value in[GRAD_WEIGHTS + 1] = {node->in[0], node->in[1], node->in[2], node->out[1],
+                                     one,         BY_NONE,     dout[0]};
+    by_value outs[BY_MAX_OUTPUTS];
+    (void)by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY_GRAD, &node->attrs, in,
+                          GRAD_WEIGHTS + 1, outs);
+    din[0] = outs[0];
+    din[1] = outs[1];
+    din[2] = BY_NONE;
+}
+
 /* One product x w^T forward. The gradient repeats it, unless the logits are given, and adds dlogits
  * w and dlogits^T x. */
 static void cost_head(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     double product = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
     BY_UNUSED(out);
-    bool forward = s->op == BY_OP_LINEAR_CROSS_ENTROPY || s->op == BY_OP_LINEAR_CROSS_ENTROPY_PART;
+    bool forward = s->op == BY_OP_LINEAR_CROSS_ENTROPY || s->op == BY_OP_LINEAR_TOKEN_LOSS ||
+                   s->op == BY_OP_LINEAR_CROSS_ENTROPY_PART;
     bool given = s->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD && is_given(s, GRAD_LOGITS);
     cost->flops = forward ? product : (given ? 2.0 : 3.0) * product;
 }
@@ -211,6 +235,14 @@ static bool shard_forward(const by__op_signature *s, const by__graph_type *out, 
     }
     sh->build = build_forward;
     return split_words(s, sh);
+}
+
+/* Rows alone are split: the losses of rows are not a sum over slices of the vocabulary. */
+static bool shard_tokens(const by__op_signature *s, const by__graph_type *out, by__op_sharding *sh)
+{
+    sh->out[0] = sh->in[2];
+    return s->in[2].shape.rank > 0 && split_rows(s, sh, WEIGHTS) &&
+           by__op_split_of_rows(&s->in[0].shape, sh->in[0], &out[1].shape, sh->ranks, &sh->out[1]);
 }
 
 static bool shard_backward(const by__op_signature *s, const by__graph_type *out,
@@ -335,6 +367,15 @@ const by__op_row by__op_linear_cross_entropy = {.min_inputs = WEIGHTS,
                                                 .shard = shard_forward,
                                                 .keeps_f32 = 1u << WEIGHTS,
                                                 .indices = TARGETS};
+const by__op_row by__op_linear_token_loss = {.min_inputs = WEIGHTS,
+                                             .max_inputs = WEIGHTS,
+                                             .outputs = 2,
+                                             .infer = infer_tokens,
+                                             .gradient = gradient_tokens,
+                                             .cost = cost_head,
+                                             .factors = FACTORS,
+                                             .shard = shard_tokens,
+                                             .indices = TARGETS};
 const by__op_row by__op_linear_cross_entropy_part = {
     .min_inputs = 3,
     .max_inputs = 3,
@@ -387,4 +428,10 @@ by_value by_weighted_linear_cross_entropy(by_graph *graph, by_value x, by_value 
 {
     by_value in[4] = {x, weight, targets, weights};
     return by__op_add_node(graph, BY_OP_LINEAR_CROSS_ENTROPY, &(by_attrs){0}, in, 4, NULL);
+}
+
+by_value by_linear_token_loss(by_graph *graph, by_value x, by_value weight, by_value targets)
+{
+    by_value in[3] = {x, weight, targets};
+    return by__op_add_node(graph, BY_OP_LINEAR_TOKEN_LOSS, &(by_attrs){0}, in, 3, NULL);
 }

@@ -171,6 +171,7 @@ static const shard_case cases[] = {
      {.heads = 6},
      {A(2, 5, 24), A(2, 6, 5), A(2, 5, 24), A(2, 6, 5)}},
     {BY_OP_DROPOUT, {2, 2}, {.p = 0.3f, .stream = 2}, {A(3, 6, 64), {RNG, S(4)}}},
+    {BY_OP_LINEAR_TOKEN_LOSS, {2, 2}, {0}, {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}}},
     {BY_OP_LINEAR_CROSS_ENTROPY, {3, 3}, {0}, {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}}},
     {BY_OP_LINEAR_CROSS_ENTROPY, {3, 3}, {0}, {A(2, 6, 8), A(11, 8), {TARGETS, S(2, 6)}, A(2, 6)}},
     {BY_OP_LINEAR_CROSS_ENTROPY_GRAD,

@@ -1,12 +1,12 @@
-/* LINEAR_CROSS_ENTROPY, _PART, _GRAD and _TRAIN. Rows are processed in chunks
- * (vocabulary_products.h): logits are computed, each row of them is replaced by its gradient, and
- * the chunk adds to dx and dw. */
+/* LINEAR_TOKEN_LOSS, LINEAR_CROSS_ENTROPY, its _PART, _GRAD and _TRAIN. Rows are processed in
+ * chunks (vocabulary_products.h): logits are computed, each row of them is replaced by its
+ * gradient, and the chunk adds to dx and dw. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "device/cpu/kernels/vocabulary_rows.h"
 
-typedef enum mode { FORWARD, PART, GRAD, TRAIN } mode;
+typedef enum mode { FORWARD, TOKENS, PART, GRAD, TRAIN } mode;
 
 typedef struct cross_entropy_plan {
     mode mode;
@@ -21,7 +21,7 @@ typedef struct cross_entropy_operands {
     const void *x, *w;
     const int32_t *targets;
     const float *weights; /* of rows; NULL: 1 */
-    float *lse;           /* output of FORWARD and PART, input of GRAD */
+    float *lse;           /* output of FORWARD, TOKENS and PART, input of GRAD */
     float *own;           /* logits of the targets, output of PART */
     float *logits;        /* of all rows, contiguous, if plan.outside */
     float dloss;
@@ -49,7 +49,7 @@ static cross_entropy_operands bind(const by__device_call *call)
         .weights = weights_of(call),
         .dloss = 1.0f,
     };
-    if (p->mode == FORWARD) {
+    if (p->mode == FORWARD || p->mode == TOKENS) {
         o.loss = call->out[0].data;
         o.lse = call->out[1].data;
         return o;
@@ -216,8 +216,12 @@ static by_status run(const by__device_call *call, const by__device_context *cont
     for (int64_t begin = 0; begin < p->v.rows; begin += p->v.chunk) {
         run_chunk(call, context, &o, begin);
     }
-    if (o.loss != NULL) {
-        const double *losses = (const double *)((const char *)call->work + p->losses);
+    const double *losses = (const double *)((const char *)call->work + p->losses);
+    if (p->mode == TOKENS) {
+        for (int64_t r = 0; r < p->v.rows; r++) {
+            o.loss[r] = (float)losses[r];
+        }
+    } else if (o.loss != NULL) {
         *o.loss = by__cpu_vocabulary_loss(&p->v, losses);
     }
     return BY_OK;
@@ -250,6 +254,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the vocabulary loss", error));
     call->state = p;
     p->mode = call->op == BY_OP_LINEAR_CROSS_ENTROPY        ? FORWARD
+              : call->op == BY_OP_LINEAR_TOKEN_LOSS         ? TOKENS
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_PART ? PART
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD ? GRAD
                                                             : TRAIN;
@@ -272,6 +277,7 @@ static by_status prepare(by__device_call *call, const by__device_context *contex
 }
 
 BY__VOCABULARY_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy);
+BY__VOCABULARY_KERNEL(BY_OP_LINEAR_TOKEN_LOSS, linear_token_loss);
 BY__VOCABULARY_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part);
 BY__VOCABULARY_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_GRAD, linear_cross_entropy_grad);
 BY__VOCABULARY_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_TRAIN, linear_cross_entropy_train);

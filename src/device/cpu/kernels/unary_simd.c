@@ -2,7 +2,9 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd_math.h"
 
-#define GRAIN 8192
+/* The smallest number that is not subnormal. */
+#define SMALLEST 1.17549435e-38f
+#define GRAIN    8192
 
 /* GELU is x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): 0.5 (1 + tanh u) without its
  * cancellation. This is 2u. */
@@ -69,6 +71,8 @@ BY__INLINE by__vf apply(by_function function, by_dtype type, by__vf x)
     case BY_FN_ELU: /* -1 in f32 below -17.4 */
         return by__select(x > 0.0f, x,
                           by__exp_less_one(by__at_least(-18.0f, by__at_most(0.0f, x))));
+    case BY_FN_LOG_ABS:
+        return by__log(by__at_least(SMALLEST, by__abs(x)));
     default:
         return by__sigmoid(x);
     }
@@ -102,6 +106,8 @@ BY__INLINE by__vf derivative(by_function function, by_dtype type, by__vf x)
         return sigmoid_pair(type, x, &t);
     case BY_FN_ELU:
         return by__select(x > 0.0f, by__splat(1.0f), by__exp(by__at_most(0.0f, x)));
+    case BY_FN_LOG_ABS:
+        return by__select(by__abs(x) < SMALLEST, by__zero(), 1.0f / x);
     default:
         s = sigmoid_pair(type, x, &t);
         return s * t;
@@ -152,6 +158,7 @@ RANGES(negate, BY_FN_NEGATE)
 RANGES(gelu_erf, BY_FN_GELU_ERF)
 RANGES(softplus, BY_FN_SOFTPLUS)
 RANGES(elu, BY_FN_ELU)
+RANGES(log_abs, BY_FN_LOG_ABS)
 #undef RANGES
 
 static bool supports_act(const by__device_call *call)
@@ -164,7 +171,7 @@ static by__cpu_range_fn *const *const unary_ranges[BY_FN_COUNT] = {
     [BY_FN_RELU] = relu_ranges,         [BY_FN_TANH] = tanh_ranges,
     [BY_FN_SIGMOID] = sigmoid_ranges,   [BY_FN_NEGATE] = negate_ranges,
     [BY_FN_GELU_ERF] = gelu_erf_ranges, [BY_FN_SOFTPLUS] = softplus_ranges,
-    [BY_FN_ELU] = elu_ranges,
+    [BY_FN_ELU] = elu_ranges,           [BY_FN_LOG_ABS] = log_abs_ranges,
 };
 
 by__cpu_range_fn *BY__AT_LEVEL(by__kernel_unary_range)(by_function function)
@@ -187,7 +194,7 @@ static by_status run_unary_grad(const by__device_call *call, const by__device_co
         [BY_FN_RELU] = relu_grad_ranges,         [BY_FN_TANH] = tanh_grad_ranges,
         [BY_FN_SIGMOID] = sigmoid_grad_ranges,   [BY_FN_NEGATE] = negate_grad_ranges,
         [BY_FN_GELU_ERF] = gelu_erf_grad_ranges, [BY_FN_SOFTPLUS] = softplus_grad_ranges,
-        [BY_FN_ELU] = elu_grad_ranges,
+        [BY_FN_ELU] = elu_grad_ranges,           [BY_FN_LOG_ABS] = log_abs_grad_ranges,
     };
     int64_t count = by__tensor_count(&call->in[0]);
     by__cpu_parallel(context, call, count, GRAIN, count,

@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -90,6 +91,8 @@ double by__cpu_reference_function(by_function function, double x)
         return fmax(x, 0.0) + log1p(exp(-fabs(x)));
     case BY_FN_ELU:
         return x > 0.0 ? x : expm1(x);
+    case BY_FN_LOG_ABS:
+        return log(fmax(fabs(x), (double)FLT_MIN));
     default:
         return sigmoid(x);
     }
@@ -117,6 +120,8 @@ static double derivative(by_function function, double x)
         return s;
     case BY_FN_ELU:
         return x > 0.0 ? 1.0 : exp(x);
+    case BY_FN_LOG_ABS:
+        return fabs(x) < (double)FLT_MIN ? 0.0 : 1.0 / x;
     default:
         return s * (1.0 - s);
     }

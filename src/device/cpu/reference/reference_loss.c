@@ -41,8 +41,8 @@ static int64_t place(const by__device_call *call, int64_t row)
     return counts(call, row) && at >= 0 && at < by__tensor_rows(&call->in[1]) ? at : -1;
 }
 
-/* Computes lse[R] of all rows, and the logit of each target if own is not NULL; logits is scratch
- * of V. Returns the loss. */
+/* Computes lse[R] of all rows, and the logit of each target if own is not NULL, 0 for none; logits
+ * is scratch of V. Returns the loss. */
 static double forward(const by__device_call *call, double *lse, double *own, double *logits)
 {
     int64_t vocabulary = by__tensor_rows(&call->in[1]);
@@ -160,6 +160,20 @@ static by_status run_part(const by__device_call *call, const by__device_context 
     return BY_OK;
 }
 
+static by_status run_tokens(const by__device_call *call, const by__device_context *context)
+{
+    BY_UNUSED(context);
+    int64_t rows = by__tensor_rows(&call->in[0]);
+    double *lse = call->work;
+    double *own = lse + rows;
+    (void)forward(call, lse, own, own + rows);
+    for (int64_t row = 0; row < rows; row++) {
+        by__set(&call->out[0], row, counts(call, row) ? lse[row] - own[row] : 0.0);
+        by__set(&call->out[1], row, lse[row]);
+    }
+    return BY_OK;
+}
+
 /* The only kernel of its op: it processes a few numbers per row. */
 static by_status run_combine(const by__device_call *call, const by__device_context *context)
 {
@@ -214,6 +228,7 @@ static by_status run_loss_train(const by__device_call *call, const by__device_co
 }
 
 BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY, linear_cross_entropy, prepare_loss, run_loss);
+BY__REFERENCE_KERNEL(BY_OP_LINEAR_TOKEN_LOSS, linear_token_loss, prepare_part, run_tokens);
 BY__REFERENCE_KERNEL(BY_OP_LINEAR_CROSS_ENTROPY_PART, linear_cross_entropy_part, prepare_part,
                      run_part);
 BY__REFERENCE_KERNEL(BY_OP_CROSS_ENTROPY_COMBINE, cross_entropy_combine, NULL, run_combine);

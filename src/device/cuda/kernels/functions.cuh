@@ -159,7 +159,8 @@ enum {
     BY__NEGATE,
     BY__GELU_ERF,
     BY__SOFTPLUS,
-    BY__ELU
+    BY__ELU,
+    BY__LOG_ABS
 };
 
 /* The normal distribution function P(x) and sqrt(2 pi) times its density, exp(-x^2 / 2): with t =
@@ -228,6 +229,8 @@ __device__ inline float by__function(int function, float x)
         return by__softplus(x);
     case BY__ELU:
         return x > 0.0f ? x : by__exp_less_one(x);
+    case BY__LOG_ABS:
+        return by__log(by__magnitude(x) < 1.17549435e-38f ? 1.17549435e-38f : by__magnitude(x));
     default:
         return by__sigmoid(x);
     }
@@ -265,6 +268,8 @@ __device__ inline float by__derivative(int function, float x)
         return by__sigmoid_pair(x, &c);
     case BY__ELU:
         return x > 0.0f ? 1.0f : by__exp(x);
+    case BY__LOG_ABS:
+        return by__magnitude(x) < 1.17549435e-38f ? 0.0f : 1.0f / x;
     default:
         s = by__sigmoid_pair(x, &c);
         return s * c;

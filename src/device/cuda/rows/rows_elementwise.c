@@ -7,7 +7,7 @@
 
 /* The kernels have the numbers of dtypes, functions and binary ops. */
 _Static_assert(BY_F32 == 0 && BY_BF16 == 1 && BY_F16 == 2 && BY_I32 == 3, "prelude.cuh");
-_Static_assert(BY_FN_GELU == 0 && BY_FN_ELU == 8 && BY_FN_COUNT == 9, "functions.cuh");
+_Static_assert(BY_FN_GELU == 0 && BY_FN_LOG_ABS == 9 && BY_FN_COUNT == 10, "functions.cuh");
 _Static_assert(BY_MAX_RANK == BY__CUDA_RANK, "kernels.h");
 
 static bool is_act(const by__device_tensor *tensor)
