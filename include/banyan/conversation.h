@@ -9,6 +9,15 @@
  *   alpaca    {"instruction", "input", "output" or "response", "system", "history"}
  *   prompt    {"prompt", "completion"}, each a text or a list of messages
  *   columns   a question and its answer in two fields of any name
+ *   preference  {"prompt", "chosen", "rejected"}: two answers, of which the first is preferred. The
+ *             prompt is a text or a list of messages, as is each answer; without a prompt both are
+ *             whole conversations that begin alike, lists of messages or texts in which
+ *             "\n\nHuman:" and "\n\nAssistant:" begin turns. "question", or the field that
+ *             options.question names, may be in the place of "prompt"; "system", "tools"
+ *
+ * Only if it is asked for, a record is read as a preference; it then is two samples, the chosen and
+ * the rejected conversation, or none if one of them is too long. Learned are the answers behind the
+ * prompt, or behind what both conversations begin with.
  *
  * What is learned is what the model writes: the spans of {% generation %} if the template has them,
  * as transformers marks them (return_assistant_tokens_mask); else, for each answer, what the
@@ -40,6 +49,7 @@ typedef enum by_conversation_form {
     BY_CONVERSATION_ALPACA,
     BY_CONVERSATION_PROMPT,
     BY_CONVERSATION_COLUMNS,
+    BY_CONVERSATION_PREFERENCE, /* never chosen by AUTO */
     BY_CONVERSATION_FORMS
 } by_conversation_form;
 

@@ -104,6 +104,8 @@ typedef struct by_dataset_chat {
     uint64_t too_long; /* samples left out since they are longer than the context, */
     uint64_t cut;      /* samples of which the beginning was kept, */
     uint64_t lost;     /* and learned tokens left out with these */
+    bool pairs;        /* documents 2 i and 2 i + 1 are the chosen and the rejected conversation of
+                          preference i */
 } by_dataset_chat;
 /* Returns whether the documents are conversations, and then sets *out. */
 BY_API bool by_dataset_is_chat(const by_dataset *dataset, by_dataset_chat *out);
@@ -339,12 +341,27 @@ typedef struct by_token_options {
      * then weighted (by_batch). */
     bool weighted;
     const by_token_weights *weights;
+    /* A sample is a preference, two conversations (by_pair_arrays); `weights` is their mask, and
+     * shuffle and context are the only other options that are read. */
+    bool pairs;
+    bool last; /* pairs: the array "last" instead of those of targets */
+    /* Pairs: samples also get the arrays "reference.chosen" and "reference.rejected", f32 []: as
+     * `reference` [pairs, 2] has them, which must outlive the source, or 0 if that is NULL. */
+    bool referenced;
+    const float *reference;
 } by_token_options;
 
 /* Describes the arrays of a sample of `context` tokens: "tokens" and "targets", i32 [context], and
  * with `documents` "starts", i32 [context], the position in the sample at which each token's
  * document begins. Returns the number of arrays. */
 BY_API size_t by_token_arrays(by_array arrays[3], size_t context, bool documents);
+#define BY_PAIR_ARRAYS 7
+/* Describes the arrays of a sample of two conversations, the chosen and the rejected one, each
+ * padded to `context` tokens: "tokens", i32 [2, context]; "weight", f32 [], 1, or 0 for a sample
+ * that only pads a batch; then "targets", i32 [2, context], -1 where none is learned, and
+ * "share.chosen" and "share.rejected", f32 [], 1 / their number; or, with `last`, "last", f32
+ * [2, context], 1 for the last token of each and 0 for the others. Returns the number of arrays. */
+BY_API size_t by_pair_arrays(by_array arrays[BY_PAIR_ARRAYS], size_t context, bool last);
 /* Describes the arrays with a teacher's predictions for a sample: "teacher.ids", i32
  * [context, top], the most probable tokens, and "teacher.logarithms", f32 [context, top + 1], their
  * log-probabilities followed by that of all other tokens together. */
@@ -357,6 +374,10 @@ BY_API void by_logit_arrays(by_array arrays[2], size_t context, int64_t top);
  * document) is a target exactly once, and the last samples are padded with token 0 and target -1.
  * Best-fit samples are the same in each epoch and padded likewise; the first token of a document is
  * never a target in them. Their index takes 16 bytes of memory per document and 4 per sample.
+ *
+ * Pairs are the samples of an epoch, or of a pass, in the order of the data. Returns BY_ECONFIG if
+ * the documents are no pairs, BY_EFORMAT if tokens are damaged or a conversation has more than
+ * context + 1 tokens, or no target.
  *
  * Damaged tokens (by_dataset_damage) are never used: with `shuffle`, another sample of the epoch,
  * chosen by seed and index, replaces an affected one; in a pass it has no targets.

@@ -272,7 +272,8 @@ bool by_dataset_is_chat(const by_dataset *dataset, by_dataset_chat *out)
                              .corrupt = c->corrupt,
                              .too_long = c->too_long,
                              .cut = c->cut,
-                             .lost = c->lost};
+                             .lost = c->lost,
+                             .pairs = c->pairs};
     return true;
 }
 

@@ -239,7 +239,13 @@ static by_status read_chat(by__data_token_manifest *m, const scope *s, const jso
     if (item == NULL) {
         return BY_OK;
     }
-    BY_TRY(check_keys(&inner, item, keys, BY_ARRAY_LENGTH(keys)));
+    BY_TRY(check_keys_or(&inner, item, keys, BY_ARRAY_LENGTH(keys), "pairs"));
+    c->pairs = json_is_true(json_object_get(item, "pairs"));
+    if (c->pairs && m->documents % 2 != 0) {
+        return by_error_set(s->error, BY_EFORMAT,
+                            "%s: %" PRIu64 " documents are no pairs of chosen and rejected ones",
+                            s->name, m->documents);
+    }
     BY_TRY(get_file(&inner, item, "mask", &c->mask_file));
     BY_TRY(get_file(&inner, item, "template", &c->template_file));
     BY_TRY(get_hash(&inner, item, "xxh3_128", c->mask_hash));
@@ -310,8 +316,9 @@ static void print_chat(by_string *text, const by__data_chat_manifest *c)
     by_string_format(text,
                      ",\n    \"records\": %" PRIu64 ", \"targets\": %" PRIu64
                      ", \"corrupt\": %" PRIu64 ", \"too_long\": %" PRIu64 ", \"cut\": %" PRIu64
-                     ", \"lost\": %" PRIu64 "}",
-                     c->records, c->targets, c->corrupt, c->too_long, c->cut, c->lost);
+                     ", \"lost\": %" PRIu64 "%s}",
+                     c->records, c->targets, c->corrupt, c->too_long, c->cut, c->lost,
+                     c->pairs ? ", \"pairs\": true" : "");
 }
 
 static void print(by_string *text, const by__data_token_manifest *m)

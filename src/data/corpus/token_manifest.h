@@ -30,6 +30,7 @@
  *
  *   "chat": {"mask": "mask.npy", "xxh3_128": HEX32, "template": "chat_template.jinja",
  *            "records": N, "targets": N, "corrupt": N, "too_long": N, "cut": N, "lost": N}
+ *            and "pairs": true, if documents 2 i and 2 i + 1 are the two sides of preference i
  *
  *   DIR/mask.npy              1-D '|u1': 1 for each token of the stream that is learned, or 0
  *   DIR/chat_template.jinja   the template that rendered them
@@ -70,6 +71,7 @@ typedef struct by__data_chat_manifest {
     uint64_t too_long;
     uint64_t cut;
     uint64_t lost;
+    bool pairs; /* documents 2 i and 2 i + 1 are the chosen and the rejected one of a preference */
 } by__data_chat_manifest;
 
 /* Bytes of a token of a vocabulary, in shards. */

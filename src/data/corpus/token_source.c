@@ -7,6 +7,7 @@
 #include "data/corpus/best_fit.h"
 #include "data/corpus/dataset.h"
 #include "data/corpus/logit_store.h"
+#include "data/corpus/pair_source.h"
 #include "data/corpus/token_weights.h"
 #include "data/loader/order.h"
 
@@ -488,8 +489,11 @@ by_status by_token_source_bytes(uint64_t *bytes, uint64_t *opening, const by_dat
                                 const by_token_options *options, by_error *error)
 {
     BY_TRY(check_context(options->context, error));
-    *bytes = 0;
+    *bytes = options->pairs ? by__data_pair_source_bytes(dataset) : 0;
     *opening = 0;
+    if (options->pairs) {
+        return BY_OK;
+    }
     return in_bins(options) ? plan_bins(bytes, opening, dataset, options->context, error) : BY_OK;
 }
 
@@ -499,6 +503,9 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
     token_source *s;
     size_t context = options->context;
     BY_TRY(check_context(context, error));
+    if (options->pairs) {
+        return by__data_pair_source_open(out, dataset, options, error);
+    }
     if (by__data_damaged(dataset) == by_dataset_tokens(dataset) && by_dataset_tokens(dataset) > 0) {
         return by_error_set(error, BY_EFORMAT, "%s: all of its %llu tokens are damaged",
                             by__data_directory_name(dataset),

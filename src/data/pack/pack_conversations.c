@@ -34,6 +34,7 @@ static by_status open_writer(chat_packer *p, const by_tokenizer *tokenizer, unsi
         by__data_shard_writer_open(w, path, tokenizer, false, p->pack->options.shard_tokens, error);
     if (status == BY_OK) {
         status = by__data_shard_writer_open_mask(w, p->pack->options.chat->chat, error);
+        w->manifest.chat.pairs = p->pack->options.chat->options.form == BY_CONVERSATION_PREFERENCE;
     }
     for (size_t i = 0; i < s->count && status == BY_OK; i++) {
         status = by__data_shard_writer_add_source(w, s->files[i].path, s->files[i].bytes,

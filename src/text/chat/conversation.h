@@ -1,8 +1,8 @@
 /* text/chat: conversations as training data (banyan/conversation.h).
  *
- * What it is for: records of data sets become messages (conversation_forms.c), a chat template
- * renders them, and what it writes of the answers is found in the text (conversation_spans.c) and
- * in its tokens (conversation_encoder.c).
+ * What it is for: records of data sets become messages (conversation_forms.c; those of two answers
+ * conversation_pairs.c), a chat template renders them, and what it writes of the answers is found
+ * in the text (conversation_spans.c) and in its tokens (conversation_encoder.c).
  *
  * Types: by__chat_conversation, the messages of a record as JSON values, which it owns;
  * by__chat_sample_text, a rendered text and the spans of it that are learned.
@@ -32,6 +32,16 @@ typedef struct by__chat_conversation {
 by_status by__chat_conversation_read(by__chat_conversation *out, const char *text, size_t length,
                                      const by_conversation_options *options, bool parts,
                                      by_error *error);
+/* The same of a record that is a JSON object, of so many bytes. */
+by_status by__chat_conversation_of(by__chat_conversation *out, const json_t *record, size_t bytes,
+                                   const by_conversation_options *options, bool parts,
+                                   by_error *error);
+/* Opens the JSON object of a record; its new reference is the caller's. */
+by_status by__chat_record_open(json_t **out, const char *text, size_t length, by_error *error);
+/* Reads the record of a preference: the chosen conversation and the rejected one. BY_EFORMAT names
+ * the field, and what is wrong with it. */
+by_status by__chat_pair_read(by__chat_conversation pair[2], const char *text, size_t length,
+                             const by_conversation_options *options, bool parts, by_error *error);
 void by__chat_conversation_free(by__chat_conversation *conversation);
 
 /* A rendered text, and the bytes of it that are learned: ascending, without overlap. */

@@ -44,6 +44,11 @@ by_status by_conversation_encoder_open(by_conversation_encoder **out, const by_c
         by_conversation_long_name(options->longer) == NULL) {
         return by_error_set(error, BY_EARG, "options of conversations are out of range");
     }
+    if (options->form == BY_CONVERSATION_PREFERENCE && options->learn == BY_LEARN_ALL) {
+        return by_error_set(error, BY_EARG,
+                            "of preferences only answers are compared: learn assistant or "
+                            "last_turn, not all");
+    }
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "an encoder of conversations", error));
     e->chat = chat;
     e->tokenizer = tokenizer;
@@ -228,24 +233,63 @@ static by_status add_sample(by_conversation_encoder *e, const by__chat_sample_te
     return BY_OK;
 }
 
-by_status by_conversation_encode(by_conversation_encoder *e, const char *text, size_t length,
-                                 by_conversation_result *result, by_error *error)
+static by_status encode_one(by_conversation_encoder *e, const char *text, size_t length,
+                            by_conversation_result *made, by_error *error)
 {
     by__chat_conversation conversation;
     by__chat_sample_texts texts = {0};
-    by_conversation_result made = {0};
-    e->ids.count = 0;
-    e->sample_count = 0;
     BY_TRY(by__chat_conversation_read(&conversation, text, length, &e->options, e->parts, error));
     by_status status =
         by__chat_conversation_render(&texts, e->chat, &conversation, &e->options, error);
     /* The last sample was rendered first. */
     for (size_t i = texts.count; i > 0 && status == BY_OK; i--) {
-        status = add_sample(e, &texts.items[i - 1], &made, error);
+        status = add_sample(e, &texts.items[i - 1], made, error);
     }
     by__chat_sample_texts_free(&texts);
     by__chat_conversation_free(&conversation);
-    BY_TRY(status);
+    return status;
+}
+
+/* Adds the sample that ends with the last answer: what a template renders otherwise, of earlier
+ * ones, is not compared. */
+static by_status add_side(by_conversation_encoder *e, const by__chat_conversation *conversation,
+                          by_conversation_result *made, by_error *error)
+{
+    by__chat_sample_texts texts = {0};
+    BY_TRY(by__chat_conversation_render(&texts, e->chat, conversation, &e->options, error));
+    by_status status = add_sample(e, &texts.items[0], made, error);
+    by__chat_sample_texts_free(&texts);
+    return status;
+}
+
+static by_status encode_pair(by_conversation_encoder *e, const char *text, size_t length,
+                             by_conversation_result *made, by_error *error)
+{
+    by__chat_conversation pair[2];
+    BY_TRY(by__chat_pair_read(pair, text, length, &e->options, e->parts, error));
+    by_status status = add_side(e, &pair[0], made, error);
+    if (status == BY_OK) {
+        status = add_side(e, &pair[1], made, error);
+    }
+    by__chat_conversation_free(&pair[0]);
+    by__chat_conversation_free(&pair[1]);
+    if (e->sample_count == 1) { /* the other one is too long */
+        e->sample_count = 0;
+        e->ids.count = 0;
+        made->text_bytes = 0;
+    }
+    return status;
+}
+
+by_status by_conversation_encode(by_conversation_encoder *e, const char *text, size_t length,
+                                 by_conversation_result *result, by_error *error)
+{
+    by_conversation_result made = {0};
+    e->ids.count = 0;
+    e->sample_count = 0;
+    BY_TRY(e->options.form == BY_CONVERSATION_PREFERENCE
+               ? encode_pair(e, text, length, &made, error)
+               : encode_one(e, text, length, &made, error));
     made.samples = e->sample_count;
     *result = made;
     return BY_OK;

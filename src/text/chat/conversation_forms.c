@@ -9,8 +9,8 @@
 #define MAX_MESSAGES ((size_t)1 << 16)
 #define SHOWN_FIELDS 6
 
-static const char *const form_names[] = {"auto",   "messages", "sharegpt",
-                                         "alpaca", "prompt",   "columns"};
+static const char *const form_names[] = {"auto",   "messages", "sharegpt",  "alpaca",
+                                         "prompt", "columns",  "preference"};
 
 const char *by_conversation_form_name(by_conversation_form form)
 {
@@ -400,7 +400,8 @@ static by_status refuse_form(form_reader *r)
 static by_status read_form(form_reader *r)
 {
     static by_status (*const readers[])(form_reader *) = {refuse_form, read_messages, read_sharegpt,
-                                                          read_alpaca, read_prompt,   read_columns};
+                                                          read_alpaca, read_prompt,   read_columns,
+                                                          refuse_form};
     return readers[form_of(r)](r);
 }
 
@@ -491,32 +492,49 @@ static by_status finish(by__chat_conversation *c, const by_conversation_options 
     return by__template_chat_calls(c->messages, error);
 }
 
-by_status by__chat_conversation_read(by__chat_conversation *out, const char *text, size_t length,
-                                     const by_conversation_options *options, bool parts,
-                                     by_error *error)
+by_status by__chat_conversation_of(by__chat_conversation *out, const json_t *record, size_t bytes,
+                                   const by_conversation_options *options, bool parts,
+                                   by_error *error)
 {
-    json_error_t problem;
-    json_t *record = by_json_load(text, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &problem);
-    if (record == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s (column %d)", problem.text, problem.column);
-    }
     form_reader r = {
         .record = record, .options = options, .messages = json_array(), .error = error};
-    by_status status = r.messages == NULL ? no_memory(error)
-                       : json_is_object(record) && by__json_spelled(record) == NULL
-                           ? read_form(&r)
-                           : by_error_set(error, BY_EFORMAT, "it is not a JSON object");
-    by__chat_conversation c = {.messages = r.messages, .tools = r.tools, .bytes = length};
+    by_status status = r.messages == NULL ? no_memory(error) : read_form(&r);
+    by__chat_conversation c = {.messages = r.messages, .tools = r.tools, .bytes = bytes};
     if (status == BY_OK) {
         status = finish(&c, options, parts, error);
     }
-    json_decref(record);
     if (status != BY_OK) {
         by__chat_conversation_free(&c);
         return status;
     }
     *out = c;
     return BY_OK;
+}
+
+by_status by__chat_record_open(json_t **out, const char *text, size_t length, by_error *error)
+{
+    json_error_t problem;
+    json_t *record = by_json_load(text, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &problem);
+    if (record == NULL) {
+        return by_error_set(error, BY_EFORMAT, "%s (column %d)", problem.text, problem.column);
+    }
+    if (!json_is_object(record) || by__json_spelled(record) != NULL) {
+        json_decref(record);
+        return by_error_set(error, BY_EFORMAT, "it is not a JSON object");
+    }
+    *out = record;
+    return BY_OK;
+}
+
+by_status by__chat_conversation_read(by__chat_conversation *out, const char *text, size_t length,
+                                     const by_conversation_options *options, bool parts,
+                                     by_error *error)
+{
+    json_t *record;
+    BY_TRY(by__chat_record_open(&record, text, length, error));
+    by_status status = by__chat_conversation_of(out, record, length, options, parts, error);
+    json_decref(record);
+    return status;
 }
 
 void by__chat_conversation_free(by__chat_conversation *c)

@@ -1,5 +1,6 @@
 /* A file of records from anywhere: each is encoded or refused, and what is encoded has a token that
- * is learned. The first byte chooses the template, what is learned, and lines or a list. */
+ * is learned. The first byte chooses the template, what is learned, conversations or preferences,
+ * and lines or a list. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,9 +50,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t how = size > 0 ? data[0] : 0;
     const char *template = templates[how % 3];
-    const by_conversation_options options = {.learn = (by_conversation_learn)(how / 3 % 3),
-                                             .context = 64,
-                                             .longer = (by_conversation_long)(how / 9 % 3)};
+    bool pairs = how / 27 % 2 == 1;
+    const by_conversation_options options = {
+        .form = pairs ? BY_CONVERSATION_PREFERENCE : BY_CONVERSATION_AUTO,
+        .learn = (by_conversation_learn)(how / 3 % (pairs ? 2 : 3)),
+        .context = 64,
+        .longer = (by_conversation_long)(how / 9 % 3)};
     by__data_record_reader reader = by__data_record_reader_of("f", (const char *)data + (size > 0),
                                                               size > 0 ? size - 1 : 0, how >= 128);
     by_tokenizer *tokenizer = bytes_tokenizer();
@@ -70,6 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (found &&
             by_conversation_encode(encoder, record.text, record.length, &result, &error) == BY_OK) {
             check(encoder, &result);
+            if (pairs && result.samples != 0 && result.samples != 2) {
+                abort();
+            }
         }
     }
     by_conversation_encoder_close(&encoder);

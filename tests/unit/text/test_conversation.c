@@ -258,12 +258,81 @@ static void test_long(void **state)
     expect(plain, &o, two, "<user>a;<assistant>[b;]<user>c;<assistant>[d;]");
 }
 
+#define PAIR(before, chosen, rejected)                                                             \
+    "{" before "\"chosen\": " chosen ", \"rejected\": " rejected "}"
+#define LIST(...) "[" __VA_ARGS__ "]"
+
+static void test_preferences(void **state)
+{
+    BY_UNUSED(state);
+    by_conversation_options o = {.form = BY_CONVERSATION_PREFERENCE};
+    /* The prompt is not learned, whatever it has; nor is what whole conversations begin with. */
+    expect(plain, &o, PAIR("\"prompt\": \"a\", ", "\"b\"", "\"c\""),
+           "<user>a;<assistant>[b;]|<user>a;<assistant>[c;]");
+    expect(marked, &o,
+           PAIR("\"prompt\": " LIST(USER("a") "," ASSISTANT("b") "," USER("c")) ", ",
+                LIST(ASSISTANT("d")), LIST(ASSISTANT("e"))),
+           "<user>a;<assistant>b;<user>c;<assistant>[d;]|"
+           "<user>a;<assistant>b;<user>c;<assistant>[e;]");
+    expect(plain, &o,
+           PAIR("", LIST(USER("a") "," ASSISTANT("b") "," USER("c") "," ASSISTANT("d")),
+                LIST(USER("a") "," ASSISTANT("b") "," USER("c") "," ASSISTANT("e"))),
+           "<user>a;<assistant>b;<user>c;<assistant>[d;]|"
+           "<user>a;<assistant>b;<user>c;<assistant>[e;]");
+    /* A prompt beside whole conversations is part of them (UltraFeedback); dialogues in one text
+     * (HH-RLHF); a text that is a list; a system message and a question. */
+    expect(plain, &o,
+           PAIR("\"prompt\": \"a\", ", LIST(USER("a") "," ASSISTANT("b")),
+                LIST(USER("a") "," ASSISTANT("c"))),
+           "<user>a;<assistant>[b;]|<user>a;<assistant>[c;]");
+    expect(plain, &o,
+           PAIR("", "\"\\n\\nHuman: a\\n\\nAssistant: b \\n\\nHuman: c\\n\\nAssistant: d\"",
+                "\"\\n\\nHuman: a\\n\\nAssistant: e\""),
+           "<user>a;<assistant>[b;]<user>c;<assistant>[d;]|<user>a;<assistant>[e;]");
+    expect(plain, &o,
+           PAIR("\"prompt\": \"a\", ",
+                "\"[{\\\"role\\\": \\\"assistant\\\", \\\"content\\\": "
+                "\\\"b\\\"}]\"",
+                "\"c\""),
+           "<user>a;<assistant>[b;]|<user>a;<assistant>[c;]");
+    expect(plain, &o, PAIR("\"system\": \"s\", \"question\": \"a\", ", "\"b\"", "\"c\""),
+           "<system>s;<user>a;<assistant>[b;]|<system>s;<user>a;<assistant>[c;]");
+    o.learn = BY_LEARN_LAST_TURN;
+    expect(
+        plain, &o,
+        PAIR("\"prompt\": \"a\", ", LIST(ASSISTANT("b") "," USER("c") "," ASSISTANT("d")), "\"e\""),
+        "<user>a;<assistant>b;<user>c;<assistant>[d;]|<user>a;<assistant>[e;]");
+    /* What is too long leaves its pair out. */
+    o = (by_conversation_options){.form = BY_CONVERSATION_PREFERENCE, .context = 20};
+    by_conversation_result result;
+    by_error error = {0};
+    char out[512];
+    assert_int_equal(
+        encode(plain, &o, PAIR("\"prompt\": \"a\", ", "\"b\"", "\"ccccc\""), out, &result, &error),
+        BY_OK);
+    assert_int_equal(result.samples, 0);
+    assert_int_equal(result.long_ones, 1);
+    o.context = 0;
+    refuse(plain, &o, "{\"prompt\": \"a\", \"chosen\": \"b\"}", "\"rejected\" is missing");
+    refuse(plain, &o, PAIR("", "\"b\"", "\"c\""), "there is no prompt");
+    refuse(plain, &o, PAIR("", LIST(ASSISTANT("b")), LIST(ASSISTANT("c"))), "begin with an answer");
+    refuse(plain, &o, PAIR("\"prompt\": \"a\", ", "\"b\"", "\"b\""), "are the same");
+    refuse(plain, &o, PAIR("\"prompt\": \"a\", ", "3", "\"b\""), "neither a text nor a list");
+    refuse(plain, &o, PAIR("\"prompt\": \"a\", ", LIST(USER("a") "," ASSISTANT("b")), "\"c\""),
+           "give both alike");
+    refuse(plain, &o, PAIR("\"prompt\": \"a\", ", "[{\"role\": \"assistant\"}]", "\"c\""),
+           "chosen: messages[1].content is missing");
+    refuse(plain, &o, PAIR("", LIST(USER("a") "," ASSISTANT("b")), LIST(USER("a"))),
+           "it has no answer");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),    cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_thinking), cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_long),
+        cmocka_unit_test(test_forms),       cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_thinking),    cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_long),
+        cmocka_unit_test(test_preferences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
