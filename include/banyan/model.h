@@ -45,7 +45,7 @@ typedef struct by_model_request {
     bool documents;   /* models of tokens, train and loss: attention stays within documents */
     bool padded;      /* encoders: samples have lengths, and what is behind them is not read */
     bool segmented;   /* encoders: tokens have segments, as those of the second of two texts */
-    int64_t texts;    /* encoders: texts of an example, each of `time` tokens; 0: one */
+    int64_t texts;    /* texts of an example, each of `time` tokens; 0: one */
 } by_model_request;
 
 /* Outputs that a model may register beside its main one. */

@@ -252,6 +252,24 @@ typedef struct by_task_graph {
     size_t edge_count;
 } by_task_graph;
 
+/* Numbers of a sample that the weights at the start determine. */
+#define BY_REFERENCE_VALUES 2
+
+/* For a task that compares a model with the weights that it starts from (model.from): what these
+ * make of the samples is computed once, before the first step. */
+typedef struct by_task_reference {
+    /* Returns the number of data sets whose samples are compared; 0: none. */
+    size_t (*sets)(const by_task_data *data, const by_config *config);
+    /* Opens one pass over a set and writes a hash of its content as 32 hex digits. The first
+     * BY_REFERENCE_VALUES of a sample's model->evaluated are what is kept. *out is NULL if the set
+     * needs nothing. */
+    by_status (*source)(by_source **out, char content[33], by_task_data *data,
+                        const by_config *config, size_t set, by_error *error);
+    /* Gives the values [samples, BY_REFERENCE_VALUES] of a set to the data, which owns them from
+     * then on and frees them with free(): sources that are opened later have them. */
+    void (*keep)(by_task_data *data, size_t set, float *values);
+} by_task_reference;
+
 /* A task. Functions may be NULL where stated. */
 struct by_task {
     const char *name;         /* value of config.task.kind */
@@ -334,6 +352,8 @@ struct by_task {
      * by_metric.value. NULL: single outputs have none. */
     double (*output_metric)(const by_task_data *data, const double *const *sums, size_t metric,
                             size_t output);
+
+    const by_task_reference *reference; /* NULL: it compares with no other weights */
 
     /* Describes what checkpoints store. NULL: nothing. */
     by_status (*keep)(by_task_data *data, const by_config *config, by_task_kept *out,

@@ -340,6 +340,10 @@ static by_status open_pass(evaluation_pass *p, const by_config *config, const by
     BY_TRY(by_trainer_open(&p->trainer, config, &options, error));
     BY_TRY(by_trainer_allocate(p->trainer, error));
     BY_TRY(by_trainer_set_data(p->trainer, data, error));
+    if (by__job_has_references(data, config)) {
+        const by__job_reference_user user = {.leads = true, .recipe = {.task = task}};
+        BY_TRY(by__job_references(p->trainer, data, &user, error));
+    }
     BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
     return by_trainer_loader(&p->loader, p->trainer, data, false, error);
 }

@@ -495,6 +495,25 @@ by_status by__job_outcomes_describe(char **out, const by__job_outcomes *outcomes
                                     const by_task_data *data, by_task_kept *kept, uint64_t examples,
                                     double loss, by_error *error);
 
+/* ---- job_references.c ---- */
+
+/* For whom values are computed. */
+typedef struct by__job_reference_user {
+    bool training; /* the trainer takes steps: what model.from lacks gets its initial values */
+    bool leads;    /* this rank writes the file */
+    by__trainer_recipe recipe;
+    bool (*stop)(void *user); /* NULL: nothing stops it */
+    void *user;
+} by__job_reference_user;
+
+/* Returns true if the data are compared with the weights at the start. */
+bool by__job_has_references(const by_task_data *data, const by_config *config);
+/* Collective: gives the data what these weights make of their samples, from data.cache or from a
+ * pass over them, after which the trainer has these weights. Sources that are open have no values:
+ * open them afterwards. BY_ESTOPPED. */
+by_status by__job_references(by_trainer *trainer, by_task_data *data,
+                             const by__job_reference_user *user, by_error *error);
+
 /* ---- evaluate.c ---- */
 
 /* Returns true if the program of the loss is collective, so that all ranks must run it; */

@@ -85,10 +85,34 @@ static by_status check_steps(const by__job *job, by_error *error)
                         job->dir.path, done, steps, 2 * done);
 }
 
+static bool stop_references(void *user)
+{
+    return by__job_stopped(user);
+}
+
+/* Compares the data with the weights at the start, if the task does; loaders have the values. */
+static by_status find_references(by__job *job, by_error *error)
+{
+    const by__job_reference_user user = {.training = true,
+                                         .leads = by__job_leads(job),
+                                         .recipe = by__job_recipe(job),
+                                         .stop = stop_references,
+                                         .user = job};
+    if (!by__job_has_references(job->data, job->config)) {
+        return BY_OK;
+    }
+    by_loader_close(&job->loader);
+    by_loader_close(&job->valid_loader);
+    by__job_outcomes_close(&job->valid.outcomes);
+    BY_TRY(by__job_references(job->trainer, job->data, &user, error));
+    return open_loaders(job, error);
+}
+
 static by_status start_weights(by__job *job, by_error *error)
 {
     const char *from = job->config->model.from;
     bool restored = false;
+    BY_TRY(find_references(job, error));
     if (job->options->resume != NULL) {
         BY_TRY(by__job_restore(&restored, job, error));
     }

@@ -6,6 +6,7 @@
 #include "banyan/adapter.h"
 #include "checkpoint/weights/adapter.h"
 #include "job/job.h"
+#include "tasks/teacher.h"
 #include "trainer/graphs/graphs.h"
 #include "trainer/probes/probes.h"
 #include "trainer/state/guard.h"
@@ -22,9 +23,10 @@ static by_status check_teacher(const by__job *job, const by_checkpoint *checkpoi
         return BY_OK;
     }
     return by_error_set(error, BY_ECONFIG,
-                        "%s was trained with other teacher weights (%.8s) than distill.teacher=%s "
-                        "has now (%.8s): name the checkpoint with these weights, not its run",
-                        by_checkpoint_path(checkpoint), then, job->config->distill.teacher, now);
+                        "%s was trained with other teacher weights (%.8s) than %s has now (%.8s): "
+                        "name the checkpoint with these weights, not its run",
+                        by_checkpoint_path(checkpoint), then, by__task_teacher_key(job->config),
+                        now);
 }
 
 /* Restores the numbers that are saved with the tensors. */

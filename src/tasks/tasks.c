@@ -14,6 +14,8 @@
 #define TASKS(ROW)                                                                                 \
     ROW(language)                                                                                  \
     ROW(chat)                                                                                      \
+    ROW(preference)                                                                                \
+    ROW(reward)                                                                                    \
     ROW(masked)                                                                                    \
     ROW(reinforce)                                                                                 \
     ROW(classify)                                                                                  \

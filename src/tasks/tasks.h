@@ -66,6 +66,17 @@ size_t by__task_loader_threads(const by_config *config);
 bool by__task_keeps_documents(const by_config *config);
 /* Returns true if the task learns conversations, of which it keeps the tokens apart. */
 bool by__task_is_chat(const by_config *config);
+/* Returns true if these are pairs, of a chosen and a rejected one, each in a row of its own. */
+bool by__task_has_pairs(const by_config *config);
+/* Returns true if a model rates each of them by one number. */
+bool by__task_rates_texts(const by_config *config);
+
+/* ---- text/preference_keys.c ---- */
+
+/* Returns true if batches have what the weights at the start make of their samples. */
+bool by__task_reads_reference(const by_config *config);
+/* Returns true if these weights are part of the graph of gradients instead. */
+bool by__task_has_live_reference(const by_config *config);
 
 /* ---- examples/examples_text.c ---- */
 
@@ -78,6 +89,11 @@ bool by__task_pairs_texts(const by_config *config);
 int64_t by__task_texts(const by_config *config);
 /* Tokens of a sample of a model of tokens: model.context or, of such texts, data.max_tokens. */
 int64_t by__task_time(const by_config *config);
+
+/* ---- reward.c ---- */
+
+/* Name of the parameter that turns a state into a reward. */
+#define BY__SCORE "score.weight"
 
 /* ---- lora_section.c ---- */
 

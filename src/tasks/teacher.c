@@ -9,11 +9,24 @@
 #include "data/corpus/logit_store.h"
 #include "export/export.h"
 #include "nn/nn.h"
+#include "tasks/tasks.h"
+#include "tasks/text/preference_keys.h"
 #include "text/tokenizer/vocabulary.h"
 
 bool by__task_has_teacher(const by_config *config)
 {
-    return config->distill.teacher[0] != '\0';
+    return config->distill.teacher[0] != '\0' || by__task_has_live_reference(config);
+}
+
+const char *by__task_teacher_key(const by_config *config)
+{
+    return by__task_has_live_reference(config) ? "task.reference_from" : "distill.teacher";
+}
+
+static const char *path_of(const by_config *config)
+{
+    return by__task_has_live_reference(config) ? by__task_reference_path(config)
+                                               : config->distill.teacher;
 }
 
 /* ---- the directory ---- */
@@ -21,7 +34,7 @@ bool by__task_has_teacher(const by_config *config)
 /* Finds a run's newest checkpoint, or the directory itself. */
 static by_status find_directory(char **out, const by_config *config, by_error *error)
 {
-    const char *path = config->distill.teacher;
+    const char *path = path_of(config);
     char *root = by__path_join(path, "checkpoints");
     by_status status = BY_OK;
     if (root != NULL && by__path_is_dir(root)) {
@@ -62,7 +75,7 @@ by_status by__task_teacher_open_weights(by_weights **out, const by_config *confi
     free(directory);
     if (status != BY_OK) {
         by_weights_close(&weights);
-        return by_error_prefix(error, status, "distill.teacher");
+        return by_error_prefix(error, status, "%s", by__task_teacher_key(config));
     }
     *out = weights;
     return BY_OK;
@@ -77,9 +90,9 @@ by_status by__task_teacher_config(by_config **out, const by_config *config, by_e
     by_status status = by__config_like(&theirs, config, error);
     if (status == BY_OK) {
         status = json == NULL ? by_error_set(error, BY_EFORMAT, "%s: there is no config.json",
-                                             config->distill.teacher)
-                              : by_model_config_from_json(&theirs->model, config->distill.teacher,
-                                                          json, strlen(json), error);
+                                             path_of(config))
+                              : by_model_config_from_json(&theirs->model, path_of(config), json,
+                                                          strlen(json), error);
     }
     if (status == BY_OK) {
         status = by_config_resolve(theirs, error);
@@ -89,11 +102,13 @@ by_status by__task_teacher_config(by_config **out, const by_config *config, by_e
     }
     by_weights_close(&weights);
     if (status == BY_OK && theirs->model.vocab != config->model.vocab) {
-        status = by_error_set(error, BY_ECONFIG,
-                              "distill.teacher=%s has a vocabulary of %lld tokens, the student one "
-                              "of %lld: both must be of one tokenizer, and model.vocab %lld",
-                              config->distill.teacher, (long long)theirs->model.vocab,
-                              (long long)config->model.vocab, (long long)theirs->model.vocab);
+        status = by_error_set(
+            error, BY_ECONFIG,
+            "%s=%s has a vocabulary of %lld tokens, the model that is trained one "
+            "of %lld: both must be of one tokenizer, and model.vocab %lld%s",
+            by__task_teacher_key(config), path_of(config), (long long)theirs->model.vocab,
+            (long long)config->model.vocab, (long long)theirs->model.vocab,
+            by__task_has_live_reference(config) ? ", unless task.reference is cached" : "");
     }
     if (status != BY_OK) {
         by_config_close(&theirs);
@@ -109,7 +124,7 @@ by_status by__task_teacher_check_tokenizer(const by_config *config, const char *
     bool same = true;
     char own[9];
     char *directory = NULL;
-    if (!by__task_has_teacher(config)) {
+    if (config->distill.teacher[0] == '\0') { /* the start has the tokenizer that was compared */
         return BY_OK;
     }
     by_status status = find_directory(&directory, config, error);
@@ -132,28 +147,27 @@ by_status by__task_teacher_check_tokenizer(const by_config *config, const char *
 /* ---- the graph ---- */
 
 static by_status build_teacher(by_graph **out, by_model *model, const by_config *theirs,
-                               const by_model_request *request, by_error *error)
+                               const char *key, const by_model_request *request, by_error *error)
 {
     by_graph *graph;
     by_model_request loss = *request;
     loss.mode = BY_MODEL_LOSS; /* no dropout */
     if (!by_model_is_rotary(&theirs->model) && request->time > theirs->model.context) {
         return by_error_set(error, BY_ECONFIG,
-                            "distill.teacher has a context of %lld, the student one of %lld: set "
+                            "the teacher has a context of %lld, the student one of %lld: set "
                             "model.context to at most the teacher's",
                             (long long)theirs->model.context, (long long)request->time);
     }
     BY_TRY(by_graph_open(&graph, error));
     by_status status = by_model_build(model, graph, &theirs->model, &loss, error);
     if (status == BY_OK && (model->hidden == BY_NONE || model->head == BY_NONE)) {
-        status = by_error_set(error, BY_ECONFIG,
-                              "distill.teacher: model.kind %s reads %s, and the "
-                              "student reads tokens",
-                              theirs->model.kind, by_model_reads(&theirs->model));
+        status =
+            by_error_set(error, BY_ECONFIG, "model.kind %s reads %s, and the student reads tokens",
+                         theirs->model.kind, by_model_reads(&theirs->model));
     }
     if (status != BY_OK) {
         by_graph_close(&graph);
-        return by_error_prefix(error, status, "distill.teacher");
+        return by_error_prefix(error, status, "%s", key);
     }
     *out = graph;
     return BY_OK;
@@ -168,7 +182,8 @@ static by_status graft(by_teacher *out, const by_config *config, const by_model_
     by_model model;
     by_value *map = NULL;
     BY_TRY(by__task_teacher_config(&theirs, config, error));
-    by_status status = build_teacher(&source, &model, theirs, request, error);
+    by_status status =
+        build_teacher(&source, &model, theirs, by__task_teacher_key(config), request, error);
     by_config_close(&theirs);
     BY_TRY(status);
     status = by__alloc((void **)&map, source->value_count, sizeof *map, "the teacher", error);
@@ -200,6 +215,16 @@ static by_value hidden_loss(by_graph *graph, by_value student, by_value teacher,
     by_value target = by_cast(graph, teacher, BY_F32);
     by_value sum = by_squared_error(graph, projected, target, targets);
     return by_scale(graph, sum, by_fill(graph, BY_F32, BY_SHAPE(1), (float)(weight / (double)out)));
+}
+
+by_status by__task_teacher_states(by_value *hidden, by_value *head, const by_config *config,
+                                  const by_model_request *request, by_graph *graph, by_error *error)
+{
+    by_teacher teacher;
+    BY_TRY(graft(&teacher, config, request, graph, error));
+    *hidden = teacher.hidden;
+    *head = teacher.head;
+    return BY_OK;
 }
 
 by_status by__task_teacher_loss(const by_config *config, const by_model_request *request,

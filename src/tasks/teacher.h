@@ -21,11 +21,19 @@
 /* Prefix of the names of parameters that a student learns only for distillation. */
 #define BY__DISTILL "distill."
 
-/* Returns true if the graph of gradients contains a teacher. */
+/* Returns true if the graph of gradients contains a teacher: that of a distillation, or the weights
+ * at the start that preferences are compared with. */
 bool by__task_has_teacher(const by_config *config);
 /* BY_ECONFIG if the teacher has a tokenizer and its hash is not that of the training data. */
 by_status by__task_teacher_check_tokenizer(const by_config *config, const char *hash,
                                            by_error *error);
+/* The key that names the teacher. */
+const char *by__task_teacher_key(const by_config *config);
+/* Adds the teacher's graph, and gets its last hidden state and its head. BY_ECONFIG: the models do
+ * not fit. */
+by_status by__task_teacher_states(by_value *hidden, by_value *head, const by_config *config,
+                                  const by_model_request *request, by_graph *graph,
+                                  by_error *error);
 /* Sets model->loss of a student of tokens according to the section distill, relative to the
  * teacher, whose graph is added. BY_ECONFIG: the models do not fit. */
 by_status by__task_teacher_loss(const by_config *config, const by_model_request *request,

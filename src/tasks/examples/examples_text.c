@@ -79,6 +79,9 @@ int64_t by__task_texts(const by_config *config)
 {
     const char *columns[3];
     const by__task_examples_keys *k = by__task_pads_texts(config) ? keys_of(config) : NULL;
+    if (by__task_has_pairs(config)) {
+        return 2;
+    }
     return k == NULL ? 1 : columns_of(columns, by__task_examples_row(config), k->text_column, k);
 }
 

@@ -45,14 +45,31 @@ static const by__config_key data_keys[] = {
              "(best-fit decreasing), and attention stays within a conversation; padded: one "
              "conversation a sample"},
 };
+static const by__config_key pair_keys[] = {
+    {"chat", "question", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, question), "\"\"",
+     .help = "field of the prompt of a preference; empty: prompt, or question; without it the "
+             "answers are whole conversations"},
+};
+static const by__config_key compared_keys[] = {
+    {"chat", "learn", BY__KEY_TEXT, BY__OWN(by__task_chat_keys, learn), "assistant",
+     .choices = "assistant|last_turn",
+     .help = "what is compared: all answers behind the prompt, or the last one"},
+};
 /* clang-format on */
 const by__config_key_list by__task_chat_key_list = BY__KEY_LIST(keys);
 const by__config_key_list by__task_chat_data_keys = BY__KEY_LIST(data_keys);
+/* Parts of the first list. */
+const by__config_key_list by__task_chat_template_keys = {keys, 1};
+const by__config_key_list by__task_chat_system_keys = {keys + 4, 2};
+const by__config_key_list by__task_chat_long_keys = {keys + 7, 1};
+const by__config_key_list by__task_pair_prompt_keys = BY__KEY_LIST(pair_keys);
+const by__config_key_list by__task_pair_learn_keys = BY__KEY_LIST(compared_keys);
 
 /* The values of the keys. */
 static const by__task_chat_keys *keys_of(const by_config *config)
 {
-    return by__config_kind_own(config->task.own, by__config_kind_named(config->task.own, "chat"));
+    return by__config_kind_own(config->task.own,
+                               by__config_kind_named(config->task.own, config->task.kind));
 }
 
 by_token_packing by__task_chat_packing(const by_config *config)
@@ -71,7 +88,8 @@ static bool is_object(const char *text)
 
 by_status by__task_chat_check(const by_config *config, const by__task_chat_keys *k, by_error *error)
 {
-    bool named = k->question[0] != '\0' || k->answer[0] != '\0';
+    bool pairs = by__task_has_pairs(config);
+    bool named = !pairs && (k->question[0] != '\0' || k->answer[0] != '\0');
     if (named && strcmp(k->form, "auto") != 0 && strcmp(k->form, "columns") != 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: chat.%s names a field of form columns; chat.form is %s: leave one "
@@ -97,10 +115,11 @@ by_status by__task_chat_adapters(const by_config *config, int64_t known_tokens, 
                               by__config_where(config, "lora.rank", "chat.template"));
 }
 
-static by_conversation_form form_of(const by__task_chat_keys *k)
+static by_conversation_form form_of(const by_config *config, const by__task_chat_keys *k)
 {
-    by_conversation_form form = BY_CONVERSATION_AUTO;
-    while (form + 1 < BY_CONVERSATION_FORMS &&
+    by_conversation_form form =
+        by__task_has_pairs(config) ? BY_CONVERSATION_PREFERENCE : BY_CONVERSATION_AUTO;
+    while (k->form != NULL && form + 1 < BY_CONVERSATION_FORMS &&
            strcmp(by_conversation_form_name(form), k->form) != 0) {
         form++;
     }
@@ -129,18 +148,20 @@ by_status by__task_chat_pack_open(by__task_chat_pack *out, const by_config *conf
     size_t context;
     BY_TRY(find_context(&context, config, resolved, error));
     const by__task_chat_keys *k = keys_of(config);
+    const char *learn = k->learn == NULL ? "assistant" : k->learn;
     by__task_chat_pack p = {0};
     BY_TRY(by_chat_for_tuning(&p.chat, &p.tokenizer, model, own ? NULL : k->template_file, error));
     p.pack.options = (by_conversation_options){
-        .form = form_of(k),
+        .form = form_of(config, k),
         .question = k->question,
         .answer = k->answer,
         .system = k->system,
         .variables = k->variables[0] == '\0' ? NULL : k->variables,
-        .learn = strcmp(k->learn, "all") == 0         ? BY_LEARN_ALL
-                 : strcmp(k->learn, "last_turn") == 0 ? BY_LEARN_LAST_TURN
-                                                      : BY_LEARN_ASSISTANT,
-        .context = context,
+        .learn = strcmp(learn, "all") == 0         ? BY_LEARN_ALL
+                 : strcmp(learn, "last_turn") == 0 ? BY_LEARN_LAST_TURN
+                                                   : BY_LEARN_ASSISTANT,
+        /* The last token is rated, too: there is none that it only predicts. */
+        .context = context > 1 && by__task_rates_texts(config) ? context - 1 : context,
         .longer = strcmp(k->longer, "cut") == 0     ? BY_LONG_CUT
                   : strcmp(k->longer, "error") == 0 ? BY_LONG_ERROR
                                                     : BY_LONG_SKIP};

@@ -9,6 +9,8 @@
 
 #define BY__TEMPLATE_FILE "chat_template.jinja"
 
+/* Of preferences, form, answer and packing are NULL, and of rewards learn, too. Structs of other
+ * tasks begin with it. */
 typedef struct by__task_chat_keys {
     char *template_file;
     char *form;
@@ -24,6 +26,13 @@ typedef struct by__task_chat_keys {
 /* The keys, and those of the section data that conversations have otherwise than other text. */
 extern const by__config_key_list by__task_chat_key_list;
 extern const by__config_key_list by__task_chat_data_keys;
+/* The keys of preferences in the section chat, in this order: some of those of conversations, and
+ * their own. */
+extern const by__config_key_list by__task_chat_template_keys;
+extern const by__config_key_list by__task_pair_prompt_keys;
+extern const by__config_key_list by__task_chat_system_keys;
+extern const by__config_key_list by__task_pair_learn_keys;
+extern const by__config_key_list by__task_chat_long_keys;
 
 /* How it puts them into samples. */
 by_token_packing by__task_chat_packing(const by_config *config);

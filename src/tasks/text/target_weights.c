@@ -26,7 +26,7 @@ const by__task_language_keys *by__task_language_keys_of(const by_config *config)
 bool by__task_weighs_targets(const by_config *config)
 {
     const by__task_language_keys *k = by__task_language_keys_of(config);
-    return by__task_is_chat(config) ||
+    return (by__task_is_chat(config) && !by__task_has_pairs(config)) ||
            (k != NULL && (k->weight[0] != '\0' || k->valid_weight[0] != '\0'));
 }
 

@@ -1,14 +1,11 @@
 /* Packed text as the data of tasks: opens what a config names, completes the config with its sizes,
- * makes sources of samples of it, and says what a checkpoint keeps. */
+ * and makes sources of samples of it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "banyan/tokenizer.h"
 #include "base/paths.h"
 #include "config/kind.h"
-#include "data/loader/damage.h"
-#include "tasks/origin_files.h"
-#include "tasks/references.h"
 #include "tasks/tasks.h"
 #include "tasks/teacher.h"
 #include "tasks/text/conversation_data.h"
@@ -16,35 +13,12 @@
 #include "tasks/text/language.h"
 #include "tasks/text/task_tokenizer.h"
 #include "tasks/text/text_data.h"
-
-typedef struct text_data {
-    by_task_data base;
-    by__task_data_paths paths;        /* of the data named by the config */
-    by__task_evaluation_data other;   /* data to evaluate or predict instead */
-    by_dataset **train;               /* [paths.train_count] */
-    by__task_data_mix mix;            /* how they are mixed; unused for one data set */
-    by_logit_store *logits;           /* of the data set; NULL: none */
-    by_token_weights **weights;       /* [train_count], each may be NULL: none */
-    by_dataset **valid;               /* [valid_count] */
-    by_token_weights **valid_weights; /* [valid_count], as weights */
-    size_t valid_count;               /* 0: nothing is held out */
-    char (*keys)[64];                 /* names of the losses of data.valid_sets */
-    by__task_documents *documents;    /* for prediction */
-    int64_t eos;
-    char *eos_token; /* NULL: none */
-    by__task_origin_files origin;
-    char *tokenizer_config;
-    char *reference;          /* the text of BY_DRIFT_FILE */
-    char *template_file;      /* path of the template of conversations; NULL: none */
-    by_token_packing packing; /* of the training data */
-    by__loader_damage damage; /* of all data sets */
-    char content[33];         /* hash of the training data */
-} text_data;
+#include "tasks/text/text_parts.h"
 
 /* ---- opening ---- */
 
 /* Opens a packed directory, and adds its damage to that of earlier data. */
-static by_status open_packed(text_data *d, by_dataset **out, const char *path,
+static by_status open_packed(by__task_text_data *d, by_dataset **out, const char *path,
                              const by_task_request *r, by_error *error)
 {
     size_t count;
@@ -61,7 +35,7 @@ static by_status open_packed(text_data *d, by_dataset **out, const char *path,
 }
 
 /* Opens the data to evaluate on, with their names if they have any. */
-static by_status open_valid(text_data *d, char *const *paths, size_t count,
+static by_status open_valid(by__task_text_data *d, char *const *paths, size_t count,
                             const by_task_request *r, by_error *error)
 {
     bool named = d->paths.names != NULL && paths == d->paths.valid;
@@ -94,7 +68,7 @@ static by_status open_weights(by_token_weights ***out, by_dataset *const *sets, 
 }
 
 /* Opens the weights of the data that are open. */
-static by_status open_all_weights(text_data *d, const by_task_request *r, by_error *error)
+static by_status open_all_weights(by__task_text_data *d, const by_task_request *r, by_error *error)
 {
     const by__task_language_keys *k = by__task_language_keys_of(r->config);
     bool chat = by__task_is_chat(r->config);
@@ -106,12 +80,13 @@ static by_status open_all_weights(text_data *d, const by_task_request *r, by_err
 
 static by_token_packing packing_of(const by_config *config)
 {
-    return by__task_is_chat(config)                        ? by__task_chat_packing(config)
+    return by__task_has_pairs(config)                      ? BY_TOKENS_PADDED
+           : by__task_is_chat(config)                      ? by__task_chat_packing(config)
            : strcmp(config->data.packing, "best_fit") == 0 ? BY_TOKENS_BEST_FIT
                                                            : BY_TOKENS_STREAM;
 }
 
-static by_status open_training(text_data *d, const by_task_request *r, by_error *error)
+static by_status open_training(by__task_text_data *d, const by_task_request *r, by_error *error)
 {
     d->packing = packing_of(r->config);
     BY_TRY(by__task_data_prepare(&d->paths, r->config, r->progress, error));
@@ -135,7 +110,7 @@ static by_status open_training(text_data *d, const by_task_request *r, by_error 
 }
 
 /* Predictions are matched to documents by number: none may be skipped. */
-static by_status refuse_damage(const text_data *d, by_error *error)
+static by_status refuse_damage(const by__task_text_data *d, by_error *error)
 {
     const by_damage *first = d->damage.items;
     if (d->damage.count == 0) {
@@ -148,7 +123,7 @@ static by_status refuse_damage(const text_data *d, by_error *error)
 }
 
 /* Opens the data named by the request, or those held out by the config. */
-static by_status open_other(text_data *d, const by_task_request *r, by_error *error)
+static by_status open_other(by__task_text_data *d, const by_task_request *r, by_error *error)
 {
     const char *path = r->path;
     const char *learned = r->learned == NULL ? "." : r->learned;
@@ -179,7 +154,7 @@ static by_status open_other(text_data *d, const by_task_request *r, by_error *er
 
 void by__task_text_close(by_task_data *base)
 {
-    text_data *d = (text_data *)base;
+    by__task_text_data *d = (by__task_text_data *)base;
     by__task_documents_close(&d->documents);
     for (size_t i = 0; d->train != NULL && i < d->paths.train_count; i++) {
         by_dataset_close(&d->train[i]);
@@ -197,6 +172,10 @@ void by__task_text_close(by_task_data *base)
         by_dataset_close(&d->valid[i]);
     }
     free(d->valid_weights);
+    for (size_t i = 0; d->references != NULL && i < d->paths.train_count + d->valid_count; i++) {
+        free(d->references[i]);
+    }
+    free(d->references);
     free(d->valid);
     free(d->keys);
     by__task_data_mix_free(&d->mix);
@@ -214,11 +193,16 @@ void by__task_text_close(by_task_data *base)
 by_status by__task_text_open(by_task_data **out, const by_task *task, const by_task_request *r,
                              by_error *error)
 {
-    text_data *d;
+    by__task_text_data *d;
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
-    *d = (text_data){.base = {.task = task}, .eos = -1};
+    *d = (by__task_text_data){.base = {.task = task}, .eos = -1};
     by_status status =
         r->purpose == BY_TASK_TRAIN ? open_training(d, r, error) : open_other(d, r, error);
+    if (status == BY_OK && by__task_reads_reference(r->config)) {
+        size_t count = d->paths.train_count + d->valid_count;
+        status =
+            by__alloc((void **)&d->references, count, sizeof *d->references, "references", error);
+    }
     if (status != BY_OK) {
         by__task_text_close(&d->base);
         return status;
@@ -228,11 +212,16 @@ by_status by__task_text_open(by_task_data **out, const by_task *task, const by_t
 }
 
 /* How the samples of a data set are made. Evaluation, too, leaves conversations whole. */
-static by_token_options token_options(const text_data *d, const by_config *config, bool training,
-                                      size_t set)
+static by_token_options token_options(const by__task_text_data *d, const by_config *config,
+                                      bool training, size_t set)
 {
     by_token_weights *const *weights = training ? d->weights : d->valid_weights;
-    return (by_token_options){.weighted = by__task_weighs_targets(config),
+    size_t number = training ? set : d->paths.train_count + set;
+    return (by_token_options){.pairs = by__task_has_pairs(config),
+                              .last = by__task_rates_texts(config),
+                              .referenced = by__task_reads_reference(config),
+                              .reference = d->references == NULL ? NULL : d->references[number],
+                              .weighted = by__task_weighs_targets(config),
                               .weights = weights == NULL ? NULL : weights[set],
                               .context = (size_t)config->model.context,
                               .shuffle = training,
@@ -242,7 +231,7 @@ static by_token_options token_options(const text_data *d, const by_config *confi
 }
 
 /* Computes the memory of the training data's sources, which are opened one after another. */
-static by_status plan_sources(text_data *d, const by_config *config, by_error *error)
+static by_status plan_sources(by__task_text_data *d, const by_config *config, by_error *error)
 {
     d->base.bytes = 0;
     d->base.opening_bytes = 0;
@@ -277,7 +266,7 @@ static by_status name_tokenizer(by_config *config, const char *chosen, by_error 
 
 by_status by__task_text_complete(by_task_data *base, by_config *config, by_error *error)
 {
-    text_data *d = (text_data *)base;
+    by__task_text_data *d = (by__task_text_data *)base;
     BY_TRY(name_tokenizer(config, d->paths.chosen, error));
     BY_TRY(by__task_chat_adapters(config, d->base.known_tokens, error));
     if (d->train != NULL) {
@@ -314,7 +303,7 @@ by_status by__task_text_complete(by_task_data *base, by_config *config, by_error
                                 by_dataset_vocab(d->valid[i]), (long long)config->model.vocab);
         }
     }
-    if (d->train != NULL && by__task_is_chat(config)) {
+    if (d->train != NULL && by__task_is_chat(config) && !by__task_has_pairs(config)) {
         BY_TRY(by__task_chat_lengths(d->train, &d->paths, config, error));
     }
     BY_TRY(plan_sources(d, config, error));
@@ -326,7 +315,8 @@ by_status by__task_text_complete(by_task_data *base, by_config *config, by_error
 }
 
 /* Opens the training data: one source, or the mix of several. */
-static by_status open_mixed(by_source **out, text_data *d, const by_config *config, by_error *error)
+static by_status open_mixed(by_source **out, by__task_text_data *d, const by_config *config,
+                            by_error *error)
 {
     by_token_options options = token_options(d, config, true, 0);
     size_t count = d->paths.train_count;
@@ -343,7 +333,7 @@ static by_status open_mixed(by_source **out, text_data *d, const by_config *conf
     by_status status = BY_OK;
     size_t opened = 0;
     while (opened < count && status == BY_OK) {
-        options.weights = d->weights[opened];
+        options = token_options(d, config, true, opened);
         status = by_token_source_open(&parts[opened], d->train[opened], &options, error);
         opened += status == BY_OK;
     }
@@ -364,7 +354,7 @@ static by_status open_mixed(by_source **out, text_data *d, const by_config *conf
 
 /* Opens one pass over the held-out data: its parts one after another, each in whole
  * micro-batches. */
-static by_status open_held_out(by_source **out, text_data *d, const by_config *config,
+static by_status open_held_out(by_source **out, by__task_text_data *d, const by_config *config,
                                by_error *error)
 {
     by_source *parts[BY_TASK_PARTS];
@@ -396,7 +386,7 @@ static by_status open_held_out(by_source **out, text_data *d, const by_config *c
 by_status by__task_text_source(by_source **out, by_task_data *base, const by_config *config,
                                bool training, by_error *error)
 {
-    text_data *d = (text_data *)base;
+    by__task_text_data *d = (by__task_text_data *)base;
     const by_token_options options = token_options(d, config, training, 0);
     return d->documents != NULL
                ? by__task_documents_source(out, d->documents, options.context, options.documents,
@@ -429,144 +419,25 @@ void by__task_text_assume(by_config *config)
     config->model.vocab = config->model.vocab < 0 ? 65 : config->model.vocab;
 }
 
-/* ---- checkpoints ---- */
-
-/* Hash of the training data: for a mix, of its parts and weights; includes packing other than the
- * stream. */
-static by_status hash_content(char out[33], const text_data *d, by_error *error)
-{
-    by_string text = {0};
-    char *all;
-    char hash[33];
-    if (d->mix.stage_count == 0 && d->packing == BY_TOKENS_STREAM && d->logits == NULL &&
-        d->weights[0] == NULL) {
-        by_dataset_hash(d->train[0], out);
-        return BY_OK;
-    }
-    if (d->logits != NULL) {
-        by_logit_store_hash(d->logits, hash);
-        by_string_format(&text, "logits %s\n", hash);
-    }
-    for (size_t i = 0; i < d->paths.train_count && d->weights[i] != NULL; i++) {
-        by_token_weights_hash(d->weights[i], hash);
-        by_string_format(&text, "weights %s\n", hash);
-    }
-    by__string_append(&text, d->packing == BY_TOKENS_BEST_FIT ? "best fit\n"
-                             : d->packing == BY_TOKENS_PADDED ? "padded\n"
-                                                              : "");
-    by__string_append(&text, d->mix.shuffle ? "random\n" : "exact\n");
-    for (size_t i = 0; i < d->paths.train_count; i++) {
-        by_dataset_hash(d->train[i], hash);
-        by_string_format(&text, "%s\n", hash);
-    }
-    for (size_t s = 0; s < d->mix.stage_count; s++) {
-        by_string_format(&text, "%llu", (unsigned long long)d->mix.stages[s].first);
-        for (size_t i = 0; i < d->paths.train_count; i++) {
-            by_string_format(&text, " %a", d->mix.stages[s].weights[i]);
-        }
-        by__string_append(&text, "\n");
-    }
-    BY_TRY(by__string_release(&text, &all, error));
-    by__hash128_hex(out, all, strlen(all));
-    free(all);
-    return BY_OK;
-}
-
-by_status by__task_text_keep(by_task_data *base, const by_config *config, by_task_kept *out,
-                             by_error *error)
-{
-    text_data *d = (text_data *)base;
-    if (d->tokenizer_config == NULL) {
-        BY_TRY(by__task_reference_of_text(&d->reference, d->train,
-                                          d->mix.stage_count == 0 ? NULL : d->mix.stages[0].weights,
-                                          d->paths.train_count, error));
-        BY_TRY(hash_content(d->content, d, error));
-        by__task_origin_files_free(&d->origin);
-        if (d->paths.origin != NULL) {
-            BY_TRY(by__task_origin_files_read(&d->origin, d->paths.origin, config->model.context,
-                                              error));
-        }
-        BY_TRY(by__task_tokenizer_config(&d->tokenizer_config, d->eos_token, config->model.context,
-                                         error));
-    }
-    const char *settings =
-        d->origin.tokenizer_config != NULL ? d->origin.tokenizer_config : d->tokenizer_config;
-    *out = (by_task_kept){
-        .values = {{.key = "tokenizer_hash",
-                    .kind = BY_VALUE_STRING,
-                    .as.string = by_dataset_tokenizer_hash(d->train[0])},
-                   {.key = "train_tokens", .kind = BY_VALUE_U64, .as.u64 = d->base.train_examples},
-                   {.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->content},
-                   {.key = "train_mix", .kind = BY_VALUE_STRING, .as.string = d->mix.text}},
-        .value_count = d->mix.text == NULL ? 3 : 4,
-        .files = {{.name = "tokenizer.json", .path = d->paths.tokenizer},
-                  {.name = "tokenizer_config.json", .data = settings, .size = strlen(settings)},
-                  {.name = BY_DRIFT_FILE, .data = d->reference, .size = strlen(d->reference)}},
-        .file_count = 3,
-        .eos = d->eos};
-    if (d->template_file != NULL) {
-        by__task_origin_files_drop(&d->origin, BY__TEMPLATE_FILE);
-        out->files[out->file_count++] =
-            (by_checkpoint_file){.name = BY__TEMPLATE_FILE, .path = d->template_file};
-    }
-    by__task_origin_files_keep(&d->origin, out);
-    return BY_OK;
-}
-
-/* Refuses to resume with data other than the checkpoint was trained on. */
-by_status by__task_text_check(const by_task_data *base, const by_checkpoint *checkpoint,
-                              by_error *error)
-{
-    const text_data *d = (const text_data *)base;
-    const char *tokenizer;
-    const char *content;
-    char now[33];
-    uint64_t tokens;
-    BY_TRY(by_checkpoint_value_string(checkpoint, "tokenizer_hash", &tokenizer, error));
-    BY_TRY(by_checkpoint_value_u64(checkpoint, "train_tokens", &tokens, error));
-    const char *own_tokenizer = by_dataset_tokenizer_hash(d->train[0]);
-    if (strcmp(tokenizer, own_tokenizer) != 0 || tokens != d->base.train_examples) {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "%s was trained on other data (%llu tokens, tokenizer %.8s) than there is "
-            "now (%llu tokens, tokenizer %.8s); start a new run with model.from=%s",
-            by_checkpoint_path(checkpoint), (unsigned long long)tokens, tokenizer,
-            (unsigned long long)d->base.train_examples, own_tokenizer,
-            by_checkpoint_path(checkpoint));
-    }
-    /* Checkpoints of earlier versions lack the hash. */
-    BY_TRY(hash_content(now, d, error));
-    if (by_checkpoint_value_string(checkpoint, "train_hash", &content, NULL) == BY_OK &&
-        strcmp(content, now) != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s was trained on other text of the same length (content %.8s) than "
-                            "there is now (%.8s): the text or data.mix was edited; restore it, or "
-                            "start a new run with model.from=%s",
-                            by_checkpoint_path(checkpoint), content, now,
-                            by_checkpoint_path(checkpoint));
-    }
-    return BY_OK;
-}
-
 /* ---- predictions ---- */
 
 by_status by__task_text_encode(by_task_data *base, const char *text, int32_t **ids, size_t *count,
                                int64_t *vocab, by_error *error)
 {
-    return by__task_text_to_ids(((text_data *)base)->paths.tokenizer, text, ids, count, vocab,
-                                error);
+    return by__task_text_to_ids(((by__task_text_data *)base)->paths.tokenizer, text, ids, count,
+                                vocab, error);
 }
 
 by_status by__task_text_decode(by_task_data *base, const int32_t *ids, size_t count, char **text,
                                size_t *length, by_error *error)
 {
-    return by__task_text_of_ids(((text_data *)base)->paths.tokenizer, ids, count, text, length,
-                                error);
+    return by__task_text_of_ids(((by__task_text_data *)base)->paths.tokenizer, ids, count, text,
+                                length, error);
 }
 
 void by__task_text_valid_size(const by_task_data *base, uint64_t *tokens, uint64_t *bytes)
 {
-    const text_data *d = (const text_data *)base;
+    const by__task_text_data *d = (const by__task_text_data *)base;
     bool known = true;
     *tokens = 0;
     *bytes = 0;
@@ -580,16 +451,16 @@ void by__task_text_valid_size(const by_task_data *base, uint64_t *tokens, uint64
 
 by__task_documents *by__task_text_documents(const by_task_data *base)
 {
-    return ((const text_data *)base)->documents;
+    return ((const by__task_text_data *)base)->documents;
 }
 
 uint32_t by__task_text_vocab(const by_task_data *base)
 {
-    const text_data *d = (const text_data *)base;
+    const by__task_text_data *d = (const by__task_text_data *)base;
     return by_dataset_vocab(d->train != NULL ? d->train[0] : d->valid[0]);
 }
 
 const char *by__task_text_tokenizer(const by_task_data *base)
 {
-    return ((const text_data *)base)->paths.tokenizer;
+    return ((const by__task_text_data *)base)->paths.tokenizer;
 }

@@ -35,6 +35,20 @@ by_status by__task_text_encode(by_task_data *data, const char *text, int32_t **i
 by_status by__task_text_decode(by_task_data *data, const int32_t *ids, size_t count, char **text,
                                size_t *length, by_error *error);
 
+/* ---- pair_data.c: preferences ---- */
+
+int64_t by__task_pairs_per_sample(const by_config *config);
+/* Implements by__config_kind.resolve: checks what concerns the data. */
+by_status by__task_pairs_resolve(by_config *config, void *own, by_error *error);
+extern const by_task_reference by__task_pair_reference;
+/* Adds to the sums of pairs, of those whose chosen answer has the higher reward, and of
+ * differences: the rewards of a pair are values[0] and values[1], those of the next one are `width`
+ * further. */
+void by__task_pairs_measure(double *count, double *right, double *margin, const by_batch *batch,
+                            const float *values, size_t width);
+
+/* ---- text_data.c ---- */
+
 /* Tokens and bytes of the held-out text; *bytes is 0 if that is unknown of a part. */
 void by__task_text_valid_size(const by_task_data *data, uint64_t *tokens, uint64_t *bytes);
 /* Documents to predict; NULL unless the data was opened for that. Owned by the data. */

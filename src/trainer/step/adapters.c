@@ -120,10 +120,10 @@ static by_status describe(char **out, const by_graph *graph, const by_config *co
             .dropout = lora->dropout,
             .in_out = is_in_out(graph),
             .base = config->model.from,
-            .task =
-                strcmp(config->task.kind, "language") == 0 || strcmp(config->task.kind, "chat") == 0
-                    ? "CAUSAL_LM"
-                    : "",
+            .task = strcmp(config->task.kind, "language") == 0 ||
+                            (by__task_is_chat(config) && !by__task_rates_texts(config))
+                        ? "CAUSAL_LM"
+                        : "",
             .targets = (const char *const *)(plain ? lora->targets.items : layers.items),
             .target_count = plain ? lora->targets.count : layers.count,
             .also = (const char *const *)also.items,

@@ -55,10 +55,10 @@ by_status by__trainer_load_adapter(by_trainer *t, const by_weights *weights, by_
     return refresh_copies(t, error);
 }
 
-/* Returns true for parameters used only for distillation, which weights to start from lack. */
+/* Returns true for parameters of tasks, which weights to start from may lack. */
 static bool is_besides(const char *name)
 {
-    return strncmp(name, BY__DISTILL, strlen(BY__DISTILL)) == 0;
+    return strncmp(name, BY__DISTILL, strlen(BY__DISTILL)) == 0 || strcmp(name, BY__SCORE) == 0;
 }
 
 static bool is_added(const char *name)
