@@ -35,7 +35,7 @@ for config in "$root"/examples/*.yaml; do
     *etth1*) sizes=model.channels=7 ;;
     *cora*) sizes="model.channels=1433 model.outputs=7 model.nodes=2708 model.edges=13264 model.sample_nodes=0 model.sample_edges=0" ;;
     *mlp*) sizes="model.numbers=8 model.outputs=1" ;;
-    */chat.yaml | */sort_digits.yaml) sizes="model.vocab=1000 model.from=" ;;
+    */chat.yaml | */preference.yaml | */sort_digits.yaml) sizes="model.vocab=1000 model.from=" ;;
     *) sizes=model.vocab=1000 ;;
     esac
     run 0 "$banyan" info "$config" $(for size in $sizes; do echo "--set $size"; done)

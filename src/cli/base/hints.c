@@ -20,7 +20,8 @@ static bool exists(const char *path)
 /* Returns true for a setting whose value may be a run, such as model.from=NAME. */
 static bool may_be_setting(const char *setting)
 {
-    static const char *const keys[] = {"model.from", "lora.from", "distill.teacher"};
+    static const char *const keys[] = {"model.from", "lora.from", "distill.teacher",
+                                       "task.reference_from"};
     size_t length = strcspn(setting, "=");
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (strlen(keys[i]) == length && strncmp(keys[i], setting, length) == 0) {

@@ -23,8 +23,11 @@ by_status cli_open_task_data(by_task_data **out, cli_spool *spool, by_config *co
         .resume = run, .event = show_note, .stop = cli_stop_requested};
     by_task_request what = *request;
     *spool = (cli_spool){.path = request->path};
-    bool text =
-        strcmp(config->task.kind, "language") == 0 || strcmp(config->task.kind, "chat") == 0;
+    static const char *const texts[] = {"language", "chat", "preference", "reward"};
+    bool text = false;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        text = text || strcmp(config->task.kind, texts[i]) == 0;
+    }
     if (request->path != NULL && !text) {
         status = cli_spool_open(spool, request->path, error); /* a text is read as it comes */
     }

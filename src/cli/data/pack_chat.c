@@ -75,8 +75,8 @@ int cli_chat_pack_open(cli_chat_pack *c, by_pack_options *options)
     int learn = find(c->learn != NULL ? c->learn : "assistant", learn_name);
     int longer = find(c->longer != NULL ? c->longer : "skip", long_name);
     if (form < 0) {
-        return cli_misuse(&cli_pack,
-                          "--form is auto, messages, sharegpt, alpaca, prompt or columns");
+        return cli_misuse(
+            &cli_pack, "--form is auto, messages, sharegpt, alpaca, prompt, columns or preference");
     }
     if (learn < 0 || longer < 0) {
         return cli_misuse(&cli_pack, "%s",

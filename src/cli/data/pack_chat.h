@@ -28,8 +28,8 @@ typedef struct cli_chat_pack {
          "chat template: a file, chatml, llama3, zephyr, plain or none (default: that of the "     \
          "tokenizer's directory)"},                                                                \
         {"form", CLI_STRING, &(c).form, "FORM",                                                    \
-         "form of the records: auto, messages, sharegpt, alpaca, prompt or columns (default "      \
-         "auto)"},                                                                                 \
+         "form of the records: auto, messages, sharegpt, alpaca, prompt, columns, or preference "  \
+         "(default auto)"},                                                                        \
         {"question", CLI_STRING, &(c).question, "NAME",                                            \
          "field with the question of a record (default question)"},                                \
         {"answer", CLI_STRING, &(c).answer, "NAME", "field with its answer (default answer)"},     \

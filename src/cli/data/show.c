@@ -304,13 +304,13 @@ static by_status add_sample(by_string *out, by_task_data *data, const int32_t *t
 /* What of a sample is learned, and where its documents begin. */
 typedef struct sample_marks {
     const int32_t *targets;
-    const int32_t *starts;
-    const float *weights;
-    const char *on;  /* before what is learned: \001 if it is coloured, */
-    const char *off; /* and behind it: \002 */
+    const int32_t *starts; /* NULL: there is one document */
+    const float *weights;  /* NULL: all targets are learned */
+    const char *on;        /* before what is learned: \001 if it is coloured, */
+    const char *off;       /* and behind it: \002 */
 } sample_marks;
 
-/* Finds the marks of example i; false: the batch has none. */
+/* Finds the marks of row i of tokens; false: the batch has none. */
 static bool find_marks(sample_marks *out, const by_batch *batch, size_t i, size_t count,
                        const cli_show_request *r)
 {
@@ -318,12 +318,14 @@ static bool find_marks(sample_marks *out, const by_batch *batch, size_t i, size_
     const by_array *starts = by_batch_array(batch, "starts");
     const by_array *weights = by_batch_array(batch, "weight");
     bool coloured = r->out == NULL && !r->json && isatty(STDOUT_FILENO) != 0;
-    if (targets == NULL || starts == NULL || weights == NULL || weights->shape.rank != 2) {
+    bool pairs = targets != NULL && targets->shape.rank == 3;
+    bool packed = targets != NULL && starts != NULL && weights != NULL && weights->shape.rank == 2;
+    if (!pairs && !packed) {
         return false;
     }
     *out = (sample_marks){.targets = (const int32_t *)targets->data + i * count,
-                          .starts = (const int32_t *)starts->data + i * count,
-                          .weights = (const float *)weights->data + i * count,
+                          .starts = pairs ? NULL : (const int32_t *)starts->data + i * count,
+                          .weights = pairs ? NULL : (const float *)weights->data + i * count,
                           .on = coloured ? "\001" : "[[",
                           .off = coloured ? "\002" : "]]"};
     return true;
@@ -332,7 +334,13 @@ static bool find_marks(sample_marks *out, const by_batch *batch, size_t i, size_
 /* Token k is a target that has a weight. */
 static bool is_learned(const sample_marks *m, size_t k)
 {
-    return k > 0 && m->targets[k - 1] >= 0 && m->weights[k - 1] > 0.0f;
+    return k > 0 && m->targets[k - 1] >= 0 && (m->weights == NULL || m->weights[k - 1] > 0.0f);
+}
+
+/* Where the document of token k begins. */
+static int32_t start_of(const sample_marks *m, size_t k)
+{
+    return m->starts == NULL ? 0 : m->starts[k];
 }
 
 /* The tokens of a sample, without those that pad it. */
@@ -345,19 +353,21 @@ static size_t used_tokens(const sample_marks *m, size_t count)
     return used;
 }
 
+/* Between documents. */
+static const char border[] = "\n--------\n";
+
 /* The text of a sample of conversations, with what is learned between marks. */
 static by_status add_marked(by_string *out, by_task_data *data, const int32_t *tokens,
                             const sample_marks *m, size_t count, by_error *error)
 {
-    static const char border[] = "\n--------\n";
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK;) {
         bool learned = is_learned(m, i);
         size_t end = i + 1;
-        while (end < count && is_learned(m, end) == learned && m->starts[end] == m->starts[i]) {
+        while (end < count && is_learned(m, end) == learned && start_of(m, end) == start_of(m, i)) {
             end++;
         }
-        if (i > 0 && m->starts[i] != m->starts[i - 1]) {
+        if (i > 0 && start_of(m, i) != start_of(m, i - 1)) {
             by_string_add(out, border, sizeof border - 1);
         }
         by_string_add(out, m->on, learned ? strlen(m->on) : 0);
@@ -396,13 +406,17 @@ static void find_hidden(int32_t *hidden, size_t count, const by_batch *batch, si
 }
 
 /* The targets of example i: of conversations, those that are learned. */
-static size_t count_targets(const by_batch *batch, size_t i, const sample_marks *marks)
+static size_t count_targets(const by_batch *batch, size_t i, const sample_marks *marks,
+                            size_t tokens)
 {
     size_t count;
     size_t found = 0;
     const int32_t *targets = targets_of(&count, batch, i);
-    for (size_t k = 0; k < count; k++) {
-        found += targets[k] >= 0 && (marks == NULL || marks->weights[k] > 0.0f);
+    for (size_t k = 0; marks != NULL && k < tokens; k++) {
+        found += is_learned(marks, k + 1);
+    }
+    for (size_t k = 0; marks == NULL && k < count; k++) {
+        found += targets[k] >= 0;
     }
     return found;
 }
@@ -444,30 +458,57 @@ static void print_sample(by_string *text, size_t tokens, size_t targets, int64_t
     printf("\n");
 }
 
+/* The tokens of a row up to its last one, of a batch that says it; else all. */
+static size_t rated_tokens(const by_batch *batch, size_t row, size_t count)
+{
+    const by_array *last = by_batch_array(batch, "last");
+    size_t k = 0;
+    while (last != NULL && k < count && ((const float *)last->data)[row * count + k] == 0.0f) {
+        k++;
+    }
+    return last == NULL || k == count ? count : k + 1;
+}
+
+/* Adds a row of tokens, of which `hidden` has room for as many numbers. */
+static by_status add_row(by_string *text, by_task_data *data, const by_batch *batch, size_t row,
+                         size_t count, int32_t *hidden, size_t *targets, const cli_show_request *r,
+                         by_error *error)
+{
+    sample_marks marks;
+    const int32_t *ids = (const int32_t *)by_batch_array(batch, "tokens")->data + row * count;
+    bool marked = find_marks(&marks, batch, row, count, r);
+    *targets += count_targets(batch, row, marked ? &marks : NULL, count);
+    find_hidden(hidden, count, batch, row);
+    return marked ? add_marked(text, data, ids, &marks, used_tokens(&marks, count), error)
+                  : add_sample(text, data, ids, hidden, rated_tokens(batch, row, count), error);
+}
+
+/* A sample is one row of tokens, or two that are compared. */
 static by_status print_samples(by_task_data *data, const by_batch *batch, int64_t *done,
                                const cli_show_request *r, by_error *error)
 {
     const by_array *tokens = by_batch_array(batch, "tokens");
-    if (tokens == NULL || tokens->dtype != BY_I32 || tokens->shape.rank != 2) {
+    int rank = tokens == NULL ? 0 : tokens->shape.rank;
+    if (tokens == NULL || tokens->dtype != BY_I32 || rank < 2 || rank > 3) {
         return by_error_set(error, BY_EARG, "show: the samples have no tokens");
     }
-    size_t count = (size_t)tokens->shape.dim[1];
+    size_t rows = rank == 3 ? (size_t)tokens->shape.dim[1] : 1;
+    size_t count = (size_t)tokens->shape.dim[rank - 1];
     int32_t *hidden = calloc(count, sizeof *hidden);
     by_status status = hidden == NULL ? no_memory(error) : BY_OK;
     for (size_t i = 0; i < batch->batch && *done < r->count && status == BY_OK; i++, ++*done) {
         by_string text = {0};
-        sample_marks marks;
-        const int32_t *ids = (const int32_t *)tokens->data + i * count;
-        find_hidden(hidden, count, batch, i);
-        bool marked = find_marks(&marks, batch, i, count, r);
-        status = marked ? add_marked(&text, data, ids, &marks, used_tokens(&marks, count), error)
-                        : add_sample(&text, data, ids, hidden, count, error);
+        size_t targets = 0;
+        for (size_t k = 0; k < rows && status == BY_OK; k++) {
+            by_string_add(&text, border, k > 0 ? sizeof border - 1 : 0);
+            status = add_row(&text, data, batch, i * rows + k, count, hidden, &targets, r, error);
+        }
         by_string_add(&text, "", 1);
         if (status == BY_OK) {
             status = by_string_check(&text, error);
         }
         if (status == BY_OK) {
-            print_sample(&text, count, count_targets(batch, i, marked ? &marks : NULL), *done, r);
+            print_sample(&text, rows * count, targets, *done, r);
         }
         by_string_free(&text);
     }

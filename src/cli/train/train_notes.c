@@ -9,7 +9,9 @@ void cli_show_next(const by_config *config, const char *run)
 {
     const by_task *task = NULL;
     bool text = strcmp(config->task.kind, "language") == 0;
-    bool chat = strcmp(config->task.kind, "chat") == 0;
+    bool rates = strcmp(config->task.kind, "reward") == 0;
+    bool chat =
+        strcmp(config->task.kind, "chat") == 0 || strcmp(config->task.kind, "preference") == 0;
     bool tokens = strcmp(by_model_reads(&config->model), "tokens") == 0;
     bool known = by_task_find(&task, config, NULL) == BY_OK;
     if (known && task->rolls_out) {
@@ -26,7 +28,7 @@ void cli_show_next(const by_config *config, const char *run)
     } else if (known && strcmp(task->name, "diffuse") == 0) {
         printf("           banyan generate %s --image FILE.png\n", run);
     }
-    if (tokens || (known && task->open_examples != NULL)) {
+    if ((tokens && !rates) || (known && task->open_examples != NULL)) {
         printf("           banyan serve %s\n", run);
     }
     printf("           banyan plot %s --out loss.png\n", run);
