@@ -266,10 +266,11 @@ BY_API void by_coordinates_close(by_coordinates **coordinates);
 
 /* What a run may take. 0: not limited; at least one of seconds, flops and layers is above 0. */
 typedef struct by_dial_budget {
-    double seconds; /* of its steps, evaluations and checkpoints */
-    double flops;   /* of training, by_model_size's */
-    uint64_t bytes; /* of memory */
-    int64_t layers; /* the depth that is asked for */
+    double seconds;  /* of its steps, evaluations and checkpoints */
+    double flops;    /* of training, by_model_size's */
+    uint64_t bytes;  /* of memory */
+    int64_t layers;  /* the depth that is asked for */
+    int64_t context; /* tokens of a sequence; 0: as the runs behind the laws had */
 } by_dial_budget;
 
 /* Text to train on. */
@@ -315,9 +316,9 @@ typedef struct by_dial_choice {
  * by powers. */
 BY_API double by_dial_seconds(const by_dial_machine *machine, double flops);
 /* Seconds of the shortest training that is chosen: 20 steps of 4 sequences, of a model of so many
- * layers; 0: of the smallest. */
+ * layers (0: of the smallest) and tokens of a sequence (0: as by_dial_budget.context). */
 BY_API double by_dial_least_seconds(const by_dial_data *data, const by_dial_machine *machine,
-                                    int64_t layers);
+                                    int64_t layers, int64_t context);
 /* Chooses the model of least predicted loss that the budget trains: of each depth, with 32 times as
  * many columns, the tokens that it sees in the time or FLOPs (with a depth alone: as many as the
  * law has best for a model of its size), and the loss of both by a scaling law with the effective
@@ -334,9 +335,9 @@ BY_API void by_dial_extend(by_dial_choice *choice, const by_dial_data *data);
  * it. */
 BY_API by_status by_dial_measure(by_dial_machine *out, const by_train_options *options,
                                  const by_dial_data *data, double seconds, by_error *error);
-/* Describes a file or directory of text before it is packed, by its bytes: how large a tokenizer to
- * train on it, and guesses of the rest. Returns BY_EIO if it cannot be read. */
-BY_API by_status by_dial_guess_data(by_dial_data *out, const char *text, by_error *error);
+/* Describes files or directories of text before they are packed, by their bytes: how large a
+ * tokenizer to train on them, and guesses of the rest. Returns BY_EIO if one cannot be read. */
+BY_API by_status by_dial_guess_data(by_dial_data *out, const by_string_list *text, by_error *error);
 /* Opens the data of options->config, which packs text on first use, and completes the description.
  */
 BY_API by_status by_dial_open_data(by_dial_data *out, const by_train_options *options,
@@ -344,8 +345,26 @@ BY_API by_status by_dial_open_data(by_dial_data *out, const by_train_options *op
 /* The config of a choice as YAML, with comments that say why: free it with free(). `lines` (may be
  * NULL) get the reasons alone, one a line, also to be freed. */
 BY_API by_status by_dial_config(char **yaml, char **lines, const by_dial_choice *choice,
-                                const by_dial_data *data, const char *name, const char *text,
-                                by_error *error);
+                                const by_dial_data *data, const char *name,
+                                const by_string_list *text, by_error *error);
+
+/* What the dial makes a config of. */
+typedef struct by_dial_request {
+    by_string_list text; /* files or directories; borrowed */
+    const char *name;    /* of the run */
+    by_dial_budget budget;
+    double began; /* seconds of by_clock(): from when on budget.seconds counts */
+    const char *const
+        *overrides; /* [override_count] of the config, as by_config_parse takes them */
+    size_t override_count;
+    const by_train_options *options; /* of the run, without a config */
+} by_dial_request;
+
+/* Does all of the above: measures models of some depths on the text, chooses one, and measures that
+ * one to fix its steps. Packs the text on first use. *yaml and *lines as by_dial_config makes them.
+ * Errors are those of the functions above. */
+BY_API by_status by_dial_turn(by_dial_choice *out, char **yaml, char **lines,
+                              const by_dial_request *request, by_error *error);
 
 /* ---- spot instances ---- */
 

@@ -6,17 +6,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* The share of the time that steps get; measuring, evaluations and the last checkpoint take the
- * rest. */
-#define STEPS_SHARE 0.94
-/* Seconds of measuring models, as a share of the run, and at most. */
-#define MEASURING_SHARE 0.04
-#define MEASURING_MOST  12.0
 /* Configs of one name. */
-#define MOST_FILES      10000
-#define MEASURING_LEAST 1.0
-/* The depth of the model that is measured first. */
-#define FIRST_LAYERS 4
+#define MOST_FILES 10000
 
 int cli_check_dial(const cli_command *command, const cli_dial *d, int positional)
 {
@@ -162,26 +153,6 @@ static void name_of(char out[64], const char *path)
     (void)snprintf(out + count, 64 - count, "%s", count == 0 ? "text" : "");
 }
 
-static by_status open_choice(by_config **out, const cli_dial *d, const by_dial_data *data,
-                             const char *name, const cli_list *overrides, by_error *error)
-{
-    char *yaml;
-    by_status status = by_dial_config(&yaml, NULL, &d->choice, data, name, d->data, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    status = by_config_parse(out, "the dial's config", yaml, strlen(yaml), overrides->items,
-                             overrides->count, error);
-    free(yaml);
-    if (status == BY_OK) {
-        status = by_config_resolve(*out, error);
-        if (status != BY_OK) {
-            by_config_close(out);
-        }
-    }
-    return status;
-}
-
 /* Writes `text` to NAME.yaml, or NAME-2.yaml and so on: a file that is there may be the user's. */
 static by_status write_file(char path[96], const char *name, const char *text, by_error *error)
 {
@@ -194,86 +165,6 @@ static by_status write_file(char path[96], const char *name, const char *text, b
     written = file != NULL && fclose(file) == 0 && written;
     return written ? BY_OK
                    : by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno));
-}
-
-/* A first model, of which data and trials are. */
-static by_status measure(by_dial_machine *machine, by_dial_data *data, cli_dial *d,
-                         const by_dial_budget *budget, const by_train_options *options,
-                         const cli_list *overrides, const char *name, by_error *error)
-{
-    const by_dial_machine any = {.count = 1, .flops = {1.0}, .seconds = {1e-12}};
-    const by_dial_budget first = {.flops = 1e14, .layers = FIRST_LAYERS};
-    by_train_options own = *options;
-    by_config *config;
-    by_status status = by_dial_guess_data(data, d->data, error);
-    if (status == BY_OK) {
-        status = by_dial_choose(&d->choice, &first, data, &any, error);
-    }
-    status = status == BY_OK ? open_choice(&config, d, data, name, overrides, error) : status;
-    if (status != BY_OK) {
-        return status;
-    }
-    own.config = config;
-    status = by_dial_open_data(data, &own, error);
-    double seconds = budget->seconds > 0.0 ? MEASURING_SHARE * budget->seconds : MEASURING_LEAST;
-    seconds = fmin(fmax(seconds, MEASURING_LEAST), MEASURING_MOST);
-    if (status == BY_OK) {
-        status = by_dial_measure(machine, &own, data, seconds, error);
-    }
-    by_config_close(&config);
-    return status;
-}
-
-/* Sets the time that is left for steps. Where the text took longer than there was, the run is the
- * shortest that is chosen. */
-static by_status leave(by_dial_budget *left, const by_dial_budget *budget, const cli_dial *d,
-                       const by_dial_data *data, const by_dial_machine *machine, by_error *error)
-{
-    double least = by_dial_least_seconds(data, machine, budget->layers);
-    double whole = MEASURING_LEAST + least / STEPS_SHARE;
-    if (budget->seconds < whole) {
-        return by_error_set(error, BY_EARG,
-                            "the dial: the run may take %.3g s, but measuring this machine and the "
-                            "shortest training take %.3g s: give it at least --minutes %.2g",
-                            budget->seconds, whole, ceil(whole / 0.6) / 100.0);
-    }
-    double rest = STEPS_SHARE * (budget->seconds - (by_clock() - d->began));
-    left->seconds = fmax(rest, least * (1.0 + 1e-9));
-    return BY_OK;
-}
-
-/* Fixes the steps by the time that is left, as --minutes does for any config. */
-static by_status fit(cli_dial *d, const by_dial_data *data, const by_dial_budget *budget,
-                     const by_train_options *options, const cli_list *overrides, const char *name,
-                     by_error *error)
-{
-    by_train_times times;
-    by_train_fit fit;
-    by_config *config;
-    by_train_options own = *options;
-    by_status status = open_choice(&config, d, data, name, overrides, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    own.config = config;
-    /* The run reports its share of this, and would measure it in time that is planned for steps. */
-    double peak;
-    (void)by_machine_peak(&peak, cli_compute_dtype(config), config->device,
-                          (int)config->train.threads, NULL);
-    double measuring = fmin(fmax(MEASURING_SHARE * budget->seconds, MEASURING_LEAST), 8.0);
-    status = by_train_measure(&times, &own, measuring, error);
-    double left = budget->seconds - (by_clock() - d->began);
-    if (status == BY_OK) {
-        status = by_train_fit_steps(&fit, config, &times, fmax(left, times.step), error);
-    }
-    by_config_close(&config);
-    if (status == BY_OK && (strcmp(d->choice.limit, "time") == 0 || fit.steps < d->choice.steps)) {
-        d->choice.steps = fit.steps;
-        d->choice.limit = "time";
-        by_dial_extend(&d->choice, data);
-        d->choice.seconds = fit.seconds;
-    }
-    return status;
 }
 
 static void print_json(const by_dial_choice *c, const char *path)
@@ -293,31 +184,21 @@ static void print_json(const by_dial_choice *c, const char *path)
 by_status cli_turn_dial(cli_dial *d, char **path, const by_train_options *options,
                         const cli_list *overrides, bool show, bool json, by_error *error)
 {
-    by_dial_budget budget;
-    by_dial_machine machine;
-    by_dial_data data;
     char name[64];
     char file[96];
     char *yaml = NULL;
     char *lines = NULL;
+    char *text[] = {(char *)(uintptr_t)d->data};
     name_of(name, d->data);
-    by_status status = read_budget(&budget, d, error);
+    by_dial_request request = {.text = {text, 1},
+                               .name = name,
+                               .began = d->began,
+                               .overrides = overrides->items,
+                               .override_count = overrides->count,
+                               .options = options};
+    by_status status = read_budget(&request.budget, d, error);
     if (status == BY_OK) {
-        status = measure(&machine, &data, d, &budget, options, overrides, name, error);
-    }
-    if (status == BY_OK) {
-        by_dial_budget left = budget;
-        if (budget.seconds > 0.0) {
-            status = leave(&left, &budget, d, &data, &machine, error);
-        }
-        status =
-            status == BY_OK ? by_dial_choose(&d->choice, &left, &data, &machine, error) : status;
-    }
-    if (status == BY_OK && budget.seconds > 0.0) {
-        status = fit(d, &data, &budget, options, overrides, name, error);
-    }
-    if (status == BY_OK) {
-        status = by_dial_config(&yaml, &lines, &d->choice, &data, name, d->data, error);
+        status = by_dial_turn(&d->choice, &yaml, &lines, &request, error);
     }
     if (status == BY_OK) {
         status = write_file(file, name, yaml, error);

@@ -105,11 +105,11 @@ static bool train(by_dial_choice *c, const by_dial_budget *budget, const by_dial
 }
 
 double by_dial_least_seconds(const by_dial_data *data, const by_dial_machine *machine,
-                             int64_t layers)
+                             int64_t layers, int64_t context)
 {
     const by__dial_laws *laws = &by__dial_laws_of_text;
     by_dial_choice c = {0};
-    by__dial_shape(&c, layers > 0 ? layers : 1, laws->context, data->vocab);
+    by__dial_shape(&c, layers > 0 ? layers : 1, context > 0 ? context : laws->context, data->vocab);
     double tokens = (double)(FEWEST_STEPS * batch_of(laws, 1.0, c.context) * c.context);
     return tokens * by_dial_seconds(machine, c.flops_per_token);
 }
@@ -121,6 +121,7 @@ by_status by_dial_choose(by_dial_choice *out, const by_dial_budget *budget,
     bool limited = budget->seconds > 0.0 || budget->flops > 0.0;
     int64_t first = budget->layers > 0 ? budget->layers : 1;
     int64_t last = budget->layers > 0 ? budget->layers : MOST_LAYERS;
+    int64_t context = budget->context > 0 ? budget->context : by__dial_laws_of_text.context;
     if (!limited && budget->layers == 0 && budget->bytes == 0) {
         return by_error_set(error, BY_EARG,
                             "the dial is set to nothing: give it a time, FLOPs, "
@@ -128,7 +129,7 @@ by_status by_dial_choose(by_dial_choice *out, const by_dial_budget *budget,
     }
     for (int64_t layers = first; layers <= last; layers++) {
         by_dial_choice c = {0};
-        by__dial_shape(&c, layers, by__dial_laws_of_text.context, data->vocab);
+        by__dial_shape(&c, layers, context, data->vocab);
         if (train(&c, budget, data, machine) && (limited ? c.bits < best.bits : true)) {
             best = c;
         }

@@ -56,7 +56,7 @@ static void add_reasons(by_string *out, const by_dial_choice *c, const by_dial_d
 }
 
 by_status by_dial_config(char **yaml, char **lines, const by_dial_choice *c,
-                         const by_dial_data *data, const char *name, const char *text,
+                         const by_dial_data *data, const char *name, const by_string_list *text,
                          by_error *error)
 {
     by_string out = {0};
@@ -74,7 +74,10 @@ by_status by_dial_config(char **yaml, char **lines, const by_dial_choice *c,
                      (long long)c->layers, (long long)c->width, (long long)c->heads,
                      (long long)c->context, (long long)by__dial_laws_of_text.mup_width);
     by_string_format(&out, "data: {text: [");
-    quote(&out, text);
+    for (size_t i = 0; i < text->count; i++) {
+        by__string_append(&out, i > 0 ? ", " : "");
+        quote(&out, text->items[i]);
+    }
     by_string_format(&out, "], tokenizer: bpe, tokenizer_vocab: %lld, valid_fraction: 0.1}\n",
                      (long long)data->tokenizer);
     by_string_format(&out, "train: {steps: %lld, batch: %lld}\n", (long long)c->steps,

@@ -51,10 +51,12 @@ static by_status add_bytes(double *bytes, const char *path, int depth, by_error 
     return status;
 }
 
-by_status by_dial_guess_data(by_dial_data *out, const char *text, by_error *error)
+by_status by_dial_guess_data(by_dial_data *out, const by_string_list *text, by_error *error)
 {
     double bytes = 0.0;
-    BY_TRY(add_bytes(&bytes, text, 0, error));
+    for (size_t i = 0; i < text->count; i++) {
+        BY_TRY(add_bytes(&bytes, text->items[i], 0, error));
+    }
     int64_t vocab = by__dial_vocab(&by__dial_laws_of_text, bytes);
     *out = (by_dial_data){.tokens = fmax(bytes / BYTES_PER_TOKEN, 1.0),
                           .bytes_per_token = BYTES_PER_TOKEN,

@@ -69,7 +69,7 @@ static void test_least(void **state)
     BY_UNUSED(state);
     static const int64_t depths[] = {0, 1, 7};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(depths); i++) {
-        double least = by_dial_least_seconds(&text, &machine, depths[i]);
+        double least = by_dial_least_seconds(&text, &machine, depths[i], 0);
         by_dial_budget budget = {.seconds = least * (1.0 + 1e-9), .layers = depths[i]};
         by_dial_choice choice = choose(budget);
         by_error error = {0};
@@ -130,13 +130,18 @@ static void test_config(void **state)
     char *lines;
     by_config *config;
     by_trainer *trainer;
-    check_ok(by_dial_config(&yaml, &lines, &choice, &text, "a \"b\"", "c:\\d #e.txt", &error),
-             &error);
+    char first[] = "c:\\d #e.txt";
+    char second[] = "f";
+    char *paths[] = {first, second};
+    const by_string_list of = {paths, 2};
+    check_ok(by_dial_config(&yaml, &lines, &choice, &text, "a \"b\"", &of, &error), &error);
     check_ok(by_config_parse(&config, "dial", yaml, strlen(yaml), NULL, 0, &error), &error);
     config->model.vocab = text.vocab;
     check_ok(by_config_resolve(config, &error), &error);
     assert_string_equal(config->name, "a \"b\"");
-    assert_string_equal(config->data.text.items[0], "c:\\d #e.txt");
+    assert_int_equal(config->data.text.count, 2);
+    assert_string_equal(config->data.text.items[0], first);
+    assert_string_equal(config->data.text.items[1], second);
     assert_int_equal(config->train.steps, choice.steps);
     assert_int_equal(config->train.batch, choice.batch);
     assert_int_equal(config->memory.budget, (int64_t)6 << 30);
