@@ -98,4 +98,7 @@
 /* Drawings */
 #include "banyan/plot.h"
 
+/* From text to an assistant */
+#include "banyan/assistant.h"
+
 #endif

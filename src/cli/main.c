@@ -21,7 +21,7 @@ static const cli_command *const commands[] = {
     &cli_generate, &cli_chat,  &cli_embed,      &cli_classify, &cli_export,   &cli_compress,
     &cli_logits,   &cli_drift, &cli_serve,      &cli_deploy,   &cli_gateway,  &cli_broker,
     &cli_worker,   &cli_info,  &cli_checkpoint, &cli_runs,     &cli_watch,    &cli_plot,
-    &cli_profile,  &cli_bench, &cli_launch,     &cli_doctor,   &cli_plan,
+    &cli_profile,  &cli_bench, &cli_launch,     &cli_doctor,   &cli_plan,     &cli_assistant,
 };
 
 static void print_help(FILE *out)

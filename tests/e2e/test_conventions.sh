@@ -96,6 +96,7 @@ runs show nowhere
 watch nowhere
 plot nowhere
 serve nowhere --check
+assistant nowhere
 END
 [ ! -e x ] || fail "something was made"
 

@@ -8,6 +8,7 @@ mkdir bin
 cat >bin/banyan <<END
 #!/bin/sh
 case "\$*" in "train --data "*) exec "$banyan" "\$@" --minutes 0.3 --set train.steps=4 --set train.eval_batches=1 ;; esac
+case "\$*" in "assistant "*" --minutes "*) exec "$banyan" "\$@" --minutes 0.2 ;; esac
 case "\$*" in "train "*" --minutes "*) exec "$banyan" "\$@" --minutes 0.01 ;; esac
 case "\$1 \$2" in
 "train --resume") exec "$banyan" "\$@" ;;

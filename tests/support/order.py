@@ -73,6 +73,7 @@ evaluate: infer
 reinforce: job infer process
 plan: reinforce
 plot: plan
+assistant: evaluate plot
 compress: plan
 serve: compress evaluate
 serve/base: serve
@@ -92,7 +93,7 @@ serve/gateway: serve/gateway/openai
 serve/rollout: serve/link
 serve/supervisor: serve/gateway serve/rollout process
 serve/client: serve/http serve/protocol
-cli/base: plot serve/supervisor serve/broker serve/worker serve/client launch
+cli/base: assistant serve/supervisor serve/broker serve/worker serve/client launch
 cli/train: cli/base
 cli/evaluate: cli/train
 cli/generate: cli/evaluate

@@ -56,6 +56,7 @@ typedef enum cli_value_type {
     CLI_TYPE_INPUT,   /* const char *: a file or directory that exists */
     CLI_TYPE_STREAM,  /* const char *: the same, or - for standard input */
     CLI_TYPE_LIST,    /* cli_list: the flag may be repeated */
+    CLI_TYPE_INPUTS,  /* the same, of files or directories that exist */
     CLI_TYPE_DEVICE,  /* cli_list of settings: device=VALUE is added */
     CLI_TYPE_KEY      /* cli_settings: a value for a key of a server's configuration */
 } cli_value_type;
@@ -88,6 +89,10 @@ typedef struct cli_flag_kind {
 #define CLI_LIST                                                                                   \
     {                                                                                              \
         .type = CLI_TYPE_LIST                                                                      \
+    }
+#define CLI_INPUTS                                                                                 \
+    {                                                                                              \
+        .type = CLI_TYPE_INPUTS                                                                    \
     }
 #define CLI_DEVICE                                                                                 \
     {                                                                                              \
@@ -162,7 +167,7 @@ typedef struct cli_command {
 extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_embed, cli_info,
     cli_plot, cli_runs, cli_watch, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch,
     cli_doctor, cli_chat, cli_export, cli_serve, cli_gateway, cli_worker, cli_broker, cli_compress,
-    cli_classify, cli_deploy, cli_logits, cli_drift, cli_backtest, cli_plan;
+    cli_classify, cli_deploy, cli_logits, cli_drift, cli_backtest, cli_plan, cli_assistant;
 
 /* Parses flags, after which positional arguments are in *rest, *rest_count. The list of flags ends
  * with a NULL name; --help is added. Returns -1 to continue, or the exit code if --help was printed

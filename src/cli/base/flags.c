@@ -229,7 +229,8 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
     case CLI_TYPE_SEED:
     case CLI_TYPE_NUMBER:
         return store_number(flag, text) ? -1 : misuse_number(command, flag, text);
-    case CLI_TYPE_LIST: {
+    case CLI_TYPE_LIST:
+    case CLI_TYPE_INPUTS: {
         cli_list *list = flag->target;
         if (list->count == CLI_LIST_MAX) {
             return cli_misuse(command, "%s%s is given more than %d times", dashes(flag), flag->name,
@@ -237,7 +238,7 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
         }
         list->items[list->count++] = text;
         tell_set_twice(command, flag, list);
-        return -1;
+        return flag->kind.type == CLI_TYPE_INPUTS ? cli_check_input(command, text) : -1;
     }
     case CLI_TYPE_DEVICE: {
         cli_list *list = flag->target;
@@ -303,7 +304,8 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
         if (code >= 0) {
             return code;
         }
-        if (given[at] != NULL && flags[at].kind.type != CLI_TYPE_LIST) {
+        if (given[at] != NULL && flags[at].kind.type != CLI_TYPE_LIST &&
+            flags[at].kind.type != CLI_TYPE_INPUTS) {
             char what[80];
             (void)snprintf(what, sizeof what, "%s%s", dashes(&flags[at]), flags[at].name);
             tell_twice(command, what, given[at], optarg);

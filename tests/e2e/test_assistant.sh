@@ -1,0 +1,166 @@
+#!/bin/sh
+# An assistant in one command: its parts are ordinary runs, which go on after a kill and after Ctrl-C with equal bits,
+# are done once, and are done again when what they are made of has changed.
+. "$(dirname "$0")/../support/shell.sh"
+
+awk 'BEGIN { for (i = 0; i < 60; i++) printf "{\"question\": \"After %d?\", \"answer\": \"It is %d.\"}\n", i % 9, i % 9 + 1 }' >talks.jsonl
+awk 'BEGIN { for (i = 0; i < 9; i++) printf "{\"question\": \"After %d?\", \"answer\": \"It is %d.\"}\n", i, i + 1 }' >prompts.jsonl
+cat >items.jsonl <<'END'
+{"question": "apple", "choices": ["bay", "cedar"], "answer": 0}
+{"question": "dune", "choices": ["elm", "fern"], "answer": 1}
+END
+cat >task.yaml <<'END'
+task: words
+output_type: multiple_choice
+test_split: test
+dataset_kwargs: {data_files: items.jsonl}
+doc_to_text: "{{question}}"
+doc_to_choice: choices
+doc_to_target: answer
+END
+cat >base.yaml <<'END'
+model: {kind: llama, layers: 1, heads: 2, width: 32, context: 64, tied: true}
+data: {tokenizer: bpe, tokenizer_vocab: 300, cache: cache}
+train: {steps: 40, batch: 8, micro_batch: 4, log_every: 1, eval_every: 20, eval_batches: 2, threads: 1}
+optimizer: {lr: 3e-3, warmup: 5}
+precision: {compute: f32}
+checkpoint: {every: 8}
+END
+cat >tune.yaml <<'END'
+data: {cache: cache}
+train: {steps: 24, batch: 4, log_every: 1, threads: 1}
+precision: {compute: f32}
+checkpoint: {every: 6}
+END
+# new DIR: an assistant that is not trained yet.
+new() {
+    mkdir "$1"
+    cat >"$1/assistant.yaml" <<'END'
+text: text.txt
+conversations: talks.jsonl
+minutes: 1
+watts: 30
+pretrain: {config: base.yaml}
+chat: {config: tune.yaml}
+END
+}
+digest() {
+    run 0 "$banyan" checkpoint digest "$1"
+    tail -n 1 out
+}
+
+say "a plan trains nothing"
+new whole
+run 0 "$banyan" assistant whole --plan --json
+[ "$(grep -c '"state":"waits"' out)" -eq 2 ] || fail "$(cat out)"
+[ "$(ls whole)" = assistant.yaml ] || fail "the plan made $(ls whole)"
+
+say "all parts, and the report"
+run 0 "$banyan" assistant whole
+holds out "banyan chat whole/chat"
+exists whole/report.md whole/report.html whole/pretrain.yaml whole/chat.yaml
+holds whole/report.md "> After 5?"
+holds whole/report.md "Wh at 30 W"
+if "$banyan" doctor | grep -q "plots.*no"; then :; else
+    exists whole/pretrain.svg whole/chat.svg
+    holds whole/report.html "<svg"
+fi
+echo "After 3?" | "$banyan" chat whole/chat --tokens 8 --best >out || fail "no chat"
+run 0 "$banyan" assistant whole --plan
+holds out "	done	whole/chat.yaml"
+
+say "killed while it pretrains, interrupted while it is tuned: equal weights"
+new cut
+train_until 20 KILL "$banyan" assistant cut --json
+[ "$code" -eq 137 ] || fail "exit code $code"
+run 0 "$banyan" assistant cut --plan --json
+holds out '"part":"pretrain","state":"began"'
+train_chat_until() { # those steps are in the part behind
+    rm -f lines
+    mkfifo lines
+    "$banyan" assistant cut --json >lines 2>err &
+    background=$!
+    part=
+    while read -r line; do
+        case $line in
+        '{"event":"trains","part":"chat"'*) part=chat ;;
+        '{"event":"train","step":14,'*) [ "$part" != chat ] || kill -INT "$background" ;;
+        esac
+    done <lines
+    wait "$background"
+    code=$?
+    background=
+}
+train_chat_until
+[ "$code" -eq 3 ] || fail "exit code $code"
+holds err "go on with: banyan assistant cut"
+run 0 "$banyan" assistant cut
+holds out "pretrain: done already, in cut/pretrain"
+holds out "chat: goes on"
+[ "$(digest cut/pretrain)" = "$(digest whole/pretrain)" ] || fail "the base model differs"
+[ "$(digest cut/chat)" = "$(digest whole/chat)" ] || fail "the tuned model differs"
+
+say "what is done stays"
+run 0 "$banyan" assistant cut --json
+[ "$(grep -c '"event":"kept"' out)" -eq 2 ] || fail "$(cat out)"
+holds out '"event":"reported"'
+
+say "a part is repeated by its config"
+run 0 "$banyan" train whole/chat.yaml --quiet
+[ "$(digest whole/chat-2)" = "$(digest whole/chat)" ] || fail "its config trains another model"
+
+say "suites are run without training, once"
+echo 'suites: task.yaml' >>cut/assistant.yaml
+run 0 "$banyan" assistant cut
+holds out "chat: done already"
+holds out "chat: task.yaml, 2 items"
+holds cut/report.md "| words | acc | 2 |"
+run 0 "$banyan" assistant cut
+! grep -q "task.yaml, 2 items" out || fail "a suite was run again"
+
+say "a config that was edited is trained as it is; what follows is done again"
+sed -i 's/steps: 40/steps: 42/' base.yaml
+run 0 "$banyan" assistant cut --plan --json
+[ "$(grep -c '"state":"waits"' out)" -eq 2 ] || fail "$(cat out)"
+run 0 "$banyan" assistant cut
+holds out "chat: done in"
+exists cut/pretrain-2 cut/chat-2
+sed -i 's/^optimizer: {/&lr: 5e-3, /; s/lr: 1e-3, //' cut/chat.yaml
+cp cut/chat.yaml edited.yaml
+run 0 "$banyan" assistant cut
+holds out "pretrain: done already, in cut/pretrain-2"
+same edited.yaml cut/chat.yaml
+holds cut/chat-3/config.yaml "lr: 0.005"
+
+say "rewards come on top of what is done"
+sed -i 's/steps: 42/steps: 40/' base.yaml
+cat >learn.yaml <<'END'
+task: {group: 4, max_tokens: 12, reward: length, reward_tokens: 4}
+model: {context: 48}
+train: {steps: 3, batch: 16, micro_batch: 16, threads: 1}
+precision: {compute: f32}
+END
+printf 'prompts: prompts.jsonl\nreinforce: {config: learn.yaml}\n' >>whole/assistant.yaml
+run 0 "$banyan" assistant whole --plan --json
+holds out '"part":"reinforce","state":"waits","minutes":0.3'
+[ "$(grep -c '"state":"done"' out)" -eq 2 ] || fail "$(cat out)"
+run 0 "$banyan" assistant whole
+holds whole/reinforce.yaml 'prompt_form: "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"'
+holds whole/reinforce.yaml "prompt_field: question"
+holds out "banyan chat whole/reinforce"
+echo "After 3?" | "$banyan" chat whole/reinforce --tokens 8 >out || fail "no chat"
+
+say "what is refused"
+run 2 "$banyan" assistant fresh --text gone.txt --conversations talks.jsonl
+holds err "there is no file or directory gone.txt"
+run 1 "$banyan" assistant whole --text text.txt --conversations talks.jsonl
+holds err "whole/assistant.yaml is there already"
+run 2 "$banyan" assistant fresh --text text.txt
+holds err "conversations is missing"
+[ ! -e fresh ] || fail "fresh was made"
+echo 'minuets: 3' >>whole/assistant.yaml
+run 2 "$banyan" assistant whole --plan
+holds err 'did you mean "minutes"'
+sed -i '/minuets/d; s/talks.jsonl/gone.jsonl/' whole/assistant.yaml
+run 1 "$banyan" assistant whole --plan
+holds err "gone.jsonl"
