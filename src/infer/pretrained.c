@@ -3,6 +3,7 @@
 
 #include "banyan/adapter.h"
 #include "banyan/path_hint.h"
+#include "config/schema.h"
 #include "export/export.h"
 #include "export/gguf_model.h"
 #include "formats/gguf_file.h"
@@ -120,6 +121,11 @@ static by_status read_model(by_pretrained *p, by_error *error)
         status = by_error_set(error, BY_EFORMAT, "%s is missing: it describes the weights", name);
     } else {
         status = by_model_config_from_json(&p->config->model, name, text, strlen(text), error);
+    }
+    if (status == BY_OK && p->is_run) {
+        /* The model is now as the weights describe it, windows of attention by keys of the model:
+         * keys of the sections that the run's config had for them do not count. */
+        by__config_drop_foreign((by__config *)p->config);
     }
     if (status == BY_OK) {
         status = derive_task(p, error);

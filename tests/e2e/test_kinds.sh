@@ -57,3 +57,4 @@ run 2 "$banyan" export runs/alibi --format onnx --output alibi.onnx
 holds err "slopes (ALiBi) have no form in ONNX"
 train llama model.kind=llama attention.kind=window attention.window=9
 holds "$(dirname "$(weights llama)")/config.json" '"model_type": "mistral"'
+run 0 "$banyan" generate runs/llama --prompt "apple bay " --tokens 5
