@@ -6,7 +6,7 @@
 . "$root/tests/support/mpi.sh"
 
 tiny gpt2 >c.yaml
-set -- train c.yaml --quiet --set train.steps=80 --set checkpoint.every=10 --set train.eval_every=40 \
+set -- train c.yaml --quiet --set train.steps=320 --set checkpoint.every=10 --set train.eval_every=160 \
     --set train.batch=16 --set train.micro_batch=2 --set train.threads=1 --set train.log_every=1
 
 # start ARGUMENT...: `banyan launch -n 4` of the run "job" in the background, until its ranks train.
@@ -40,8 +40,8 @@ ends_with() {
 }
 digest() { "$banyan" checkpoint digest "$1" | sed 's/ .*//'; }
 same_end() {
-    digest runs/whole/checkpoints/step-00000080 >whole.digest || fail "no digest"
-    digest runs/job/checkpoints/step-00000080 >job.digest || fail "no digest"
+    digest runs/whole/checkpoints/step-00000320 >whole.digest || fail "no digest"
+    digest runs/job/checkpoints/step-00000320 >job.digest || fail "no digest"
     [ -s whole.digest ] || fail "an empty digest"
     same whole.digest job.digest
     without_time runs/whole/events.jsonl >whole.events

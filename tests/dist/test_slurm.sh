@@ -77,10 +77,10 @@ timeout 60 sinfo -h -o %t 2>/dev/null | grep -q idle || { tail -n 5 "$cluster"/*
 # ---- training ----
 
 tiny gpt2 >c.yaml
-steps="--set train.steps=40 --set checkpoint.every=5 --set train.threads=1"
+steps="--set train.steps=400 --set checkpoint.every=50 --set train.threads=1"
 # shellcheck disable=SC2086
 run 0 "$banyan" train c.yaml --quiet --set name=one --set train.micro_batch=4 $steps
-digest() { "$banyan" checkpoint digest "runs/$1/checkpoints/step-00000040" | sed 's/ .*//'; }
+digest() { "$banyan" checkpoint digest "runs/$1/checkpoints/step-00000400" | sed 's/ .*//'; }
 same_end() {
     digest one >one.digest
     digest "$1" >its.digest
@@ -96,10 +96,10 @@ same_end srun
 
 say "deploy/slurm.sh: asked to stop, saved, back in the queue, done"
 job=$(BANYAN="$banyan" sbatch --parsable --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 --output=job.out --export=ALL \
-    "$root/deploy/slurm.sh" runs/job c.yaml --set train.micro_batch=4 --set train.steps=40 --set checkpoint.every=5 \
+    "$root/deploy/slurm.sh" runs/job c.yaml --set train.micro_batch=4 --set train.steps=400 --set checkpoint.every=50 \
     --set train.threads=1 --quiet) || fail "sbatch"
 state() { squeue -h -j "$job" -o %T 2>/dev/null; }
-until grep -q -s '"step":5,' runs/job/events.jsonl; do
+until grep -q -s '"step":50,' runs/job/events.jsonl; do
     [ -n "$(state)" ] || { cat job.out; fail "the job ended early"; }
     sleep 0.05
 done
@@ -115,5 +115,5 @@ for _ in $(seq 3000); do
     sleep 0.1
 done
 holds job.out "--resume runs/job --from-start"
-exists runs/job/checkpoints/step-00000040/manifest.json
+exists runs/job/checkpoints/step-00000400/manifest.json
 same_end job
