@@ -389,12 +389,6 @@ by_status by__job_same_data(const by__job *job, by_error *error);
 by_status by__job_ranks_compute_alike(by_comm *comm, const char *version, const char *hash,
                                       const char *level, by_error *error);
 
-/* ---- new_parameters.c ---- */
-
-/* Notes which parameters of a new run model.new leaves as they begin. BY_ECONFIG if one of its
- * patterns has none, or if there are no weights to start from. */
-by_status by__job_new_parameters(const by__job *job, by_error *error);
-
 /* ---- saving.c: checkpoints ---- */
 
 /* Collective: plans what this rank saves and, with checkpoint.async, starts the saver's thread. */

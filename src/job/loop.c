@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "export/export.h"
 #include "trainer/exchange/exchange.h"
 #include "trainer/graphs/graphs.h"
 #include "trainer/step/trainer_step.h"
@@ -84,6 +85,42 @@ static by_status check_steps(const by__job *job, by_error *error)
                         "train.steps=%lld; for a shorter run, start a new one",
                         job->dir.path, done, steps, 2 * done);
 }
+
+/* ---- parameters that the weights to start from do not give (model.new) ---- */
+
+static by_status name_them(const by__job *job, by_string *names, by_error *error)
+{
+    by_weights *weights;
+    BY_TRY(by_weights_open(&weights, job->config->model.from, error));
+    by_status status = by__export_new_parameters(names, job->config, weights, error);
+    by_weights_close(&weights);
+    return status;
+}
+
+/* Notes which parameters of a new run model.new leaves as they begin. */
+static by_status note_new_parameters(const by__job *job, by_error *error)
+{
+    const by_model_config *model = &job->config->model;
+    by_string names = {0};
+    if (model->new_parameters.count == 0 || job->options->resume != NULL) {
+        return BY_OK;
+    }
+    if (model->from[0] == '\0') {
+        return by_error_set(error, BY_ECONFIG,
+                            "model.new is %s, and without weights to start from all parameters are "
+                            "new: set model.from",
+                            model->new_parameters.items[0]);
+    }
+    by_status status = name_them(job, &names, error);
+    if (status == BY_OK && by__job_leads(job)) {
+        by__job_note(job, "these parameters are new, and not those of model.from=%.200s: %s",
+                     model->from, names.data);
+    }
+    by_string_free(&names);
+    return status;
+}
+
+/* ---- the weights at the start ---- */
 
 static bool stop_references(void *user)
 {
@@ -211,7 +248,7 @@ by_status by__job_prepare(by__job *job, by_error *error)
     options.data_bytes = job->data->bytes;
     options.choices = job->dir.choices == NULL ? options.choices : job->dir.choices;
     BY_TRY(by_trainer_open_fitting(&job->trainer, job->config, &options, error));
-    BY_TRY(by__job_new_parameters(job, error));
+    BY_TRY(note_new_parameters(job, error));
     BY_TRY(by_config_hash(job->config, job->config_hash, error));
     BY_TRY(by__job_rollouts_open(job, error));
     BY_TRY(plan_data(job, error));
