@@ -129,8 +129,8 @@ by_status by__assistant_save(const by_assistant *assistant, by_error *error);
 
 /* ---- energy_meter.c ---- */
 
-/* What the machine drew, as its counters say: the processors' (RAPL, in Linux' powercap) and that of
- * the GPU. */
+/* What the machine drew, as its counters say: those of the processors (RAPL, in the powercap of
+ * Linux) and that of the GPU. */
 typedef struct by__assistant_meter by__assistant_meter;
 
 /* root: "/sys/class/powercap"; device: as for by_device_meter_open. */
