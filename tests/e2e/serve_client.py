@@ -244,6 +244,28 @@ def check_scores():
     assert {name: values[:95] for name, values in done.items()} == scores
     assert len(choices(prompt=[1, 2], max_tokens=0, logprobs=0)[0]["logprobs"]["token_logprobs"]) == 2
     assert call("/v1/completions", completion(max_tokens=0))[1]["error"]["param"] == "max_tokens"
+    check_harness(choices)
+
+
+def check_harness(choices):
+    """Requests of lm-evaluation-harness 0.4.13 (local-completions): lists of tokens, with one token more than it wants."""
+    asked = {"model": "tiny", "prompt": [[1, 2, 3, 4, 5], [3, 1], [1, 2, 3, 9]], "temperature": 0, "max_tokens": 1,
+             "logprobs": 1, "seed": 1234, "echo": True}
+    status, answer, _ = call("/v1/completions", asked)
+    assert status == 200, answer
+    for choice, ids in zip(sorted(answer["choices"], key=lambda c: c["index"]), asked["prompt"], strict=True):
+        scores = choice["logprobs"]
+        assert scores["token_logprobs"][:-1] == choices(prompt=ids, max_tokens=0, logprobs=1)[0]["logprobs"]["token_logprobs"]
+        assert len(scores["token_logprobs"]) == len(scores["top_logprobs"]) == len(ids) + 1
+        assert all(len(top) == 1 and p <= max(top.values())
+                   for p, top in zip(scores["token_logprobs"][1:], scores["top_logprobs"][1:]))
+        # It takes a token for the likeliest one if both numbers are equal.
+        assert scores["token_logprobs"][-1] == max(scores["top_logprobs"][-1].values())
+    asked = {"prompt": [[1, 2, 3], [4, 5]], "model": "tiny", "max_tokens": 16, "temperature": 0,
+             "stop": ["\n", "<|endoftext|>"], "seed": 1234}
+    status, answer, _ = call("/v1/completions", asked)
+    assert status == 200 and sorted(c["index"] for c in answer["choices"]) == [0, 1], answer
+    assert not any("\n" in c["text"] for c in answer["choices"])
 
 
 def check_best():
