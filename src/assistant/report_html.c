@@ -51,7 +51,7 @@ static void begin(by_string *out, const char *title)
     element(out, "h1", title);
 }
 
-static void heading(by_string *out, const char *text)
+static void add_heading(by_string *out, const char *text)
 {
     element(out, "h2", text);
 }
@@ -108,7 +108,7 @@ static void end(by_string *out)
 
 const by__assistant_format by__assistant_html = {.ending = ".html",
                                                  .begin = begin,
-                                                 .heading = heading,
+                                                 .heading = add_heading,
                                                  .paragraph = paragraph,
                                                  .table = table,
                                                  .code = code,

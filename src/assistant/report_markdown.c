@@ -32,7 +32,7 @@ static void begin(by_string *out, const char *title)
     heading_of(out, "#", title);
 }
 
-static void heading(by_string *out, const char *text)
+static void add_heading(by_string *out, const char *text)
 {
     heading_of(out, "##", text);
 }
@@ -88,7 +88,7 @@ static void end(by_string *out)
 
 const by__assistant_format by__assistant_markdown = {.ending = ".md",
                                                      .begin = begin,
-                                                     .heading = heading,
+                                                     .heading = add_heading,
                                                      .paragraph = paragraph,
                                                      .table = table,
                                                      .code = code,

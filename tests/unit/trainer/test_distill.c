@@ -152,7 +152,7 @@ static void test_refused(void **state)
     const char *const stages[] = {teacher(), "parallel.pipeline=2", NULL};
     const char *const nothing[] = {"distill.teacher=/nowhere", NULL};
     const char *const context[] = {teacher(), "model.context=16", NULL};
-    refuse(vocab, "has a vocabulary of 61 tokens, the student one of 62");
+    refuse(vocab, "has a vocabulary of 61 tokens, the model that is trained one of 62");
     refuse(stages, "set parallel.pipeline: 1");
     refuse(nothing, "distill.teacher: ");
     refuse(context, "distill.teacher has a context of 8, the student one of 16");
