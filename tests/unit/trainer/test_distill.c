@@ -155,7 +155,7 @@ static void test_refused(void **state)
     refuse(vocab, "has a vocabulary of 61 tokens, the model that is trained one of 62");
     refuse(stages, "set parallel.pipeline: 1");
     refuse(nothing, "distill.teacher: ");
-    refuse(context, "distill.teacher has a context of 8, the student one of 16");
+    refuse(context, "the teacher has a context of 8, the student one of 16");
 }
 
 static int set_up(void **state)
