@@ -131,7 +131,7 @@ by_status by_assistant_run(by_assistant *a, const by_assistant_options *options,
     for (size_t i = 0; i < a->count; i++) {
         by_status status = run_part(a, i, o, error);
         if (status != BY_OK) {
-            return by_error_prefix(error, status, a->parts[i].row->name);
+            return by_error_prefix(error, status, "%s", a->parts[i].row->name);
         }
     }
     BY_TRY(by__assistant_report(a, error));
