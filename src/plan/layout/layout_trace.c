@@ -59,11 +59,11 @@ void by__layout_trace_repeat(by__layout_trace *trace, size_t first, double secon
         trace->count = first;
         return;
     }
-    for (double k = 1.0; k < times; k += 1.0) {
+    for (uint64_t k = 1; (double)k < times && !trace->failed; k++) {
         for (size_t i = 0; i < count && !trace->failed; i++) {
             by_layout_span span = trace->spans[first + i];
-            span.begin += k * seconds;
-            span.end += k * seconds;
+            span.begin += (double)k * seconds;
+            span.end += (double)k * seconds;
             append(trace, &span);
         }
     }
