@@ -124,7 +124,9 @@ static pthread_barrier_t together;
 
 /* In the place of the C library's: a disk that refuses writes past the page cache, those of all
  * threads at the same time. */
-ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset)
+ssize_t __wrap_pwrite64(int file, const void *data, size_t bytes, off_t offset);
+
+ssize_t __wrap_pwrite64(int file, const void *data, size_t bytes, off_t offset)
 {
     if (atomic_load(&to_refuse) > 0 && (fcntl(file, F_GETFL) & O_DIRECT) != 0 &&
         atomic_fetch_sub(&to_refuse, 1) > 0) {
