@@ -25,7 +25,6 @@ VARIANTS = {
     "swiglu": ["mlp.kind=auto", "activation.kind=auto", "model.mlp_width=-1"],
     "projected values": ["values.kind=projected"],
     "plain residual": ["residual.kind=plain"],
-    "polar express": ["optimizer.iteration=polar_express"],
     "no variance": ["optimizer.variance=0"],
     "all decay": ["optimizer.cautious=false"],
     "cosine": ["optimizer.schedule=cosine", "optimizer.min_lr=0.002"],

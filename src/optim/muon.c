@@ -4,15 +4,13 @@
  *     m = mu m + (1 - mu) g                  d = m, or with Nesterov's momentum mu m + (1 - mu) g
  *     X = d / |d|                            X = a X + (b A + c A^2) X with A = X X^T, 5 times
  *     p = p (1 - lr decay) - lr scale X
- * The polynomials are the same in each iteration, or those of Polar Express (Amsel et al. 2025),
- * each of which is the best one for the singular values that those before it leave. Optionally the
- * rows of X, or its columns where they are more, are divided by the root of a moving average of
- * their mean squares, and X keeps its norm (NorMuon: Li et al. 2025, for the axis along which the
- * norms of a semi-orthogonal matrix differ); and decay spares the elements whose magnitude the step
- * increases (Chen et al. 2025). scale is 0.2 sqrt(max(rows, columns)), which gives steps of the
- * size of AdamW's (Moonlight: Liu et al. 2025), or Jordan's sqrt(max(1, outputs / inputs)).
- * Embeddings, head, vectors and tensors of other than two axes take AdamW's step at the same
- * learning rate. */
+ * Optionally the rows of X, or its columns where they are more, are divided by the root of a moving
+ * average of their mean squares, and X keeps its norm (NorMuon: Li et al. 2025, for the axis along
+ * which the norms of a semi-orthogonal matrix differ); and decay spares the elements whose
+ * magnitude the step increases (Chen et al. 2025). scale is 0.2 sqrt(max(rows, columns)), which
+ * gives steps of the size of AdamW's (Moonlight: Liu et al. 2025), or Jordan's
+ * sqrt(max(1, outputs / inputs)). Embeddings, head, vectors and tensors of other than two axes take
+ * AdamW's step at the same learning rate. */
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +21,6 @@ typedef struct muon_keys {
     double momentum;
     double variance;
     int64_t cautious;
-    char *iteration;
     int64_t nesterov;
     char *scale;
 } muon_keys;
@@ -38,11 +35,6 @@ static const by__config_key keys[] = {
      .help = "scale of the update of a matrix: rms: 0.2 sqrt(max(rows, columns)), for which lr and "
              "weight_decay of adamw apply; original: sqrt(max(1, outputs / inputs)), with lr near "
              "0.02"},
-    {"optimizer", "iteration", BY__KEY_TEXT, BY__OWN(muon_keys, iteration), "newton_schulz",
-     .choices = "newton_schulz|polar_express", .later = true,
-     .help = "five steps that make singular values nearly 1: newton_schulz, with the same "
-             "polynomial in each; polar_express: with the best one for what the steps before it "
-             "left (Amsel et al. 2025)"},
     {"optimizer", "variance", BY__KEY_REAL, BY__OWN(muon_keys, variance), "0", 0, 1, BY__BELOW_MAX,
      .later = true,
      .help = "decay rate of the mean square of the rows of an update, or of its columns where they "
@@ -147,26 +139,15 @@ static by_value mix(by_graph *graph, by_value p, float x, by_value q, float y, b
     return results[0];
 }
 
-/* a, b and c of the iterations. Those of Polar Express are for singular values from 1/1000 on, with
- * the paper's cushion of 0.02, and a margin of 1.02 for rounding in all but the last one. */
-enum { ITERATIONS = 5 };
-static const float newton_schulz[3] = {3.4445f, -4.7750f, 2.0315f};
-static const float polar_express[ITERATIONS][3] = {
-    {8.156555f, -22.48329f, 15.87877f},  {4.041896f, -2.808659f, 0.5000538f},
-    {3.883935f, -2.770702f, 0.5064206f}, {3.245528f, -2.33935f, 0.4613565f},
-    {2.293776f, -1.662728f, 0.4181401f},
-};
-
-/* Iterations whose polynomials bring singular values near 1, on the smaller of X X^T and X^T X. */
-static by_value orthogonalize(by_graph *graph, by_value x, bool tall, bool polar, by_dtype dtype)
+/* Newton-Schulz iterations that bring singular values near 1, on the smaller of X X^T and X^T X. */
+static by_value orthogonalize(by_graph *graph, by_value x, bool tall, by_dtype dtype)
 {
-    for (int i = 0; i < ITERATIONS; i++) {
-        const float *k = polar ? polar_express[i] : newton_schulz;
+    for (int i = 0; i < 5; i++) {
         by_value a = by_matmul(graph, x, x, tall, !tall);
-        by_value b = mix(graph, a, k[1], by_matmul(graph, a, a, false, false), k[2], dtype);
+        by_value b = mix(graph, a, -4.7750f, by_matmul(graph, a, a, false, false), 2.0315f, dtype);
         by_value y =
             tall ? by_matmul(graph, x, b, false, false) : by_matmul(graph, b, x, false, false);
-        x = mix(graph, x, k[0], y, 1.0f, dtype);
+        x = mix(graph, x, 3.4445f, y, 1.0f, dtype);
     }
     return x;
 }
@@ -222,7 +203,7 @@ static by_value update_hidden(by_graph *graph, const by__optim_update *u, const 
     double columns = (double)u->unit->shape.dim[1];
     by_dtype dtype = u->unit->copy; /* products in the dtype of the model's */
     by_value x = normalize(graph, u, add_direction(graph, u, k), dtype);
-    x = orthogonalize(graph, x, rows > columns, strcmp(k->iteration, "polar_express") == 0, dtype);
+    x = orthogonalize(graph, x, rows > columns, dtype);
     x = k->variance > 0.0 ? reduce_variance(graph, u, x, k) : x;
     double outputs = u->unit->inputs_first ? columns : rows;
     double inputs = u->unit->inputs_first ? rows : columns;

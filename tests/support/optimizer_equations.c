@@ -165,18 +165,8 @@ static void product(double *c, const double *a, const double *b, int64_t rows, i
     }
 }
 
-/* Amsel et al. 2025, algorithm 1: singular values from 1/1000 on, a cushion of 0.02, and a margin
- * of 1.02 in all but the last iteration. */
-static const double polar_express[5][3] = {
-    {8.156554524902461, -22.48329292557794, 15.87876991520745},
-    {4.041896078702066, -2.808659203780045, 0.5000537759554471},
-    {3.8839351013508994, -2.7707018606194813, 0.5064206312262023},
-    {3.245527599038113, -2.3393495513795446, 0.46135654637733786},
-    {2.293776028619816, -1.6627277433762775, 0.41814005484677674}};
-
-/* torch.optim.Muon's _zeropower_via_newtonschulz of x [rows, columns], in place; or with the
- * polynomials of Polar Express. */
-static void orthogonalize(double *x, int64_t rows, int64_t columns, bool polar)
+/* torch.optim.Muon's _zeropower_via_newtonschulz of x [rows, columns], in place. */
+static void orthogonalize(double *x, int64_t rows, int64_t columns)
 {
     int64_t count = rows * columns;
     int64_t n = rows < columns ? rows : columns;
@@ -190,16 +180,14 @@ static void orthogonalize(double *x, int64_t rows, int64_t columns, bool polar)
         t[rows > columns ? i % columns * rows + i / columns : i] = x[i] / norm;
     }
     for (int k = 0; k < 5; k++) {
-        static const double same[3] = {3.4445, -4.7750, 2.0315};
-        const double *by = polar ? polar_express[k] : same;
         product(a, t, t, n, m, n, true);
         product(b, a, a, n, n, n, false);
         for (int64_t i = 0; i < n * n; i++) {
-            b[i] = by[1] * a[i] + by[2] * b[i];
+            b[i] = -4.7750 * a[i] + 2.0315 * b[i];
         }
         product(y, b, t, n, n, m, false);
         for (int64_t i = 0; i < count; i++) {
-            t[i] = by[0] * t[i] + y[i];
+            t[i] = 3.4445 * t[i] + y[i];
         }
     }
     for (int64_t i = 0; i < count; i++) {
@@ -236,7 +224,7 @@ static void reduce_variance(double *x, double *average, int64_t rows, int64_t co
 }
 
 /* torch.optim.Muon with momentum 0.95 and nesterov=True; AdamW for what is no hidden matrix.
- * recent: with Polar Express, NorMuon and cautious decay. */
+ * recent: with NorMuon and cautious decay. */
 static void muon(const optimizer_step *u, bool original, bool recent)
 {
     if (u->shape.rank != 2 || (u->axes != NULL && strncmp(u->axes, "vocab", 5) == 0)) {
@@ -255,7 +243,7 @@ static void muon(const optimizer_step *u, bool original, bool recent)
         *m = 0.95 * *m + 0.05 * u->g[i];
         d[i] = 0.05 * u->g[i] + 0.95 * *m;
     }
-    orthogonalize(d, u->shape.dim[0], u->shape.dim[1], recent);
+    orthogonalize(d, u->shape.dim[0], u->shape.dim[1]);
     if (recent) {
         reduce_variance(d, u->state[3], u->shape.dim[0], u->shape.dim[1]);
     }
@@ -423,11 +411,7 @@ const optimizer_reference optimizer_references[OPTIMIZER_REFERENCES] = {
     {"adamw8bit", {"model.width=64"}, adamw8bit, 1e-2, 1.0},
     {"muon", {NULL}, muon_rms, 1e-2, 1.0},
     {"muon", {"optimizer.scale=original"}, muon_original, 2e-2, 1.0},
-    {"muon",
-     {"optimizer.iteration=polar_express", "optimizer.variance=0.9", "optimizer.cautious=true"},
-     muon_recent,
-     1e-2,
-     1.0},
+    {"muon", {"optimizer.variance=0.9", "optimizer.cautious=true"}, muon_recent, 1e-2, 1.0},
     {"sgd", {"optimizer.nesterov=true"}, sgd_nesterov, 0.1, 1.0},
     {"sgd", {"optimizer.momentum=0.8"}, sgd_momentum, 0.2, 1.0},
     {"sgd", {"optimizer.momentum=0"}, sgd_plain, 1.0, 2.5},
