@@ -51,6 +51,21 @@ by_status by__nodes_level_coarsen(by__nodes_level *out, by__nodes_level *fine, i
                                   uint64_t seed, by_error *error);
 void by__nodes_level_free(by__nodes_level *level);
 
+/* ---- edges of a node, by label (edge_counts.c) ---- */
+
+/* Where the edges of the node that was counted last lead: {0} may be freed. */
+typedef struct by__nodes_edge_counts {
+    int64_t *edges; /* [labels] to each label; 0 where none leads */
+    int32_t *met;   /* [labels] those that are not 0 */
+    int64_t met_count;
+} by__nodes_edge_counts;
+
+by_status by__nodes_edge_counts_open(by__nodes_edge_counts *out, int64_t labels, by_error *error);
+void by__nodes_edge_counts_free(by__nodes_edge_counts *counts);
+/* Forgets the node before, and counts the edges of node v by the labels of their ends. */
+void by__nodes_edge_counts_of(by__nodes_edge_counts *counts, const by__nodes_level *level,
+                              const int32_t *labels, int64_t v);
+
 /* ---- clusters (propagate.c) ---- */
 
 /* Writes the cluster of each node, from 0 on, and their number: of at most `most` nodes of the

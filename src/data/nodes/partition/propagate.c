@@ -10,49 +10,26 @@
 typedef struct clustering {
     const by__nodes_level *level;
     int64_t most;
-    int32_t *label; /* [nodes] cluster, named after one of its nodes */
-    int64_t *size;  /* [nodes] of each cluster, in nodes of the finest graph */
-    int64_t *edges; /* [nodes] from the node looked at to each cluster */
-    int32_t *met;   /* [nodes] clusters that it has edges to */
-    int64_t met_count;
+    int32_t *label;               /* [nodes] cluster, named after one of its nodes */
+    int64_t *size;                /* [nodes] of each cluster, in nodes of the finest graph */
+    by__nodes_edge_counts counts; /* of the node looked at, by clusters */
 } clustering;
-
-/* Counts the edges of a node by the clusters where they lead. */
-static void count_edges(clustering *c, int64_t v)
-{
-    const by__nodes_level *l = c->level;
-    c->met_count = 0;
-    for (int64_t k = l->offsets[v]; k < l->offsets[v + 1]; k++) {
-        int32_t label = c->label[l->ends[k]];
-        if (c->edges[label] == 0) {
-            c->met[c->met_count++] = label;
-        }
-        c->edges[label] += by__nodes_level_weight(l, k);
-    }
-}
 
 /* The cluster to which most edges of the node lead that were counted: with room for it or, if
  * `any`, with or without. Its own one if no other has more; -1: it has no edges. */
 static int32_t nearest(const clustering *c, int64_t v, bool any)
 {
     int32_t best = any ? -1 : c->label[v];
-    int64_t most = any ? 0 : c->edges[best];
+    int64_t most = any ? 0 : c->counts.edges[best];
     int64_t room = c->most - by__nodes_level_size(c->level, v);
-    for (int64_t i = 0; i < c->met_count; i++) {
-        int32_t label = c->met[i];
-        if (c->edges[label] > most && (any || c->size[label] <= room)) {
+    for (int64_t i = 0; i < c->counts.met_count; i++) {
+        int32_t label = c->counts.met[i];
+        if (c->counts.edges[label] > most && (any || c->size[label] <= room)) {
             best = label;
-            most = c->edges[label];
+            most = c->counts.edges[label];
         }
     }
     return best;
-}
-
-static void clear_edges(clustering *c)
-{
-    for (int64_t i = 0; i < c->met_count; i++) {
-        c->edges[c->met[i]] = 0;
-    }
 }
 
 static int64_t propagate(clustering *c, uint64_t seed, uint64_t round)
@@ -63,9 +40,8 @@ static int64_t propagate(clustering *c, uint64_t seed, uint64_t round)
     for (int64_t i = 0; i < c->level->nodes; i++) {
         int64_t v = (int64_t)by__loader_order_at(&order, (uint64_t)i);
         int64_t size = by__nodes_level_size(c->level, v);
-        count_edges(c, v);
+        by__nodes_edge_counts_of(&c->counts, c->level, c->label, v);
         int32_t label = nearest(c, v, false);
-        clear_edges(c);
         moves += label != c->label[v] ? 1 : 0;
         c->size[c->label[v]] -= size;
         c->size[label] += size;
@@ -85,9 +61,8 @@ static void join_waiting(clustering *c, int32_t *waiting)
         if (c->size[c->label[v]] != size) {
             continue;
         }
-        count_edges(c, v);
+        by__nodes_edge_counts_of(&c->counts, c->level, c->label, v);
         int32_t at = nearest(c, v, true);
-        clear_edges(c);
         int32_t *place = &waiting[at < 0 ? l->nodes : at];
         if (*place >= 0 && c->size[*place] + size <= c->most) {
             c->size[c->label[v]] -= size;
@@ -120,10 +95,7 @@ by_status by__nodes_cluster(int32_t *out, int64_t *count, const by__nodes_level 
     int32_t *waiting = NULL;
     by_status status = by__alloc((void **)&c.size, nodes, sizeof *c.size, "a partition", error);
     if (status == BY_OK) {
-        status = by__alloc((void **)&c.edges, nodes, sizeof *c.edges, "a partition", error);
-    }
-    if (status == BY_OK) {
-        status = by__alloc((void **)&c.met, nodes, sizeof *c.met, "a partition", error);
+        status = by__nodes_edge_counts_open(&c.counts, level->nodes, error);
     }
     if (status == BY_OK) {
         status = by__alloc((void **)&waiting, nodes + 1, sizeof *waiting, "a partition", error);
@@ -141,8 +113,7 @@ by_status by__nodes_cluster(int32_t *out, int64_t *count, const by__nodes_level 
         *count = number(&c, waiting);
     }
     free(c.size);
-    free(c.edges);
-    free(c.met);
+    by__nodes_edge_counts_free(&c.counts);
     free(waiting);
     return status;
 }

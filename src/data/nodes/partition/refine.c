@@ -11,34 +11,16 @@ typedef struct refinement {
     int32_t *part_of;
     int64_t parts;
     int64_t most;
-    int64_t *sizes; /* [parts] nodes of the finest graph */
-    int64_t *edges; /* [parts] from the node looked at to each part */
-    int32_t *met;   /* [parts] parts that it has edges to */
-    int64_t met_count;
+    int64_t *sizes;               /* [parts] nodes of the finest graph */
+    by__nodes_edge_counts counts; /* of the node looked at, by parts */
 } refinement;
 
 /* Counts the edges of a node by where they lead. Returns whether one leads to another part. */
-static bool count_edges(refinement *r, int64_t v)
+static bool is_at_border(refinement *r, int64_t v)
 {
-    const by__nodes_level *l = r->level;
-    bool border = false;
-    r->met_count = 0;
-    for (int64_t k = l->offsets[v]; k < l->offsets[v + 1]; k++) {
-        int32_t part = r->part_of[l->ends[k]];
-        if (r->edges[part] == 0) {
-            r->met[r->met_count++] = part;
-        }
-        r->edges[part] += by__nodes_level_weight(l, k);
-        border = border || part != r->part_of[v];
-    }
-    return border;
-}
-
-static void clear_edges(refinement *r)
-{
-    for (int64_t i = 0; i < r->met_count; i++) {
-        r->edges[r->met[i]] = 0;
-    }
+    by__nodes_edge_counts *c = &r->counts;
+    by__nodes_edge_counts_of(c, r->level, r->part_of, v);
+    return c->met_count > 1 || (c->met_count == 1 && c->met[0] != r->part_of[v]);
 }
 
 /* The part that a node moves to; its own: it stays. It goes where it has more edges or, with as
@@ -53,9 +35,9 @@ static int32_t better_part(const refinement *r, int64_t v)
     if (r->sizes[own] <= size) { /* it would be empty */
         return own;
     }
-    for (int64_t i = 0; i < r->met_count; i++) {
-        int32_t part = r->met[i];
-        int64_t more = r->edges[part] - r->edges[own];
+    for (int64_t i = 0; i < r->counts.met_count; i++) {
+        int32_t part = r->counts.met[i];
+        int64_t more = r->counts.edges[part] - r->counts.edges[own];
         bool fits = r->sizes[part] + size <= r->most;
         int64_t from = best == own ? r->sizes[own] - size : r->sizes[best];
         if (part != own && fits && (more > gain || (more == gain && r->sizes[part] < from))) {
@@ -73,7 +55,7 @@ static int64_t pass_over(refinement *r, uint64_t seed, uint64_t pass)
     by__loader_order_init(&order, (uint64_t)r->level->nodes, seed, pass);
     for (int64_t i = 0; i < r->level->nodes; i++) {
         int64_t v = (int64_t)by__loader_order_at(&order, (uint64_t)i);
-        if (count_edges(r, v)) {
+        if (is_at_border(r, v)) {
             int32_t part = better_part(r, v);
             int32_t size = by__nodes_level_size(r->level, v);
             moves += part != r->part_of[v] ? 1 : 0;
@@ -81,7 +63,6 @@ static int64_t pass_over(refinement *r, uint64_t seed, uint64_t pass)
             r->sizes[part] += size;
             r->part_of[v] = part;
         }
-        clear_edges(r);
     }
     return moves;
 }
@@ -130,10 +111,7 @@ by_status by__nodes_refine(int32_t *part_of, const by__nodes_level *level, int64
     by_status status =
         by__alloc((void **)&r.sizes, (size_t)parts, sizeof *r.sizes, "a partition", error);
     if (status == BY_OK) {
-        status = by__alloc((void **)&r.edges, (size_t)parts, sizeof *r.edges, "a partition", error);
-    }
-    if (status == BY_OK) {
-        status = by__alloc((void **)&r.met, (size_t)parts, sizeof *r.met, "a partition", error);
+        status = by__nodes_edge_counts_open(&r.counts, parts, error);
     }
     if (status == BY_OK) {
         for (int64_t v = 0; v < level->nodes; v++) {
@@ -149,7 +127,6 @@ by_status by__nodes_refine(int32_t *part_of, const by__nodes_level *level, int64
         }
     }
     free(r.sizes);
-    free(r.edges);
-    free(r.met);
+    by__nodes_edge_counts_free(&r.counts);
     return status;
 }
