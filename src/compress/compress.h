@@ -211,6 +211,10 @@ by_status by__compress_put_f32(by__compress_state *c, const by_tensor_view *tens
 /* Renames a tensor of the model that is kept. */
 by_status by__compress_rename(by__compress_state *c, size_t tensor, const char *name,
                               by_error *error);
+/* Refuses a model.kind that is none of `families`, whose `what` can be copied. */
+by_status by__compress_check_family(const by__compress_state *c, const char *method,
+                                    const char *const *families, size_t count, const char *what,
+                                    by_error *error);
 /* Updates config.json of the new directory after the model's sizes have changed. */
 by_status by__compress_resize(by__compress_state *c, const by_model_config *to, by_error *error);
 /* Reports progress to the caller. Returns BY_ESTOPPED if the caller wants the job to end. */

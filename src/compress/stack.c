@@ -110,16 +110,8 @@ static by_status add_layers(by__compress_state *c, by_error *error)
 static by_status check(by__compress_state *c, by_error *error)
 {
     const by_model_config *m = &c->config->model;
-    bool known = false;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(families); i++) {
-        known = known || strcmp(m->kind, families[i]) == 0;
-    }
-    if (!known) {
-        return by_error_set(error, BY_EARG,
-                            "stack: model.kind %s is none of gpt2, llama, mixtral, whose layers "
-                            "can be copied",
-                            m->kind);
-    }
+    BY_TRY(by__compress_check_family(c, "stack", families, BY_ARRAY_LENGTH(families), "layers",
+                                     error));
     const by__nn_llama_keys *keys = by__config_kind_own(m->own, &by__nn_family_llama.kind);
     bool numbered = strcmp(m->kind, "llama") == 0 && keys != NULL &&
                     (keys->nope_layers.count > 0 || keys->window_layers.count > 0);

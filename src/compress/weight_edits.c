@@ -82,6 +82,26 @@ static by_status read_sizes(json_t **out, const by_model_config *config, by_erro
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json") : BY_OK;
 }
 
+by_status by__compress_check_family(const by__compress_state *c, const char *method,
+                                    const char *const *families, size_t count, const char *what,
+                                    by_error *error)
+{
+    const char *kind = c->config->model.kind;
+    by_string list = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(kind, families[i]) == 0) {
+            by_string_free(&list);
+            return BY_OK;
+        }
+        by_string_format(&list, "%s%s", i == 0 ? "" : ", ", families[i]);
+    }
+    by_status status =
+        by_error_set(error, BY_EARG, "%s: model.kind %s is none of %s, whose %s can be copied",
+                     method, kind, list.failed ? "its families" : list.data, what);
+    by_string_free(&list);
+    return status;
+}
+
 /* Everything else in the model's own config.json, such as ids of special tokens, is kept. */
 by_status by__compress_resize(by__compress_state *c, const by_model_config *to, by_error *error)
 {

@@ -269,16 +269,8 @@ static by_status widen(by__compress_state *c, by_error *error)
 static by_status check(by__compress_state *c, by_error *error)
 {
     const by_model_config *m = &c->config->model;
-    bool known = false;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(families); i++) {
-        known = known || strcmp(m->kind, families[i]) == 0;
-    }
-    if (!known) {
-        return by_error_set(error, BY_EARG,
-                            "widen: model.kind %s is neither gpt2 nor llama, whose columns can be "
-                            "copied",
-                            m->kind);
-    }
+    BY_TRY(by__compress_check_family(c, "widen", families, BY_ARRAY_LENGTH(families), "columns",
+                                     error));
     bool counts_heads = m->attention.kind != NULL && (strcmp(m->attention.kind, "alibi") == 0 ||
                                                       strcmp(m->attention.kind, "mixed") == 0);
     return !counts_heads ? BY_OK

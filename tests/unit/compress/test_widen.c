@@ -140,7 +140,7 @@ static void test_refused(void **state)
         .method = "widen", .settings = &setting, .setting_count = 1, .threads = 1};
     open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
     check_error(by_compress(&result, f.out, f.model, &options, &error), BY_EARG, &error,
-                "neither gpt2 nor llama");
+                "is none of gpt2, llama, whose columns");
     close_fixture(&f);
 }
 
