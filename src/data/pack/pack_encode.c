@@ -371,7 +371,7 @@ static by_status keep_unit(void *context, size_t thread, const by__data_format_u
                               &p->threads[thread].tokens, error));
     const by_pack_options *o = &p->pack->options;
     uint64_t share = by__data_piece_share(o->rank, o->ranks);
-    return report(p, p->pack->source.bytes / 1000 * share, error);
+    return report(p, p->pack->source.bytes * share / 1000, error);
 }
 
 by_status by__data_pack_encode_share(const by__data_pack *pack, const by_tokenizer *tokenizer,
