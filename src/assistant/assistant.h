@@ -4,8 +4,8 @@
  * What it is for: assistant_config.c reads assistant.yaml; assistant_parts.c has the table of parts
  * and what their configs have; part_settings.c writes a config; part_inputs.c says when a part is
  * to be done again; assistant_state.c remembers what is done; part_train.c trains a part;
- * part_suites.c and part_samples.c look at its model; energy_meter.c reads what the machine drew;
- * report_*.c write the report; assistant_run.c does one after another.
+ * part_suites.c and part_samples.c look at its model; report_*.c write the report; assistant_run.c
+ * does one after another.
  *
  * Types: by__assistant_row is a part in the table, by__assistant_part the same of a directory.
  *
@@ -126,19 +126,6 @@ by_status by__assistant_refresh(by_assistant *assistant, by_error *error);
 
 by_status by__assistant_load(by_assistant *assistant, by_error *error);
 by_status by__assistant_save(const by_assistant *assistant, by_error *error);
-
-/* ---- energy_meter.c ---- */
-
-/* What the machine drew, as its counters say: those of the processors (RAPL, in the powercap of
- * Linux) and that of the GPU. */
-typedef struct by__assistant_meter by__assistant_meter;
-
-/* root: "/sys/class/powercap"; device: as for by_device_meter_open. */
-by_status by__assistant_meter_open(by__assistant_meter **out, const char *root, const char *device,
-                                   by_error *error);
-/* Joules since the last reading; below 0: nothing here counts them. */
-double by__assistant_meter_read(by__assistant_meter *meter);
-void by__assistant_meter_close(by__assistant_meter **meter);
 
 /* ---- part_choose.c, part_train.c, part_suites.c ---- */
 

@@ -6,15 +6,15 @@
 #include "banyan/machine.h"
 #include "banyan/reinforce.h"
 #include "banyan/train.h"
-
-#define COUNTERS "/sys/class/powercap"
+#include "job/job.h"
 
 typedef struct part_training {
     by_assistant *assistant;
     by__assistant_part *part;
     const by_assistant_options *options;
-    by__assistant_meter *meter;
-    double then; /* since when time was not added */
+    by__job_meter meter;
+    double then;    /* since when time was not added */
+    double counted; /* joules that were */
     by_status status;
     by_error error;
 } part_training;
@@ -22,11 +22,13 @@ typedef struct part_training {
 static void add_cost(part_training *t)
 {
     double now = by__now();
-    double joules = by__assistant_meter_read(t->meter);
     t->part->seconds += now - t->then;
     t->then = now;
+    by__job_meter_update(&t->meter, false);
+    double joules = by__job_meter_joules(&t->meter);
     if (joules >= 0.0) {
-        t->part->joules = joules + (t->part->joules > 0.0 ? t->part->joules : 0.0);
+        t->part->joules = joules - t->counted + (t->part->joules > 0.0 ? t->part->joules : 0.0);
+        t->counted = joules;
     }
 }
 
@@ -78,12 +80,13 @@ static by_status train(part_training *t, const by_config *config, by_error *erro
     /* Only for the share of it that is shown. */
     (void)by_machine_peak(&options.peak_gflops, dtype, config->device, (int)config->train.threads,
                           NULL);
-    BY_TRY(by__assistant_meter_open(&t->meter, COUNTERS, config->device, error));
+    by__job_meter_open(&t->meter, config->device);
     t->then = by__now();
     by_status status = by_train(&options, NULL, error);
+    by__job_meter_update(&t->meter, true);
     add_cost(t);
     save(t);
-    by__assistant_meter_close(&t->meter);
+    by__job_meter_close(&t->meter);
     if (t->status != BY_OK) {
         if (error != NULL) {
             *error = t->error;

@@ -138,15 +138,15 @@ typedef struct by__job_log {
     int64_t step;
 } by__job_log;
 
-/* Energy since the job began, on rank 0 (job_energy.c). */
-typedef struct by__job_energy {
+/* What this host and its device draw (job_energy.c). */
+typedef struct by__job_meter {
     double began; /* 0: it has not */
     double read;  /* when the counters were read last */
     by__track_energy processors;
-    by_device_meter *meter; /* NULL: the device has none */
+    by_device_meter *device; /* NULL: it has none */
     double device_joules;
-    bool metered;
-} by__job_energy;
+    bool metered; /* the device has told its watts */
+} by__job_meter;
 
 /* What a job has used. NAN: unknown. */
 typedef struct by__job_use {
@@ -198,7 +198,7 @@ typedef struct by__job {
     by__job_log log;
     by__job_timing timing;
     by__job_forecast forecast;
-    by__job_energy energy;
+    by__job_meter energy;             /* on rank 0 */
     bool is_stopping;                 /* the ranks have agreed to stop */
     bool is_trial;                    /* it is only measured, and reports nothing */
     by__job_layers *layers;           /* NULL: tensors are not recorded */
@@ -230,11 +230,18 @@ void by__job_progress(const by__job *job, const char *phase);
 /* Returns true if the caller asks the job to stop. */
 bool by__job_stopped(const by__job *job);
 
-/* ---- job_energy.c: on rank 0 ---- */
+/* ---- job_energy.c ---- */
 
-void by__job_energy_begin(by__job *job);
-/* Reads counters and meter if a second has passed, or `now`. */
-void by__job_energy_update(by__job *job, bool now);
+/* Begins to read the counters of the processors and the meter of a device, as for
+ * by_device_meter_open. */
+void by__job_meter_open(by__job_meter *out, const char *device);
+/* Reads them if a second has passed, or `now`. Nothing if the meter was not opened. */
+void by__job_meter_update(by__job_meter *meter, bool now);
+/* Joules from the beginning to the last reading; below 0: nothing here counts them. */
+double by__job_meter_joules(const by__job_meter *meter);
+void by__job_meter_close(by__job_meter *meter);
+
+/* The others are for rank 0. */
 by__job_use by__job_used(const by__job *job);
 /* Writes the event of what was used. */
 void by__job_energy_track(by__job *job);

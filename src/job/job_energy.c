@@ -8,40 +8,48 @@
 /* Seconds between two readings. A meter tells the power of a moment. */
 static const double interval = 1.0;
 
-void by__job_energy_begin(by__job *job)
+void by__job_meter_open(by__job_meter *out, const char *device)
 {
-    by__job_energy *e = &job->energy;
-    e->began = by__now();
-    e->read = e->began;
-    by__track_energy_begin(&e->processors, "");
-    (void)by_device_meter_open(&e->meter, job->config->device, NULL);
+    *out = (by__job_meter){.began = by__now()};
+    out->read = out->began;
+    by__track_energy_begin(&out->processors, "");
+    (void)by_device_meter_open(&out->device, device, NULL);
 }
 
-void by__job_energy_update(by__job *job, bool now)
+void by__job_meter_update(by__job_meter *m, bool now)
 {
-    by__job_energy *e = &job->energy;
-    double seconds = by__now() - e->read;
+    double seconds = by__now() - m->read;
     by_device_usage usage;
-    if (e->began == 0.0 || (!now && seconds < interval)) {
+    if (m->began == 0.0 || (!now && seconds < interval)) {
         return;
     }
-    e->read += seconds;
-    by__track_energy_update(&e->processors, "");
-    if (e->meter != NULL && by_device_meter_read(&usage, e->meter, NULL) == BY_OK &&
+    m->read += seconds;
+    by__track_energy_update(&m->processors, "");
+    if (m->device != NULL && by_device_meter_read(&usage, m->device, NULL) == BY_OK &&
         usage.watts >= 0.0) {
-        e->device_joules += usage.watts * seconds;
-        e->metered = true;
+        m->device_joules += usage.watts * seconds;
+        m->metered = true;
     }
+}
+
+double by__job_meter_joules(const by__job_meter *m)
+{
+    return m->processors.count > 0 || m->metered ? m->processors.joules + m->device_joules : -1.0;
+}
+
+void by__job_meter_close(by__job_meter *m)
+{
+    by_device_meter_close(&m->device);
 }
 
 by__job_use by__job_used(const by__job *job)
 {
-    const by__job_energy *e = &job->energy;
+    const by__job_meter *m = &job->energy;
     const by_train_rates *rates = job->options->rates;
     double ranks = job->comm == NULL ? 1.0 : (double)by_comm_size(job->comm);
-    double joules = e->processors.joules + e->device_joules;
-    by__job_use use = {.seconds = e->began > 0.0 ? by__now() - e->began : 0.0,
-                       .measured = e->processors.count > 0 || e->metered,
+    double joules = by__job_meter_joules(m);
+    by__job_use use = {.seconds = m->began > 0.0 ? by__now() - m->began : 0.0,
+                       .measured = joules >= 0.0,
                        .money = (double)NAN,
                        .kg_co2 = (double)NAN};
     double rated = rates == NULL ? (double)NAN : ranks * rates->watts * use.seconds;
@@ -56,7 +64,7 @@ by__job_use by__job_used(const by__job *job)
 
 void by__job_energy_track(by__job *job)
 {
-    by__job_energy_update(job, true);
+    by__job_meter_update(&job->energy, true);
     by__job_use use = by__job_used(job);
     const struct {
         const char *key;

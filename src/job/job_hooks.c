@@ -440,7 +440,7 @@ by_status by__job_hooks_begin(by__job *job, by_error *error)
     job->log.system_step = job->at.done_step;
     by__job_interval_begin(job);
     if (by__job_leads(job)) {
-        by__job_energy_begin(job);
+        by__job_meter_open(&job->energy, job->config->device);
     }
     if (job->config->track.system_every > 0 && by__job_leads(job)) {
         by__track_system_load before; /* start of the interval for rates */

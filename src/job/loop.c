@@ -291,7 +291,7 @@ void by__job_release(by__job *job)
     by__job_saving_close(job);
     by__track_tracker_close(&job->tracker);
     by_device_meter_close(&job->meter);
-    by_device_meter_close(&job->energy.meter);
+    by__job_meter_close(&job->energy);
     by__job_times_close(&job->timing.times);
     by__job_layers_close(&job->layers);
     by__job_activations_close(&job->activations);
@@ -357,7 +357,7 @@ static by_status collect_step(by__job *job, bool wait, by_error *error)
         return status;
     }
     BY_TRY(by__job_saving_poll(job, error));
-    by__job_energy_update(job, false);
+    by__job_meter_update(&job->energy, false);
     return by__job_hooks_run(job, &result, error);
 }
 

@@ -1,5 +1,5 @@
-/* What an assistant writes: configs beside a user's file, reports in two formats; and what it reads
- * of counters of energy. tests/e2e/test_assistant.sh makes one. */
+/* What an assistant writes: configs beside a user's file, and reports in two formats.
+ * tests/e2e/test_assistant.sh makes one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -119,49 +119,12 @@ static void reports_escape_what_models_write(void **state)
     by_string_free(&html);
 }
 
-/* ---- energy ---- */
-
-static void set_counter(const char *domain, const char *microjoules)
-{
-    char path[128];
-    by_error error = {0};
-    (void)snprintf(path, sizeof path, "rapl/%s", domain);
-    check_ok(by__make_dirs(path, &error), &error);
-    (void)snprintf(path, sizeof path, "rapl/%s/energy_uj", domain);
-    write_file(path, microjoules);
-    (void)snprintf(path, sizeof path, "rapl/%s/max_energy_range_uj", domain);
-    write_file(path, "262143000000\n");
-}
-
-/* Two processors; what is within one counts once, and counters begin again. */
-static void counters_of_processors_add_up(void **state)
-{
-    BY_UNUSED(state);
-    by_error error = {0};
-    by__assistant_meter *meter;
-    set_counter("intel-rapl:0", "1000000\n");
-    set_counter("intel-rapl:1", "262142000000\n");
-    set_counter("intel-rapl:0:0", "5\n");
-    check_ok(by__assistant_meter_open(&meter, "rapl", "cpu", &error), &error);
-    assert_true(by__assistant_meter_read(meter) == 0.0);
-    set_counter("intel-rapl:0", "3500000\n");
-    set_counter("intel-rapl:1", "2000000\n");
-    set_counter("intel-rapl:0:0", "900000000\n");
-    double joules = by__assistant_meter_read(meter);
-    assert_true(joules > 2.5 + 3.0 - 1e-6 && joules < 2.5 + 3.0 + 1e-6);
-    by__assistant_meter_close(&meter);
-    check_ok(by__assistant_meter_open(&meter, "nowhere", "cpu", &error), &error);
-    assert_true(by__assistant_meter_read(meter) < 0.0);
-    by__assistant_meter_close(&meter);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_sections_beside_a_file),
         cmocka_unit_test(a_config_is_checked),
         cmocka_unit_test(reports_escape_what_models_write),
-        cmocka_unit_test(counters_of_processors_add_up),
     };
     char *directory = temporary_make();
     if (directory == NULL || chdir(directory) != 0) {
