@@ -59,8 +59,6 @@ bool by__assistant_settings_given(const by__assistant_settings *settings, const 
 /* Writes them as YAML, section by section; free *out with free(). */
 by_status by__assistant_settings_print(char **out, const by__assistant_settings *settings,
                                        by_error *error);
-/* Adds a text as a quoted scalar of YAML. */
-void by__assistant_quote(by_string *out, const char *text);
 
 /* ---- the parts (assistant_parts.c) ---- */
 

@@ -107,7 +107,7 @@ static void add_list(by_string *out, const char *key, const by_string_list *list
     by_string_format(out, "%s: [", key);
     for (size_t i = 0; i < list->count; i++) {
         by__string_append(out, i > 0 ? ", " : "");
-        by__assistant_quote(out, list->items[i]);
+        by_string_json(out, list->items[i], strlen(list->items[i]));
     }
     by__string_append(out, "]\n");
 }

@@ -37,7 +37,7 @@ static by_status dial(char **yaml, char **why, const by_assistant *a,
     by__string_append(&text, chosen);
     free(chosen);
     by__string_append(&text, "run: {dir: ");
-    by__assistant_quote(&text, a->directory);
+    by_string_json(&text, a->directory, strlen(a->directory));
     int64_t every = choice.steps / SAVES;
     by_string_format(&text, "}\ncheckpoint: {every: %lld}\n", (long long)(every > 1 ? every : 1));
     return by__string_release(&text, yaml, error);

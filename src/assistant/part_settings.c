@@ -31,22 +31,6 @@ bool by__assistant_settings_given(const by__assistant_settings *settings, const 
     return settings->given != NULL && by__config_is_given(settings->given, key);
 }
 
-void by__assistant_quote(by_string *out, const char *text)
-{
-    by__string_append(out, "\"");
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '\n' || c == '\t') {
-            by__string_append(out, c == '\n' ? "\\n" : "\\t");
-        } else if (c == '"' || c == '\\') {
-            by_string_format(out, "\\%c", c);
-        } else {
-            by_string_add(out, text, 1);
-        }
-    }
-    by__string_append(out, "\"");
-}
-
 /* Takes the value over. */
 static void add(by__assistant_settings *settings, const char *key, by_string *value)
 {
@@ -81,7 +65,7 @@ void by__assistant_settings_add(by__assistant_settings *settings, const char *ke
 void by__assistant_settings_fix(by__assistant_settings *settings, const char *key, const char *text)
 {
     by_string value = {0};
-    by__assistant_quote(&value, text);
+    by_string_json(&value, text, strlen(text));
     add(settings, key, &value);
 }
 
@@ -92,7 +76,7 @@ void by__assistant_settings_fix_list(by__assistant_settings *settings, const cha
     by__string_append(&value, "[");
     for (size_t i = 0; i < list->count; i++) {
         by__string_append(&value, i > 0 ? ", " : "");
-        by__assistant_quote(&value, list->items[i]);
+        by_string_json(&value, list->items[i], strlen(list->items[i]));
     }
     by__string_append(&value, "]");
     add(settings, key, &value);
@@ -134,11 +118,12 @@ by_status by__assistant_settings_print(char **out, const by__assistant_settings 
     by_string text = {0};
     text.failed = settings->failed;
     if (settings->path[0] != '\0') {
-        char *path = realpath(settings->path, NULL); /* `base` is relative to the file with it */
+        char *whole = realpath(settings->path, NULL); /* `base` is relative to the file with it */
+        const char *path = whole == NULL ? settings->path : whole;
         by__string_append(&text, "base: ");
-        by__assistant_quote(&text, path == NULL ? settings->path : path);
+        by_string_json(&text, path, strlen(path));
         by__string_append(&text, "\n");
-        free(path);
+        free(whole);
     }
     for (size_t i = 0; i < settings->count; i++) {
         const char *key = settings->items[i].key;

@@ -6,21 +6,13 @@
 
 #define MAX_DRAWING ((size_t)64 << 20)
 
+/* What a model writes may be no UTF-8. */
 static void add_escaped(by_string *out, const char *text)
 {
     by_string valid = {0};
     by__string_add_valid(&valid, text, strlen(text));
-    for (const char *c = valid.failed || valid.data == NULL ? "" : valid.data; *c != '\0'; c++) {
-        const char *name = *c == '&'   ? "&amp;"
-                           : *c == '<' ? "&lt;"
-                           : *c == '>' ? "&gt;"
-                           : *c == '"' ? "&quot;"
-                                       : NULL;
-        if (name != NULL) {
-            by__string_append(out, name);
-        } else {
-            by_string_add(out, c, 1);
-        }
+    if (!valid.failed && valid.data != NULL) {
+        by__string_append_html(out, valid.data);
     }
     by_string_free(&valid);
 }

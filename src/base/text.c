@@ -33,6 +33,22 @@ void by__string_append(by_string *text, const char *s)
     by_string_add(text, s, strlen(s));
 }
 
+void by__string_append_html(by_string *text, const char *s)
+{
+    for (; *s != '\0'; s++) {
+        const char *entity = *s == '<'   ? "&lt;"
+                             : *s == '>' ? "&gt;"
+                             : *s == '&' ? "&amp;"
+                             : *s == '"' ? "&quot;"
+                                         : NULL;
+        if (entity != NULL) {
+            by__string_append(text, entity);
+        } else {
+            by_string_add(text, s, 1);
+        }
+    }
+}
+
 static void add_printed(by_string *text, const char *format, va_list args)
 {
     va_list again;

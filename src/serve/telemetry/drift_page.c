@@ -98,22 +98,6 @@ by_status by_drift_report_json(const by_drift_report *report, char **out, by_err
 #define HEIGHT 120.0
 #define LEFT   44.0
 
-static void add_escaped(by_string *out, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        const char *entity = *text == '<'   ? "&lt;"
-                             : *text == '>' ? "&gt;"
-                             : *text == '&' ? "&amp;"
-                             : *text == '"' ? "&quot;"
-                                            : NULL;
-        if (entity != NULL) {
-            by__string_append(out, entity);
-        } else {
-            by_string_add(out, text, 1);
-        }
-    }
-}
-
 static double x_of(const by_drift_report *r, size_t window)
 {
     return LEFT + (WIDTH - LEFT - 10.0) *
@@ -192,7 +176,7 @@ static void add_head(by_string *out, const by_drift_report *r)
                       "svg{width:100%}svg text{font-size:10px;fill:#555}.axis{stroke:#999}"
                       ".level{stroke:#d62728;stroke-dasharray:4 3}\n"
                       "</style></head><body>\n<h1>Drift</h1>\n<p>");
-    add_escaped(out, r->title);
+    by__string_append_html(out, r->title);
     by_string_format(
         out,
         ": %llu requests in %zu windows, %zu of them with drift. The last window:</p>\n"
@@ -215,7 +199,7 @@ static void add_row(by_string *out, const by_drift_report *r, size_t feature)
 {
     const by_drift_verdict *v = by_drift_report_verdict(r, r->windows - 1, feature);
     by__string_append(out, "<tr><td>");
-    add_escaped(out, v->feature);
+    by__string_append_html(out, v->feature);
     by__string_append(out, !v->compared  ? "</td><td>not compared</td>"
                            : v->detected ? "</td><td class=\"yes\">yes</td>"
                                          : "</td><td>no</td>");
@@ -246,7 +230,7 @@ by_status by_drift_report_html(const by_drift_report *report, char **out, by_err
         r->threshold);
     for (size_t i = 0; i < r->features && r->windows > 0; i++) {
         by__string_append(&text, "<h2>");
-        add_escaped(&text, by_drift_report_verdict(r, 0, i)->feature);
+        by__string_append_html(&text, by_drift_report_verdict(r, 0, i)->feature);
         by__string_append(&text, "</h2>\n");
         draw_chart(&text, r, i);
     }
