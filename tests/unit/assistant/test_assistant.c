@@ -52,7 +52,7 @@ static void settings_are_sections_beside_a_file(void **state)
     assert_true(config->data.valid_fraction == 0.5);
     assert_non_null(
         strstr(yaml, "data: {text: [\"text \\\"a\\\"\\\\b.txt\"], valid_fraction: 0.5}"));
-    assert_non_null(strstr(yaml, "system: \"one\\ntwo\\tthree\""));
+    assert_non_null(strstr(yaml, "system: \"one\\ntwo\\u0009three\""));
     by_config_close(&config);
     by__assistant_settings_free(&s);
     free(yaml);
