@@ -57,7 +57,10 @@ static void add_string(const json_writer *w, const char *s, size_t n)
         }
         uint32_t code;
         size_t length = by__utf8_next(bytes + i, n - i, &code);
-        code = code == BY__INVALID ? 0xfffd : code;
+        if (code == BY__INVALID) {
+            code = 0xfffd;
+            length = by__utf8_broken(bytes + i, n - i);
+        }
         if (c >= 0x80 && !ascii && code != 0xfffd) {
             i += length;
             continue;

@@ -129,9 +129,9 @@ void by__string_add_valid(by_string *text, const char *s, size_t n)
         if (length == 0) {
             add_run(text, s, begin, i);
             by_string_add(text, "\xef\xbf\xbd", 3);
-            begin = i + 1;
+            begin = i + by__utf8_broken(bytes + i, n - i);
         }
-        i += length == 0 ? 1 : length;
+        i = length == 0 ? begin : i + length;
     }
     add_run(text, s, begin, n);
 }
@@ -150,6 +150,7 @@ void by_string_json(by_string *text, const char *s, size_t n)
             continue;
         }
         add_run(text, s, begin, i);
+        begin = i + 1;
         if (c == '"' || c == '\\') {
             char escape[2] = {'\\', (char)c};
             by_string_add(text, escape, sizeof escape);
@@ -161,8 +162,9 @@ void by_string_json(by_string *text, const char *s, size_t n)
             by_string_add(text, escape, sizeof escape);
         } else {
             by__string_append(text, "\xef\xbf\xbd");
+            begin = i + by__utf8_broken(bytes + i, n - i);
         }
-        begin = ++i;
+        i = begin;
     }
     add_run(text, s, begin, n);
     by_string_add(text, "\"", 1);

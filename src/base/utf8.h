@@ -37,6 +37,20 @@ static inline size_t by__utf8_next(const uint8_t *s, size_t n, uint32_t *code)
     return 1;
 }
 
+/* Returns how many of the bytes at s (n >= 1), which do not begin a valid character, are replaced
+ * by one U+FFFD: the longest beginning of one that more bytes could complete, else one byte
+ * (Unicode 16, section 3.9, as Python and the WHATWG do). */
+static inline size_t by__utf8_broken(const uint8_t *s, size_t n)
+{
+    uint32_t c = s[0];
+    uint32_t least = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80; /* of the second byte */
+    uint32_t most = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+    if (c < 0xe0 || c > 0xf4 || n < 2 || s[1] < least || s[1] > most) {
+        return 1;
+    }
+    return c >= 0xf0 && n >= 3 && (s[2] & 0xc0) == 0x80 ? 3 : 2;
+}
+
 /* Writes a valid code point as UTF-8; returns its length. */
 static inline size_t by__utf8_put(uint8_t out[4], uint32_t code)
 {

@@ -5,14 +5,18 @@
  *   tokenizer_tool bpe VOCAB MIN_FREQUENCY THREADS OUT FILE...
  *   tokenizer_tool char OUT FILE...
  *   tokenizer_tool resave TOKENIZER OUT
+ *   tokenizer_tool stream TOKENIZER           bytes from stdin, texts as clients get them to stdout
  *   tokenizer_tool speed TOKENIZER FILE...    MB/s of one thread over all files, cache cold
  *
  * A text on stdin is a little-endian u32 length and its bytes; ids come out as a u32 count and the
  * u32 ids. Decoding must give the text back; exit 1 with a message otherwise. With `both`, counts
- * of ids and of bytes come first, the bytes last, and they may be any. */
+ * of ids and of bytes come first, the bytes last, and they may be any. With `stream` they may be
+ * any, too: each byte is a token of its own, and what a stream of text releases is replaced piece
+ * by piece where it is not UTF-8. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/text_stream.h"
 #include "banyan/tokenizer.h"
 #include "base/base.h"
 
@@ -61,6 +65,62 @@ static int encode(const char *path, unsigned flags, bool both)
         free(text);
     }
     by_encoder_close(&encoder);
+    by_tokenizer_close(&tokenizer);
+    return 0;
+}
+
+/* Writes what comes of the bytes of a text, token by token. */
+static by_status stream_text(by_text_stream *stream, const uint32_t ids[256], const uint8_t *bytes,
+                             uint32_t length, by_error *error)
+{
+    by_string out = {0};
+    by_text text;
+    bool stopped;
+    by_text_stream_reset(stream);
+    for (uint32_t i = 0; i < length; i++) {
+        BY_TRY(by_text_stream_push(stream, ids[bytes[i]], &text, &stopped, error));
+        by__string_add_valid(&out, text.data, text.length);
+    }
+    by_text_stream_end(stream, &text);
+    by__string_add_valid(&out, text.data, text.length);
+    BY_TRY(by_string_check(&out, error));
+    uint32_t count = (uint32_t)out.length;
+    (void)fwrite(&count, sizeof count, 1, stdout);
+    (void)fwrite(out.data, 1, count, stdout);
+    by_string_free(&out);
+    return BY_OK;
+}
+
+static int stream(const char *path)
+{
+    by_error error = {0};
+    by_tokenizer *tokenizer;
+    by_text_stream *texts;
+    uint32_t ids[256];
+    uint8_t bytes[256];
+    uint32_t length;
+    if (by_tokenizer_open(&tokenizer, path, &error) != BY_OK ||
+        by_text_stream_open(&texts, tokenizer, NULL, &error) != BY_OK) {
+        return fail(&error);
+    }
+    for (unsigned i = 0; i < 256; i++) {
+        const char byte = (char)i;
+        by_token_buffer id = {0};
+        if (by_tokenizer_encode(tokenizer, &byte, 1, &id, BY_ENCODE_ORDINARY, &error) != BY_OK) {
+            return fail(&error);
+        }
+        ids[i] = id.ids[0];
+        by_token_buffer_free(&id);
+    }
+    while (fread(&length, sizeof length, 1, stdin) == 1) {
+        if (length > sizeof bytes || fread(bytes, 1, length, stdin) != length) {
+            return 1;
+        }
+        if (stream_text(texts, ids, bytes, length, &error) != BY_OK) {
+            return fail(&error);
+        }
+    }
+    by_text_stream_close(&texts);
     by_tokenizer_close(&tokenizer);
     return 0;
 }
@@ -162,9 +222,12 @@ int main(int argc, char **argv)
     if (strcmp(command, "resave") == 0 && argc == 4) {
         return resave(argv[2], argv[3]);
     }
+    if (strcmp(command, "stream") == 0 && argc == 3) {
+        return stream(argv[2]);
+    }
     if (strcmp(command, "speed") == 0 && argc > 3) {
         return speed(argv[2], argv + 3, argc - 3);
     }
-    (void)fprintf(stderr, "usage: tokenizer_tool encode|both|bpe|char|resave|speed ...\n");
+    (void)fprintf(stderr, "usage: tokenizer_tool encode|both|bpe|char|resave|stream|speed ...\n");
     return 2;
 }

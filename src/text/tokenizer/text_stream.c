@@ -150,22 +150,10 @@ static bool strip_front(by_text_stream *s)
     return true;
 }
 
-/* Number of bytes that the character at s, of n >= 1 bytes so far, still lacks; 0: it is complete
- * or invalid. */
-static size_t missing(const uint8_t *s, size_t n)
+/* Whether the n >= 1 bytes at s are the beginning of a character, which more bytes complete. */
+static bool is_beginning(const uint8_t *s, size_t n)
 {
-    size_t length = s[0] >= 0xc2 && s[0] < 0xe0   ? 2
-                    : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-                    : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                                  : 1;
-    for (size_t i = 1; i < n && i < length; i++) {
-        uint8_t low = i > 1 ? 0x80 : s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
-        uint8_t high = i > 1 ? 0xbf : s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-        if (s[i] < low || s[i] > high) {
-            return 0;
-        }
-    }
-    return n < length ? length - n : 0;
+    return s[0] >= 0xc2 && s[0] <= 0xf4 && by__utf8_broken(s, n) == n;
 }
 
 /* Length of the complete characters of held[0, limit). */
@@ -177,7 +165,7 @@ static size_t whole_characters(const by_text_stream *s, size_t limit)
         uint32_t code;
         size_t length = by__utf8_next(text + at, s->length - at, &code);
         if (at + length > limit ||
-            (code == BY__INVALID && missing(text + at, s->length - at) > 0)) {
+            (code == BY__INVALID && is_beginning(text + at, s->length - at))) {
             break;
         }
         at += length;

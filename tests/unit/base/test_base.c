@@ -211,14 +211,61 @@ static void test_json_text(void **state)
     static const char raw[] = "a\"\\\n\x01\x7f\xc3\xa9\xff\xe2\x82";
     by_string_json(&text, raw, sizeof raw - 1);
     check_ok(by__string_release(&text, &out, &error), &error);
-    assert_string_equal(
-        out, "\"a\\\"\\\\\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    assert_string_equal(out, "\"a\\\"\\\\\\n\\u0001\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\"");
     free(out);
     assert_true(by__utf8_valid("\xf0\x9f\x8c\xb3", 4));
     assert_false(by__utf8_valid("\xf0\x9f\x8c", 3));
     assert_false(by__utf8_valid("\xc0\xaf", 2));     /* overlong */
     assert_false(by__utf8_valid("\xed\xa0\x80", 3)); /* surrogate */
     assert_false(by__utf8_valid("\xf4\x90\x80\x80", 4));
+}
+
+/* As bytes.decode("utf-8", "replace") of Python has it; '?' stands for U+FFFD. */
+static void test_broken_utf8(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *bytes;
+        const char *want;
+    } cases[] = {
+        {"a\xe3\x81"
+         "b",
+         "a?b"},
+        {"\xe3\x81\xe3\x81\x82", "?\xe3\x81\x82"},
+        {"\xf0\x9f\x98", "?"},
+        {"\xf0\x9f\x98x", "?x"},
+        {"\xf0\x80\x80\x80", "????"},
+        {"\xed\xa0\x80", "???"},
+        {"\xe0\x80", "??"},
+        {"\xc0\xaf", "??"},
+        {"\xff\xfe", "??"},
+        {"\xf4\x90\x80\x80", "????"},
+        {"\xf4\x8f\xbfx", "?x"},
+        {"\x80\xbf", "??"},
+        {"\xc3", "?"},
+        {"\xc3\xc3\xa9", "?\xc3\xa9"},
+        {"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf"
+         "A",
+         "????A"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        by_string want = {0};
+        by_string valid = {0};
+        by_string json = {0};
+        for (const char *c = cases[i].want; *c != '\0'; c++) {
+            by_string_format(&want, *c == '?' ? "\xef\xbf\xbd" : "%c", *c);
+        }
+        by__string_add_valid(&valid, cases[i].bytes, strlen(cases[i].bytes));
+        by_string_json(&json, cases[i].bytes, strlen(cases[i].bytes));
+        check_ok(by_string_check(&want, &error), &error);
+        assert_string_equal(valid.data, want.data);
+        assert_memory_equal(json.data + 1, want.data, want.length);
+        assert_int_equal(json.length, want.length + 2);
+        by_string_free(&want);
+        by_string_free(&valid);
+        by_string_free(&json);
+    }
 }
 
 static void test_public_string(void **state)
@@ -655,7 +702,7 @@ int main(void)
         cmocka_unit_test(test_atomic_write),  cmocka_unit_test(test_available_memory),
         cmocka_unit_test(test_bytes),         cmocka_unit_test(test_endings),
         cmocka_unit_test(test_nameless_file), cmocka_unit_test(test_temporary_dir),
-        cmocka_unit_test(test_path_hint),
+        cmocka_unit_test(test_path_hint),     cmocka_unit_test(test_broken_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

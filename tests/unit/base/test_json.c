@@ -277,6 +277,19 @@ static void test_writes_as_jansson(void **state)
     json_decref(value);
 }
 
+static void test_writes_broken_text(void **state)
+{
+    json_t *value = json_stringn_nocheck("\xe3\x81x\xed\xa0", 5);
+    char *plain = by__json_dump(value, JSON_ENCODE_ANY);
+    char *ascii = by__json_dump(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    (void)state;
+    assert_string_equal(plain, "\"\xef\xbf\xbdx\xef\xbf\xbd\xef\xbf\xbd\"");
+    assert_string_equal(ascii, "\"\\uFFFDx\\uFFFD\\uFFFD\"");
+    free(plain);
+    free(ascii);
+    json_decref(value);
+}
+
 static void test_compact(void **state)
 {
     static const char text[] = " { \"a b\" : [ 1.10 , \"\\\" }\" ] ,\n\t\"c\" : 1E2 } ";
@@ -290,10 +303,11 @@ static void test_compact(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers_are_kept),  cmocka_unit_test(test_numbers_have_values),
-        cmocka_unit_test(test_reals_read_back),   cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_stays_strict),      cmocka_unit_test(test_member),
-        cmocka_unit_test(test_writes_as_jansson), cmocka_unit_test(test_compact),
+        cmocka_unit_test(test_numbers_are_kept),   cmocka_unit_test(test_numbers_have_values),
+        cmocka_unit_test(test_reals_read_back),    cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_stays_strict),       cmocka_unit_test(test_member),
+        cmocka_unit_test(test_writes_as_jansson),  cmocka_unit_test(test_compact),
+        cmocka_unit_test(test_writes_broken_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
