@@ -12,7 +12,7 @@ recipes of torch_graphs.py and evaluate after each; the test is of the best epoc
 instead, first of steps alone and then with evaluations, and the time of a banyan epoch is the difference of two runs of
 different length. The peer needs torch_geometric:
 
-    scripts/python-env build/venv-pyg && build/venv-pyg/bin/python -m pip install torch_geometric
+    scripts/python-env build/venv-pyg && build/venv-uv/bin/uv pip install --python build/venv-pyg torch_geometric
 """
 import argparse
 import datetime

@@ -5,9 +5,10 @@
 #                          releases up to the pinned ones (name==version) that have wheels for them
 #   close_env CODE         runs Python code there, and marks the environment as complete
 #
-# PYTHON names the interpreter (python3). Packages are installed by uv, itself a package: pip takes four times as long to
-# unpack what PyTorch is made of, and compiles modules that nobody imports. pip installs what uv cannot, as with an
-# index that only pip's configuration names.
+# PYTHON names the interpreter (python3). Packages are installed by uv, itself a package, which build/venv-uv has for
+# all environments: pip takes four times as long to unpack what PyTorch is made of, and compiles modules that nobody
+# imports, its own in each environment that has it. Where uv cannot install, as with an index that only pip's
+# configuration names, pip is put into the environment and does.
 name=$(basename "$0")
 script=$(cd "$(dirname "$0")" && pwd)/$name
 cd "$(dirname "$0")/.."
@@ -24,12 +25,17 @@ open_env() {
         echo "$name: $python is older than 3.9, or missing; set PYTHON" >&2
         exit 1
     fi
-    if ! "$python" -m venv "$directory"; then
+    if ! "$python" -m venv --without-pip "$directory"; then
         echo "$name: $python cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2
         exit 1
     fi
+    mkdir -p build
+    (
+        flock 9 # environments may be made at the same time
+        [ -x build/venv-uv/bin/uv ] || { "$python" -m venv build/venv-uv &&
+            build/venv-uv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9; } || true
+    ) 9>build/venv-uv.lock
     python=$directory/bin/python
-    "$python" -m pip install --quiet --disable-pip-version-check uv==0.13.9 || true
     older=
     if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then older=yes; fi
 }
@@ -44,7 +50,8 @@ install() {
         set -- --only-binary :all: "$@"
     fi
     # A cache in the environment is on its disk, so that files are linked, not copied.
-    if ! "$directory/bin/uv" pip install --quiet --python "$python" --cache-dir "$directory/cache" "$@"; then
+    if ! build/venv-uv/bin/uv pip install --quiet --python "$python" --cache-dir "$directory/cache" "$@"; then
+        "$python" -m ensurepip >/dev/null
         "$python" -m pip install --quiet --disable-pip-version-check "$@"
     fi
     rm -rf "$directory/cache"

@@ -70,10 +70,7 @@ say "a server: manifests, compose, dashboard, rules, by the metrics of one that 
 server="$root/tests/e2e/check_server_deploy.py"
 # The schemas come from PyPI; without them the rest is checked.
 python=$root/build/venv-deploy/bin/python
-"$python" -c 'import cloudcoil.models.keda.v1alpha1, kubernetes_validate, yaml' 2>/dev/null ||
-    { python3 -m venv "$root/build/venv-deploy" &&
-        "$python" -m pip install --quiet kubernetes-validate==1.37.0 cloudcoil-models-keda==2.16.1.0 pyyaml; } >pip 2>&1 ||
-    python=python3
+"$root/scripts/deploy-env" >env.log 2>&1 || python=python3
 "$banyan" broker --dir "$work/sock" 2>log &
 broker=$!
 began=$(date +%s)
