@@ -10,9 +10,12 @@
 #include <cmocka.h>
 
 #include "runner.h"
+#include "sanitizer.h"
 #include "trainer/state/trainer.h"
 
-enum { CONTEXT = 12, VOCAB = 61, STEPS = 12, MAX_BATCH = 8, MAX_RANKS = 8, MAX_TENSORS = 64 };
+enum { CONTEXT = 12, VOCAB = 61, MAX_BATCH = 8, MAX_RANKS = 8, MAX_TENSORS = 64 };
+/* A sanitizer looks at what a step touches, not at where many lead. */
+enum { STEPS = BY_TESTS_SANITIZED ? 3 : 12 };
 
 typedef struct job {
     const char *const *settings; /* NULL at the end */
@@ -172,6 +175,11 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
     return status;
 }
 
+static bool has_learned(const job *j)
+{
+    return BY_TESTS_SANITIZED || j->results[0][STEPS - 1].loss < j->results[0][0].loss;
+}
+
 static void compare(const job *alone, int ranks, const char *const *settings, double slack)
 {
     by_error error = {0};
@@ -209,7 +217,7 @@ static void compare_parts(const char *const kind[3], const char *compute, const 
     const char *one[] = {kind[0], compute, optimizer, rate, kind[1], kind[2], NULL};
     alone->settings = one;
     check_ok(run_rank(NULL, alone, &error), &error);
-    assert_true(alone->results[0][STEPS - 1].loss < alone->results[0][0].loss);
+    assert_true(has_learned(alone));
     static const struct {
         int ranks;
         const char *tensor;
@@ -321,7 +329,7 @@ static void test_bits_of_sequences(void **state)
         const char *one[] = {"parallel.sequence=2", computes[c], "train.batch=5",
                              "parallel.bucket_mib=0.01", NULL};
         job *first = run_job(2, one);
-        assert_true(first->results[0][STEPS - 1].loss < first->results[0][0].loss);
+        assert_true(has_learned(first));
         for (size_t k = 0; k < BY_ARRAY_LENGTH(layouts); k++) {
             const char *more[] = {"parallel.sequence=2",      computes[c],        "train.batch=5",
                                   "parallel.bucket_mib=0.01", layouts[k].overlap, NULL};
@@ -358,7 +366,7 @@ static void test_adapters(void **state)
         assert_non_null(alone);
         alone->settings = one;
         check_ok(run_rank(NULL, alone, &error), &error);
-        assert_true(alone->results[0][STEPS - 1].loss < alone->results[0][0].loss);
+        assert_true(has_learned(alone));
         for (size_t k = 0; k < BY_ARRAY_LENGTH(layouts); k++) {
             const char *split[] = {kinds[i], ADAPTERS, layouts[k][0], layouts[k][1], NULL};
             compare(alone, ranks[k], split, 1e-5);
@@ -381,7 +389,7 @@ static void check_experts(const char *optimizer, const char *rate, double slack)
     assert_non_null(alone);
     alone->settings = one;
     check_ok(run_rank(NULL, alone, &error), &error);
-    assert_true(alone->results[0][STEPS - 1].loss < alone->results[0][0].loss);
+    assert_true(has_learned(alone));
     compare(alone, 2, split, slack);
     compare(alone, 4, split, slack);
     close_job(alone);
