@@ -44,6 +44,11 @@ system() {
     touch has
     printf '%s\n' "$@" >lacks
     run 0 "$root/scripts/setup"
+    run 0 "$root/scripts/setup" --compile-tests
+    for package in lld clang libcmocka-dev; do
+        grep -q -x "$package" has || fail "$package is not installed"
+    done
+    grep -q -x redis-server has && fail "tests are not compiled with redis-server"
     run 0 "$root/scripts/setup" --tests
     cp out first
     for package in gcc cmake libuv1-dev libcmocka-dev clang redis-server; do
