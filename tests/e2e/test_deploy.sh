@@ -100,9 +100,15 @@ for change in 'gateway.yaml s/periodSeconds: 2$/periodSecond: 2/' 'worker.yaml s
     'autoscale-keda.yaml s/replicas: 4/replica: 4/'; do
     file=copy/kubernetes/${change%% *}
     sed -i "${change#* }" "$file"
-    # A wrong name of a field is found by the schemas alone.
-    case $change in gateway* | *replica:*) [ "$python" != python3 ] || { cp "$root/deploy/kubernetes/${change%% *}" "$file" && continue; } ;; esac
-    run 1 "$python" "$server" copy metrics
+    # A wrong name of a field is found by the schemas alone, all else without them, in a tenth of the time.
+    checks=python3
+    case $change in
+    gateway* | *replica:*)
+        [ "$python" != python3 ] || { cp "$root/deploy/kubernetes/${change%% *}" "$file" && continue; }
+        checks=$python
+        ;;
+    esac
+    run 1 "$checks" "$server" copy metrics
     cp "$root/deploy/kubernetes/${change%% *}" "$file"
 done
 "$python" "$server" "$root/deploy" commands >commands
