@@ -153,6 +153,10 @@ by_status by__read_at(int fd, const char *path, uint64_t offset, void *out, size
 /* Writes path.tmp, fsyncs it, renames it to path and fsyncs the directory: after a crash the path
  * holds either the old or the new content, complete. */
 by_status by__file_write(const char *path, const void *data, size_t length, by_error *error);
+/* The same without fsync: readers see all of it or nothing, but after a power failure it may be
+ * damaged. For what can be made again. */
+by_status by__file_write_unsynced(const char *path, const void *data, size_t length,
+                                  by_error *error);
 /* Creates a directory and its missing parents, like mkdir -p. */
 by_status by__make_dirs(const char *path, by_error *error);
 /* Fsyncs a directory, so that renames in it survive a power failure. */

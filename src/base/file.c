@@ -191,10 +191,25 @@ static by_status write_all(int fd, const char *path, const char *data, size_t le
         data += n;
         length -= (size_t)n;
     }
-    return fsync(fd) == 0 ? BY_OK : by__io_error(error, "sync", path);
+    return BY_OK;
 }
 
-by_status by__file_write(const char *path, const void *data, size_t length, by_error *error)
+static by_status sync_parent(const char *path, by_error *error)
+{
+    const char *slash = strrchr(path, '/');
+    char *directory = slash == NULL ? by__strdup(".")
+                                    : by__strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    if (directory == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = by__sync_dir(directory, error);
+    free(directory);
+    return status;
+}
+
+/* Writes a file beside `path` and renames it; durable: before it is renamed it is on the disk. */
+static by_status replace_file(const char *path, const void *data, size_t length, bool durable,
+                              by_error *error)
 {
     by_string temporary = {0};
     char *temporary_path;
@@ -204,9 +219,13 @@ by_status by__file_write(const char *path, const void *data, size_t length, by_e
     int fd = open(temporary_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
         status = by__io_error(error, "create", temporary_path);
-        goto free_path;
+        free(temporary_path);
+        return status;
     }
     status = write_all(fd, temporary_path, data, length, error);
+    if (status == BY_OK && durable && fsync(fd) != 0) {
+        status = by__io_error(error, "sync", temporary_path);
+    }
     if (close(fd) != 0 && status == BY_OK) {
         status = by__io_error(error, "close", temporary_path);
     }
@@ -215,20 +234,21 @@ by_status by__file_write(const char *path, const void *data, size_t length, by_e
     }
     if (status != BY_OK) {
         (void)unlink(temporary_path);
-        goto free_path;
     }
-    const char *slash = strrchr(path, '/');
-    char *directory = slash == NULL ? by__strdup(".")
-                                    : by__strndup(path, slash == path ? 1 : (size_t)(slash - path));
-    if (directory == NULL) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: path");
-        goto free_path;
-    }
-    status = by__sync_dir(directory, error);
-    free(directory);
-free_path:
     free(temporary_path);
     return status;
+}
+
+by_status by__file_write(const char *path, const void *data, size_t length, by_error *error)
+{
+    BY_TRY(replace_file(path, data, length, true, error));
+    return sync_parent(path, error);
+}
+
+by_status by__file_write_unsynced(const char *path, const void *data, size_t length,
+                                  by_error *error)
+{
+    return replace_file(path, data, length, false, error);
 }
 
 by_status by__make_dirs(const char *path, by_error *error)

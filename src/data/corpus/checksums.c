@@ -10,10 +10,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "banyan/tokenizer.h"
+#include "base/file_stamp.h"
 #include "base/paths.h"
 #include "data/corpus/dataset_files.h"
 
@@ -23,18 +23,14 @@
 static by_status add_file(by_string *text, const char *directory, const char *file,
                           const char *hash, by_error *error)
 {
-    struct stat info;
+    char stamp[BY__FILE_STAMP_SIZE];
     char *path;
     BY_TRY(by__path_make(&path, directory, file, error));
     by_status status = BY_OK;
-    if (stat(path, &info) != 0) {
-        status = by__io_error(error, "open", path);
+    if (by__file_stamp(stamp, NULL, path)) {
+        by_string_format(text, "%s %s %s\n", hash, file, stamp);
     } else {
-        by_string_format(text, "%s %s %llu %llu %llu %lld.%09ld %lld.%09ld\n", hash, file,
-                         (unsigned long long)info.st_dev, (unsigned long long)info.st_ino,
-                         (unsigned long long)info.st_size, (long long)info.st_mtim.tv_sec,
-                         info.st_mtim.tv_nsec, (long long)info.st_ctim.tv_sec,
-                         info.st_ctim.tv_nsec);
+        status = by__io_error(error, "open", path);
     }
     free(path);
     return status;

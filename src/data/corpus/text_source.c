@@ -3,22 +3,20 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/host/file_kind.h"
 #include "base/paths.h"
-#include "base/threads.h"
 #include "formats/json_lines.h"
 #include "formats/parquet_text.h"
 #include "text/tokenizer/split.h"
 
 #define BLOCK      ((size_t)1 << 20)
+#define FIRST_READ ((size_t)4096)
+#define FIRST_READ ((size_t)4096)
 #define MAX_DEPTH  64 /* of nested directories */
-#define MARK_BYTES (sizeof BY__BYTE_ORDER_MARK - 1)
 
 /* ---- listing ---- */
 
@@ -232,118 +230,6 @@ void by__data_source_close(by__data_source *source)
     *source = (by__data_source){0};
 }
 
-/* ---- reading ---- */
-
-static by_status open_file(int *fd, const by__data_source_file *file, by_error *error)
-{
-    *fd = open(file->content == NULL ? file->path : file->content, O_RDONLY | O_CLOEXEC);
-    return *fd >= 0 ? BY_OK : by__io_error(error, "open", file->path);
-}
-
-static uint64_t count_characters(const char *data, size_t n)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        count += (signed char)data[i] >= -64 ? 1 : 0;
-    }
-    return count;
-}
-
-typedef struct text_scan {
-    by__data_source *source;
-    bool (*progress)(void *user, uint64_t done);
-    void *user;
-    pthread_mutex_t lock; /* protects the following members */
-    size_t next;
-    uint64_t done;
-    bool stopped;
-} text_scan;
-
-/* Adds to the progress; returns false if the caller wants to stop. */
-static bool report(text_scan *s, uint64_t bytes)
-{
-    (void)pthread_mutex_lock(&s->lock);
-    s->done += bytes;
-    if (!s->stopped && s->progress != NULL && !s->progress(s->user, s->done)) {
-        s->stopped = true;
-    }
-    bool go_on = !s->stopped;
-    (void)pthread_mutex_unlock(&s->lock);
-    return go_on;
-}
-
-/* Whether a file's content is the lines that were made of it, and not its own bytes. */
-static bool is_converted(const by__data_source_file *file)
-{
-    return file->content != NULL && file->content_file >= 0;
-}
-
-static by_status scan_file(text_scan *s, by__data_source_file *file, char *block, by_error *error)
-{
-    int fd;
-    by__hasher *hasher;
-    BY_TRY(by__hasher_open(&hasher, error));
-    by_status status = open_file(&fd, file, error);
-    if (status != BY_OK) {
-        by__hasher_close(&hasher);
-        return status;
-    }
-    bool go_on = true;
-    for (uint64_t at = 0; at < file->bytes && status == BY_OK && go_on;) {
-        size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
-        status = by__read_at(fd, file->path, at, block, n, error);
-        if (status == BY_OK && at == 0 && !is_converted(file)) {
-            status = by__file_check_text(file->path, (const uint8_t *)block, n, "text", error);
-        }
-        if (status == BY_OK) {
-            by__hasher_add(hasher, block, n);
-            if (at == 0 && n >= MARK_BYTES && memcmp(block, BY__BYTE_ORDER_MARK, MARK_BYTES) == 0) {
-                file->mark_bytes = MARK_BYTES;
-                file->characters--; /* the mark counts as one */
-            }
-            file->characters += count_characters(block, n);
-            at += n;
-            go_on = report(s, n);
-        }
-    }
-    by__hasher_hex(hasher, file->hash);
-    (void)close(fd);
-    by__hasher_close(&hasher);
-    return status;
-}
-
-static by_status scan_files(void *context, size_t thread, by_error *error)
-{
-    text_scan *s = context;
-    char *block;
-    BY_UNUSED(thread);
-    BY_TRY(by__alloc((void **)&block, BLOCK, 1, "read buffer", error));
-    by_status status = BY_OK;
-    while (status == BY_OK) {
-        (void)pthread_mutex_lock(&s->lock);
-        size_t next = s->stopped ? s->source->count : s->next;
-        s->next = next < s->source->count ? next + 1 : next;
-        (void)pthread_mutex_unlock(&s->lock);
-        if (next == s->source->count) {
-            break;
-        }
-        status = scan_file(s, &s->source->files[next], block, error);
-    }
-    free(block);
-    return status;
-}
-
-by_status by__data_source_scan(by__data_source *source, size_t threads,
-                               bool (*progress)(void *user, uint64_t done), void *user,
-                               by_error *error)
-{
-    text_scan s = {
-        .source = source, .progress = progress, .user = user, .lock = PTHREAD_MUTEX_INITIALIZER};
-    BY_TRY(
-        by__threads_run(threads < source->count ? threads : source->count, scan_files, &s, error));
-    return s.stopped ? by_error_set(error, BY_ESTOPPED, "stopped while reading the texts") : BY_OK;
-}
-
 /* ---- the held-out part ---- */
 
 /* Where a character of a file is. */
@@ -366,7 +252,7 @@ static by_status find_character(text_position *out, const by__data_source_file *
     uint64_t before = 0; /* characters before the line */
     bool found = false;
     bool ended = false;
-    BY_TRY(open_file(&fd, file, error));
+    BY_TRY(by__data_source_open_file(&fd, file, error));
     by_status status = by__alloc((void **)&block, BLOCK, 1, "read buffer", error);
     for (uint64_t at = file->mark_bytes; at < file->bytes && !ended && status == BY_OK;) {
         size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
@@ -438,13 +324,20 @@ by_status by__data_source_hold_out(by__data_source *s, double fraction, by_error
 
 /* ---- units ---- */
 
+/* Bytes to read at `at`: few first, as the next cut is near as a rule. */
+static size_t next_read(size_t last, uint64_t left)
+{
+    size_t n = last == 0 ? FIRST_READ : last < BLOCK / 8 ? last * 8 : BLOCK;
+    return left < n ? (size_t)left : n;
+}
+
 /* The offset after the first newline from `at` on; `end` if there is none. */
 static by_status find_line_end(int fd, const char *path, uint64_t at, uint64_t end, char *block,
                                uint64_t *out, by_error *error)
 {
     *out = end;
-    while (at < end) {
-        size_t n = end - at < BLOCK ? (size_t)(end - at) : BLOCK;
+    for (size_t n = 0; at < end;) {
+        n = next_read(n, end - at);
         BY_TRY(by__read_at(fd, path, at, block, n, error));
         const char *newline = memchr(block, '\n', n);
         if (newline != NULL) {
@@ -461,9 +354,9 @@ static by_status find_border(int fd, const char *path, uint64_t at, uint64_t end
                              uint64_t *out, by_error *error)
 {
     *out = end;
-    while (at + 1 < end) {
+    for (size_t n = 0; at + 1 < end;) {
         /* Includes one byte before `at`, which a border depends on. */
-        size_t n = end - (at - 1) < BLOCK ? (size_t)(end - (at - 1)) : BLOCK;
+        n = next_read(n, end - (at - 1));
         BY_TRY(by__read_at(fd, path, at - 1, block, n, error));
         size_t cut = by__tokenizer_split_chunk((const uint8_t *)block, n, 1);
         if (cut < n) {
@@ -480,7 +373,7 @@ static by_status find_cut(const by__data_source_file *file, uint64_t at, uint64_
 {
     int fd;
     char *block;
-    BY_TRY(open_file(&fd, file, error));
+    BY_TRY(by__data_source_open_file(&fd, file, error));
     by_status status = by__alloc((void **)&block, BLOCK, 1, "read buffer", error);
     if (status == BY_OK) {
         status = file->json_lines ? find_line_end(fd, file->path, at, end, block, out, error)
@@ -551,7 +444,7 @@ by_status by__data_unit_read(const by__data_format_unit *unit, char **buffer, si
                             n);
     }
     BY_TRY(by__reserve((void **)buffer, capacity, (size_t)n, 1, error));
-    BY_TRY(open_file(&fd, unit->file, error));
+    BY_TRY(by__data_source_open_file(&fd, unit->file, error));
     by_status status = by__read_at(fd, unit->file->path, unit->begin, *buffer, (size_t)n, error);
     (void)close(fd);
     return status;
@@ -564,7 +457,7 @@ static by_status line_error(const by__data_format_unit *unit, size_t line, by_st
     int fd;
     char *block;
     uint64_t before = 0; /* lines before the unit: counted only for an error */
-    if (open_file(&fd, unit->file, NULL) == BY_OK) {
+    if (by__data_source_open_file(&fd, unit->file, NULL) == BY_OK) {
         if (by__alloc((void **)&block, BLOCK, 1, "read buffer", NULL) == BY_OK) {
             for (uint64_t at = 0; at < unit->begin;) {
                 size_t n = unit->begin - at < BLOCK ? (size_t)(unit->begin - at) : BLOCK;
@@ -586,7 +479,7 @@ static by_status line_error(const by__data_format_unit *unit, size_t line, by_st
 /* Leaves of a text the part that a unit has. */
 static void cut_text(by_text *text, const by__data_format_unit *unit)
 {
-    uint64_t all = count_characters(text->data, text->length);
+    uint64_t all = by__data_count_characters(text->data, text->length);
     uint64_t kept = (uint64_t)floor((double)all * unit->share + 1e-9);
     size_t at = 0;
     for (uint64_t seen = 0; at < text->length; at++) {

@@ -10,6 +10,7 @@
 
 #include "banyan/tokenizer.h"
 #include "base/base.h"
+#include "base/file_stamp.h"
 #include "remote/remote.h"
 
 /* U+FEFF in UTF-8, which some editors write first. */
@@ -26,6 +27,9 @@ typedef struct by__data_source_file {
     /* number of characters after it: bytes that do not continue a UTF-8 sequence */
     uint64_t characters;
     char hash[33]; /* XXH3-128 */
+    /* of its content before it was scanned; empty: it had just changed, and may have changed since
+     * with an equal stamp */
+    char stamp[BY__FILE_STAMP_SIZE];
 } by__data_source_file;
 
 typedef struct by__data_source {
@@ -50,11 +54,19 @@ typedef struct by__data_source {
 by_status by__data_source_open(by__data_source *out, const char *const *inputs, size_t count,
                                const char *field, const by_remote_options *remote, by_error *error);
 void by__data_source_close(by__data_source *source);
+/* Counts the bytes that do not continue a UTF-8 sequence. */
+uint64_t by__data_count_characters(const char *data, size_t n);
+/* Opens the content of a file for reading, close-on-exec. */
+by_status by__data_source_open_file(int *fd, const by__data_source_file *file, by_error *error);
 /* Reads all files once and sets sizes, characters and hashes. `progress` (may be NULL) is called
  * with the bytes done, by one thread at a time, and returns false to stop. */
 by_status by__data_source_scan(by__data_source *source, size_t threads,
                                bool (*progress)(void *user, uint64_t done), void *user,
                                by_error *error);
+/* Checks that no file has changed since it was scanned, on `threads` threads: by its stamp, else by
+ * reading it. BY_EFORMAT: "FILE changed while it was packed; " and `way_out`. */
+by_status by__data_source_check(const by__data_source *source, size_t threads, const char *way_out,
+                                by_error *error);
 /* Holds out everything after the first floor(n * (1 - fraction)) of n characters. Called after a
  * scan. Documents of JSON lines are held out as a whole; that at the border is cut if not even half
  * of what should be kept is in front of it. */

@@ -2,8 +2,8 @@
  * change. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file_stamp.h"
 #include "base/paths.h"
 #include "data/nodes/node_set.h"
 
@@ -120,18 +120,14 @@ static by_status make_stamp(char **out, const packed_graph *p, by_error *error)
     by_string text = {0};
     by__string_append(&text, "banyan-verified-graph 1\n");
     for (size_t i = 0; i < BY__NODES_ARRAYS; i++) {
-        struct stat info;
+        char stamp[BY__FILE_STAMP_SIZE];
         char *path;
         if (p->manifest.hashes[i][0] == '\0') {
             continue;
         }
         BY_TRY(by__path_make(&path, p->directory, by__nodes_array_name((by__nodes_array)i), error));
-        if (stat(path, &info) == 0) {
-            by_string_format(&text, "%s %llu %llu %llu %lld.%09ld %lld.%09ld\n",
-                             p->manifest.hashes[i], (unsigned long long)info.st_dev,
-                             (unsigned long long)info.st_ino, (unsigned long long)info.st_size,
-                             (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-                             (long long)info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+        if (by__file_stamp(stamp, NULL, path)) {
+            by_string_format(&text, "%s %s\n", p->manifest.hashes[i], stamp);
         }
         free(path);
     }

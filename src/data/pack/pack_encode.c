@@ -354,7 +354,7 @@ static by_status skip_unit(void *context, const by__data_format_unit *unit, bool
     if (p->passed != piece + 1) {
         p->passes = by__data_piece_owner(piece, o->ranks) != o->rank;
         if (!p->passes) {
-            BY_TRY(by__data_piece_exists(&p->passes, p->pack->pieces, piece, error));
+            BY_TRY(by__data_piece_is_whole(&p->passes, p->pack->pieces, piece, error));
         }
         p->passed = piece + 1;
     }
@@ -409,7 +409,8 @@ by_status by__data_pack_has_pieces(const by__data_pack *pack, const by_tokenizer
     while (*out && found) {
         BY_TRY(by__data_units_next(&units, &unit, &found, error));
         if (found && unit.number % units_per_piece == 0) {
-            BY_TRY(by__data_piece_exists(out, pack->pieces, unit.number / units_per_piece, error));
+            BY_TRY(
+                by__data_piece_is_whole(out, pack->pieces, unit.number / units_per_piece, error));
         }
     }
     return BY_OK;
@@ -418,20 +419,9 @@ by_status by__data_pack_has_pieces(const by__data_pack *pack, const by_tokenizer
 /* Checks that no file has changed since the scan of this rank: others encoded parts of it. */
 static by_status check_files(const by__data_pack *pack, by_error *error)
 {
-    by__data_source again = pack->source;
-    size_t count = pack->source.count;
-    BY_TRY(by__alloc((void **)&again.files, count, sizeof *again.files, "files", error));
-    memcpy(again.files, pack->source.files, count * sizeof *again.files);
-    by_status status = by__data_source_scan(&again, pack->options.threads, NULL, NULL, error);
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        if (strcmp(again.files[i].hash, pack->source.files[i].hash) != 0) {
-            status = by_error_set(error, BY_EFORMAT,
-                                  "%s changed while it was packed; remove %s, and pack it again",
-                                  again.files[i].path, pack->pieces);
-        }
-    }
-    free(again.files);
-    return status;
+    char way_out[1024];
+    (void)snprintf(way_out, sizeof way_out, "remove %s, and pack it again", pack->pieces);
+    return by__data_source_check(&pack->source, pack->options.threads, way_out, error);
 }
 
 static by_status need_piece(const by__data_pack *pack, uint64_t piece, by_error *error)

@@ -102,10 +102,11 @@ by_status by__data_join_all(const by__data_join *j, by_pack_result *result, by_e
 
 /* ---- on a thread ---- */
 
+/* A damaged piece of an earlier try is encoded again. */
 static bool has_piece(const by__data_pack *pack, uint64_t piece)
 {
-    bool exists;
-    return by__data_piece_exists(&exists, pack->pieces, piece, NULL) == BY_OK && exists;
+    bool is_whole;
+    return by__data_piece_is_whole(&is_whole, pack->pieces, piece, NULL) == BY_OK && is_whole;
 }
 
 /* Returns false if nobody encodes the piece. */

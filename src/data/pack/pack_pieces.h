@@ -22,8 +22,8 @@ typedef struct by__data_piece_reader {
     unsigned width;        /* bytes of a token */
     bool is_open;
     uint64_t piece;
-    char *text; /* of this piece */
-    size_t size;
+    by__map map;
+    size_t size; /* without the hash at its end */
     size_t at;
 } by__data_piece_reader;
 
@@ -32,8 +32,10 @@ typedef struct by__data_piece_reader {
 size_t by__data_piece_owner(uint64_t piece, size_t ranks);
 /* The share of all pieces that a rank encodes, in thousandths. */
 uint64_t by__data_piece_share(size_t rank, size_t ranks);
-/* Whether a piece is there. */
-by_status by__data_piece_exists(bool *out, const char *directory, uint64_t piece, by_error *error);
+/* Whether a piece is there and has its hash: those of an earlier try may have been damaged by a
+ * power failure, as they are written without fsync. */
+by_status by__data_piece_is_whole(bool *out, const char *directory, uint64_t piece,
+                                  by_error *error);
 /* Adds unit `unit`, which belongs to `piece`; those of one piece follow each other. */
 by_status by__data_piece_add(by__data_piece_writer *writer, uint64_t piece, uint64_t unit,
                              const by__data_unit_tokens *tokens, by_error *error);
