@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "banyan/tokenizer.h"
-#include "base/file_stamp.h"
+#include "base/host/file_stamp.h"
 #include "base/paths.h"
 #include "data/corpus/dataset_files.h"
 

@@ -10,7 +10,7 @@
 
 #include "banyan/tokenizer.h"
 #include "base/base.h"
-#include "base/file_stamp.h"
+#include "base/host/file_stamp.h"
 #include "remote/remote.h"
 
 /* U+FEFF in UTF-8, which some editors write first. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file_stamp.h"
+#include "base/host/file_stamp.h"
 #include "base/paths.h"
 #include "data/nodes/node_set.h"
 

@@ -1,4 +1,4 @@
-#include "base/file_stamp.h"
+#include "base/host/file_stamp.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

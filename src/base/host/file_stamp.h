@@ -1,6 +1,6 @@
 /* What tells that a file has changed without reading it (file_stamp.c). */
-#ifndef BY_BASE_FILE_STAMP_H
-#define BY_BASE_FILE_STAMP_H
+#ifndef BY_BASE_HOST_FILE_STAMP_H
+#define BY_BASE_HOST_FILE_STAMP_H
 
 #include <stdbool.h>
 
