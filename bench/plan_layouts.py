@@ -19,12 +19,13 @@ import shlex
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 
 MODELS = {
     "tiny": ["model.layers=2", "model.heads=2", "model.width=32", "model.context=32", "train.batch=8"],
     "small": ["model.layers=4", "model.heads=4", "model.width=128", "model.context=128", "train.batch=16"],
-    "large": ["model.layers=8", "model.heads=8", "model.width=384", "model.context=256", "train.batch=16"],
+    "large": ["model.layers=4", "model.heads=8", "model.width=256", "model.context=128", "train.batch=8"],
 }
 # Ranks, settings.
 LAYOUTS = [
@@ -145,7 +146,8 @@ def main():
         bench.start()
         cases = [{"model": m, "layout": k, "plain": [], "plain_raw": [], "own": [], "measured": []}
                  for m in models for k in range(args.layouts)]
-        for _ in range(args.rounds):
+        for round in range(args.rounds):
+            print(f"round {round + 1} of {args.rounds}", file=sys.stderr)
             for case in cases:
                 bench.run(case)
         for case in cases:
