@@ -69,8 +69,8 @@ typedef struct by_pack_options {
     size_t tokenizer_vocab; /* vocabulary size of a BPE trained here */
     const char *field;      /* of JSON lines and Parquet files; NULL: "text" */
     /* NULL: the inputs are texts. Conversations need a tokenizer that exists, one rank and no
-     * `dedup`; valid_fraction holds out records in even distances; skip_corrupt skips records that
-     * are no conversations or have no answer. */
+     * `dedup`; valid_fraction holds out records in even distances, and at least one of two;
+     * skip_corrupt skips records that are no conversations or have no answer. */
     const by_pack_chat *chat;
     uint64_t shard_tokens; /* tokens per shard; 0: 2^27 */
     size_t threads;        /* 0: one per core */

@@ -150,6 +150,19 @@ holds whole/reinforce.yaml "prompt_field: question"
 holds out "banyan chat whole/reinforce"
 echo "After 3?" | "$banyan" chat whole/reinforce --tokens 8 >out || fail "no chat"
 
+say "few conversations: the last one is held out; one alone is not enough"
+head -n 2 talks.jsonl >few.jsonl
+run 0 cp -r whole few
+sed '/^prompts/d; /^reinforce/d; s/talks/few/' whole/assistant.yaml >few/assistant.yaml
+run 0 "$banyan" assistant few
+holds err "would hold out none of 2 conversations: the last one is held out"
+holds few/report.md "> After 1?"
+head -n 1 talks.jsonl >few.jsonl
+run 1 "$banyan" assistant few
+holds err "there is one conversation, and evaluation needs another"
+sed -i 's/{cache: cache}/{cache: cache, valid_fraction: 0}/' tune.yaml
+run 0 "$banyan" assistant few
+
 say "what is refused"
 run 2 "$banyan" assistant fresh --text gone.txt --conversations talks.jsonl
 holds err "there is no file or directory gone.txt"

@@ -14,13 +14,27 @@
 /* Records between two reports. */
 #define REPORTED 64
 
+/* The samples of a conversation, one behind the other. */
+typedef struct kept_conversation {
+    uint32_t *ids;
+    uint8_t *learned;
+    size_t id_capacity;
+    size_t learned_capacity;
+    by_conversation_sample *samples;
+    size_t sample_capacity;
+    by_conversation_result result; /* no samples: none is kept */
+} kept_conversation;
+
 typedef struct chat_packer {
     const by__data_pack *pack;
+    bool split;
     by_conversation_encoder *encoder;
     by__data_shard_writer writers[2]; /* train (or all), held out */
     uint64_t records;
     uint64_t done; /* bytes of earlier files */
     by__data_chat_manifest counts;
+    /* The last conversation as long as none is held out: it is, if no other one is by the end. */
+    kept_conversation kept;
 } chat_packer;
 
 static by_status open_writer(chat_packer *p, const by_tokenizer *tokenizer, unsigned part,
@@ -51,21 +65,85 @@ static bool is_held_out(const chat_packer *p, uint64_t n)
     return floor((double)(n + 1) * fraction) > floor((double)n * fraction);
 }
 
-static by_status write_samples(chat_packer *p, const by_conversation_result *r, by_error *error)
+static by_status write_sample(by__data_shard_writer *w, const by_conversation_sample *s,
+                              by_error *error)
 {
-    by__data_shard_writer *w = &p->writers[is_held_out(p, p->records) ? 1 : 0];
+    BY_TRY(by__data_shard_writer_add(w, s->ids, s->count, error));
+    BY_TRY(by__data_shard_writer_add_mask(w, s->learned, s->count, error));
+    BY_TRY(by__data_shard_writer_end_document(w, error));
+    w->manifest.chat.targets += s->targets;
+    return BY_OK;
+}
+
+static by_status write_kept(chat_packer *p, unsigned part, by_error *error)
+{
+    const uint32_t *ids = p->kept.ids;
+    const uint8_t *learned = p->kept.learned;
+    for (size_t i = 0; i < p->kept.result.samples; i++) {
+        by_conversation_sample s = p->kept.samples[i];
+        s.ids = ids;
+        s.learned = learned;
+        BY_TRY(write_sample(&p->writers[part], &s, error));
+        ids += s.count;
+        learned += s.count;
+    }
+    p->writers[part].manifest.text_bytes += p->kept.result.text_bytes;
+    p->kept.result = (by_conversation_result){0};
+    return BY_OK;
+}
+
+static by_status keep(chat_packer *p, const by_conversation_result *r, by_error *error)
+{
+    kept_conversation *k = &p->kept;
+    size_t count = 0;
+    BY_TRY(by__reserve((void **)&k->samples, &k->sample_capacity, r->samples, sizeof *k->samples,
+                       error));
     for (size_t i = 0; i < r->samples; i++) {
         by_conversation_sample s = by_conversation_encoder_sample(p->encoder, i);
-        BY_TRY(by__data_shard_writer_add(w, s.ids, s.count, error));
-        BY_TRY(by__data_shard_writer_add_mask(w, s.learned, s.count, error));
-        BY_TRY(by__data_shard_writer_end_document(w, error));
-        w->manifest.chat.targets += s.targets;
+        size_t total = count + s.count;
+        BY_TRY(by__reserve((void **)&k->ids, &k->id_capacity, total, sizeof *k->ids, error));
+        BY_TRY(by__reserve((void **)&k->learned, &k->learned_capacity, total, 1, error));
+        memcpy(k->ids + count, s.ids, s.count * sizeof *k->ids);
+        memcpy(k->learned + count, s.learned, s.count);
+        k->samples[i] = s;
+        count = total;
     }
-    w->manifest.text_bytes += r->text_bytes;
+    k->result = *r;
+    return BY_OK;
+}
+
+static by_status write_samples(chat_packer *p, const by_conversation_result *r, by_error *error)
+{
+    bool held_out = is_held_out(p, p->records);
+    by__data_shard_writer *w = &p->writers[held_out ? 1 : 0];
     p->counts.too_long += r->long_ones;
     p->counts.cut += r->cut;
     p->counts.lost += r->lost;
+    if (r->samples > 0) {
+        BY_TRY(write_kept(p, 0, error));
+        if (p->split && !held_out && p->writers[1].manifest.documents == 0) {
+            return keep(p, r, error);
+        }
+    }
+    for (size_t i = 0; i < r->samples; i++) {
+        by_conversation_sample s = by_conversation_encoder_sample(p->encoder, i);
+        BY_TRY(write_sample(w, &s, error));
+    }
+    w->manifest.text_bytes += r->text_bytes;
     return BY_OK;
+}
+
+/* One of two conversations is held out, however small the share is. */
+static by_status place_kept(chat_packer *p, by_error *error)
+{
+    bool holds_out = p->writers[0].manifest.documents > 0;
+    if (p->kept.result.samples > 0 && holds_out) {
+        by__data_pack_note(p->pack,
+                           "valid_fraction %g would hold out none of %" PRIu64
+                           " conversations: the last one is held out",
+                           p->pack->options.valid_fraction, p->records);
+    }
+    return write_kept(p, holds_out ? 1 : 0, error);
 }
 
 static by_status refuse_records(const chat_packer *p, by_error *error)
@@ -173,9 +251,9 @@ static void note_long(const chat_packer *p)
     }
 }
 
-static by_status check_parts(const chat_packer *p, bool split, by_error *error)
+static by_status check_parts(const chat_packer *p, by_error *error)
 {
-    for (unsigned i = 0; i < (split ? 2u : 1u); i++) {
+    for (unsigned i = 0; i < (p->split ? 2u : 1u); i++) {
         if (p->writers[i].manifest.documents == 0) {
             bool cuts = p->pack->options.chat->options.longer == BY_LONG_CUT;
             const by__data_source *s = &p->pack->source;
@@ -191,7 +269,9 @@ static by_status check_parts(const chat_packer *p, bool split, by_error *error)
                                 " are left out as no conversations and "
                                 "%" PRIu64 " as longer than the context%s",
                                 i == 0 ? "the inputs hold no conversation that can be learned"
-                                       : "no conversation is held out: raise valid_fraction",
+                                       : "there is one conversation, and evaluation needs another: "
+                                         "give more, or set data.valid_fraction to 0 to train "
+                                         "without evaluation",
                                 p->records, p->counts.corrupt, p->counts.too_long,
                                 p->counts.too_long == 0 ? ""
                                 : cuts ? " up to the end of the first answer (raise model.context)"
@@ -201,9 +281,9 @@ static by_status check_parts(const chat_packer *p, bool split, by_error *error)
     return BY_OK;
 }
 
-static by_status finish(chat_packer *p, bool split, by_pack_result *result, by_error *error)
+static by_status finish(chat_packer *p, by_pack_result *result, by_error *error)
 {
-    for (unsigned i = 0; i < (split ? 2u : 1u); i++) {
+    for (unsigned i = 0; i < (p->split ? 2u : 1u); i++) {
         by__data_token_manifest *m = &p->writers[i].manifest;
         by__data_chat_manifest *c = &m->chat;
         c->records = p->records;
@@ -228,11 +308,10 @@ static by_status finish(chat_packer *p, bool split, by_pack_result *result, by_e
 by_status by__data_pack_encode_chat(const by__data_pack *pack, const by_tokenizer *tokenizer,
                                     const char *directory, by_pack_result *result, by_error *error)
 {
-    chat_packer p = {.pack = pack};
     const by_pack_chat *chat = pack->options.chat;
-    bool split = pack->options.valid_fraction > 0.0;
-    by_status status = open_writer(&p, tokenizer, 0, directory, split ? "train" : "", error);
-    if (status == BY_OK && split) {
+    chat_packer p = {.pack = pack, .split = pack->options.valid_fraction > 0.0};
+    by_status status = open_writer(&p, tokenizer, 0, directory, p.split ? "train" : "", error);
+    if (status == BY_OK && p.split) {
         status = open_writer(&p, tokenizer, 1, directory, "valid", error);
     }
     if (status == BY_OK) {
@@ -243,15 +322,19 @@ by_status by__data_pack_encode_chat(const by__data_pack *pack, const by_tokenize
     if (status == BY_OK) {
         status = pack_files(&p, error);
     }
+    status = status == BY_OK ? place_kept(&p, error) : status;
     result->encode_seconds = by__now() - start;
     if (status == BY_OK) {
         note_long(&p);
-        status = check_parts(&p, split, error);
+        status = check_parts(&p, error);
     }
     if (status == BY_OK) {
-        status = finish(&p, split, result, error);
+        status = finish(&p, result, error);
     }
     by_conversation_encoder_close(&p.encoder);
+    free(p.kept.ids);
+    free(p.kept.learned);
+    free(p.kept.samples);
     by__data_shard_writer_close(&p.writers[0]);
     by__data_shard_writer_close(&p.writers[1]);
     return status;

@@ -169,6 +169,44 @@ static void test_list(void **state)
     close_packing(&p);
 }
 
+/* Where the share is less than one conversation, the last that can be learned is held out. */
+static void test_few(void **state)
+{
+    packing p;
+    by_pack_result result;
+    by_error error = {0};
+    char text[1024];
+    BY_UNUSED(state);
+    open_packing(&p, "talks.jsonl",
+                 QA("1", "a") "\n" QA("2", "b") "\n" QA("3", "c") "\n{\"question\": \"4\"}\n");
+    p.options.valid_fraction = 0.1;
+    p.options.skip_corrupt = true;
+    p.options.corrupt_budget = 1.0;
+    check_ok(by_pack(&p.options, &result, &error), &error);
+    assert_non_null(strstr(p.notes, "valid_fraction 0.1 would hold out none of 4 conversations"));
+    assert_int_equal(result.targets, 6);
+    assert_int_equal(result.documents, 3);
+    read_back(&p, "/train", text);
+    assert_string_equal(text, "<user>1;<assistant>[a][;]|<user>2;<assistant>[b][;]");
+    read_back(&p, "/valid", text);
+    assert_string_equal(text, "<user>3;<assistant>[c][;]");
+    p.options.valid_fraction = 0.3; /* the last record, which cannot be learned */
+    p.notes[0] = '\0';
+    (void)snprintf(p.output, sizeof p.output, "%.200s/again", p.folder);
+    check_ok(by_pack(&p.options, &result, &error), &error);
+    assert_non_null(strstr(p.notes, "the last one is held out"));
+    read_back(&p, "/valid", text);
+    assert_string_equal(text, "<user>3;<assistant>[c][;]");
+    close_packing(&p);
+    open_packing(&p, "talks.jsonl", QA("1", "a"));
+    p.options.valid_fraction = 0.1;
+    assert_int_equal(by_pack(&p.options, &result, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "set data.valid_fraction to 0 to train without"));
+    p.options.valid_fraction = 0.0;
+    check_ok(by_pack(&p.options, &result, &error), &error);
+    close_packing(&p);
+}
+
 static void test_damage(void **state)
 {
     packing p;
@@ -229,10 +267,8 @@ static void test_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_lines),  cmocka_unit_test(test_list),    cmocka_unit_test(test_few),
+        cmocka_unit_test(test_damage), cmocka_unit_test(test_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
