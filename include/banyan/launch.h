@@ -98,6 +98,7 @@ typedef struct by_supervisor_options {
      * RUN; count 0: the first command. */
     char *const *again;
     size_t again_count;
+    bool resumed;     /* the first command goes on from a checkpoint, too */
     bool from_start;  /* the job began at step 0: without a checkpoint it restarts there */
     int multiple;     /* ranks must be a multiple of this, the product of the fixed axes; 0: 1 */
     int max_restarts; /* consecutive restarts without a new checkpoint */
@@ -140,8 +141,9 @@ typedef struct by_heartbeat_options {
  * BY_EPEER if it cannot be reached, BY_ECONFIG if the environment variable is malformed. */
 BY_API by_status by_heartbeat_open(by_heartbeat **out, const by_heartbeat_options *options,
                                    by_error *error);
-/* Reports the rank's exit code and, for an error, its message, and closes the connection. */
-BY_API void by_heartbeat_close(by_heartbeat **heartbeat, int code, const char *message);
+/* Reports the rank's exit code and, for an error (may be NULL), its message and whether something
+ * malformed was read, and closes the connection. */
+BY_API void by_heartbeat_close(by_heartbeat **heartbeat, int code, const by_error *error);
 /* Reports progress. `phase` is "gradients", "save", ...; cheap enough to call for every
  * micro-batch. */
 BY_API void by_heartbeat_progress(by_heartbeat *heartbeat, int64_t step, const char *phase);

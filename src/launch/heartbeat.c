@@ -295,14 +295,16 @@ static void await_close(by_heartbeat *h)
     }
 }
 
-void by_heartbeat_close(by_heartbeat **heartbeat, int code, const char *message)
+void by_heartbeat_close(by_heartbeat **heartbeat, int code, const by_error *error)
 {
     by_heartbeat *h = *heartbeat;
     if (h == NULL) {
         return;
     }
-    by__launch_message end = {.kind = BY__MESSAGE_END, .code = code};
-    (void)snprintf(end.text, sizeof end.text, "%s", message == NULL ? "" : message);
+    by__launch_message end = {.kind = BY__MESSAGE_END,
+                              .code = code,
+                              .malformed = error != NULL && error->status == BY_EFORMAT};
+    (void)snprintf(end.text, sizeof end.text, "%s", error == NULL ? "" : error->message);
     atomic_store(&h->closing, true);
     wake(h);
     (void)pthread_join(h->thread, NULL);

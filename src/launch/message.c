@@ -44,7 +44,7 @@ size_t by__launch_message_format(char out[BY__MESSAGE_LINE], const by__launch_me
         n = snprintf(out, BY__MESSAGE_LINE, "%s\t%" PRId64 "\n", word, m->step);
         break;
     case BY__MESSAGE_END:
-        n = snprintf(out, BY__MESSAGE_LINE, "%s\t%d\t%s\n", word, m->code,
+        n = snprintf(out, BY__MESSAGE_LINE, "%s\t%d\t%d\t%s\n", word, m->code, m->malformed ? 1 : 0,
                      plain(text, BY__MESSAGE_TEXT, m->text));
         break;
     }
@@ -111,9 +111,18 @@ static bool parse_beat(by__launch_message *m, char **field)
     return read;
 }
 
+static bool parse_end(by__launch_message *m, char **field)
+{
+    int malformed = 0;
+    bool read = read_int(&m->code, field[1], 255) && read_int(&malformed, field[2], 1) &&
+                copy(m->text, sizeof m->text, field[3]);
+    m->malformed = read && malformed != 0;
+    return read;
+}
+
 static bool parse_fields(by__launch_message *m, char **field, int count)
 {
-    static const int wanted[] = {6, 7, 2, 2, 3};
+    static const int wanted[] = {6, 7, 2, 2, 4};
     for (size_t kind = 0; kind < BY_ARRAY_LENGTH(words); kind++) {
         if (strcmp(field[0], words[kind]) == 0) {
             m->kind = (by__launch_message_kind)kind;
@@ -130,7 +139,7 @@ static bool parse_fields(by__launch_message *m, char **field, int count)
             case BY__MESSAGE_SAVED:
                 return read_step(&m->step, field[1]);
             case BY__MESSAGE_END:
-                return read_int(&m->code, field[1], 255) && copy(m->text, sizeof m->text, field[2]);
+                return parse_end(m, field);
             }
         }
     }

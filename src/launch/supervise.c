@@ -38,6 +38,7 @@ typedef struct supervisor {
     by__launch_history history;
     host *hosts;
     int ranks;         /* in this start */
+    bool resumes;      /* this start goes on from a checkpoint */
     by__process child; /* mpirun, or the program itself */
 } supervisor;
 
@@ -195,10 +196,11 @@ static void add_word(char **words, size_t *count, const char *word)
 }
 
 /* Makes the command of this start: the first one, or `again` for a known run. */
-static by_status make_command(char ***out, size_t *count, const supervisor *s, by_error *error)
+static by_status make_command(char ***out, size_t *count, supervisor *s, by_error *error)
 {
     const by_supervisor_options *o = &s->o;
     bool resume = s->watch.run[0] != '\0' && o->again_count > 0;
+    s->resumes = resume || o->resumed;
     char *const *from = resume ? o->again : o->launch.command;
     size_t words = resume ? o->again_count : o->launch.command_count;
     *count = 0;
@@ -220,7 +222,7 @@ static by_status make_command(char ***out, size_t *count, const supervisor *s, b
     return BY_OK;
 }
 
-static by_status make_line(by_launch_line *out, const supervisor *s, by_error *error)
+static by_status make_line(by_launch_line *out, supervisor *s, by_error *error)
 {
     by_launch_options launch = s->o.launch;
     by_host_list hosts = {0};
@@ -527,6 +529,13 @@ static by_status open_supervisor(supervisor *s, const by_supervisor_options *opt
     return by__launch_watch_open(&s->watch, here, o->silence, o->grace, error);
 }
 
+/* A checkpoint may be malformed, and an older one do. What a start reads that has none to go on
+ * from, or has saved one since, is data or weights to begin with, which only their owner mends. */
+static bool is_permanent(const supervisor *s)
+{
+    return s->watch.fault.malformed && (!s->resumes || s->watch.saved >= 0);
+}
+
 /* After a start that ended with *code: returns true if another one follows. */
 static bool decide(supervisor *s, int *code)
 {
@@ -535,6 +544,10 @@ static bool decide(supervisor *s, int *code)
     if (*code == BY_EXIT_SAVED && stop_wanted(s) == 0 && drop_leaving(s)) {
         report(s, "continuing on the remaining hosts");
         return true;
+    }
+    if (is_permanent(s)) {
+        report(s, "not tried again: it would read the same");
+        return false;
     }
     by__launch_decision d = by__launch_policy_decide(&s->history, &s->policy, *code, w->saved);
     if (d.why[0] != '\0') {

@@ -35,7 +35,7 @@ typedef enum by__launch_message_kind {
     BY__MESSAGE_BEAT,      /* count, step, number, stopping, phase, text: the last collective */
     BY__MESSAGE_RUN,       /* path */
     BY__MESSAGE_SAVED,     /* step */
-    BY__MESSAGE_END        /* code, text */
+    BY__MESSAGE_END        /* code, malformed, text */
 } by__launch_message_kind;
 
 typedef struct by__launch_message {
@@ -50,6 +50,7 @@ typedef struct by__launch_message {
     int64_t step;
     bool stopping;
     int code;
+    bool malformed; /* BY_EFORMAT */
     char phase[32];
     char text[BY__MESSAGE_TEXT];
     char path[PATH_MAX];
@@ -117,8 +118,9 @@ typedef struct by__launch_rank {
 
 /* The first cause of the end of a start of the job. */
 typedef struct by__launch_fault {
-    int code; /* by_exit or BY__CRASH; 0: none */
-    int rank; /* -1: no particular rank */
+    int code;       /* by_exit or BY__CRASH; 0: none */
+    bool malformed; /* a file that was read */
+    int rank;       /* -1: no particular rank */
     char host[BY_HOST_NAME];
     char text[1024];
 } by__launch_fault;

@@ -178,6 +178,7 @@ static void end_rank(by__launch_watch *w, int rank, const by__launch_message *m)
     if (m->code != BY_EXIT_DONE && m->code != BY_EXIT_SAVED && m->code != BY_EXIT_PEER &&
         w->fault.code == 0) {
         w->fault.code = m->code;
+        w->fault.malformed = m->malformed;
         w->fault.rank = rank;
         (void)snprintf(w->fault.host, sizeof w->fault.host, "%s", r->host);
         (void)snprintf(w->fault.text, sizeof w->fault.text,

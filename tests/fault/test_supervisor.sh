@@ -74,11 +74,16 @@ background=
 while kill -0 "$rank" 2>/dev/null; do sleep 0.02; done
 holds runs/job/run.json '"status": "stopped"'
 
-say "a wrong configuration is found before a rank starts, or ends the job; it is never tried again"
+say "wrong configuration or data is found before a rank starts, or ends the job; it is never tried again"
 run 2 "$banyan" launch train c.yaml --set train.steps=0
 if grep -q OMP_NUM_THREADS err; then fail "a rank was started"; fi
 run 2 "$banyan" launch train c.yaml --set model.heads=7 --set name=job
 [ "$(grep -c OMP_NUM_THREADS err)" -le 1 ] || fail "a configuration error was tried again"
+echo '{"a": 1}' >bad.jsonl
+run 1 "$banyan" launch train c.yaml --set data.text=bad.jsonl --set name=bad
+holds err 'bad.jsonl:1: the field "text" is missing'
+holds err "not tried again"
+[ "$(grep -c OMP_NUM_THREADS err)" -eq 1 ] || fail "malformed data was tried again"
 run 2 "$banyan" launch train no-such.yaml
 run 2 "$banyan" launch --silence 0 train c.yaml
 run 2 "$banyan" launch --hostfile no-such-file train c.yaml
@@ -93,3 +98,8 @@ holds err "restart 3 of 3"
 holds err "gave up after 3 restarts"
 holds err "renamed to runs/looping/checkpoints/step-00000190.aside"
 exists runs/looping/checkpoints/step-00000190.aside/manifest.json
+
+say "what is malformed for a resumed run may be its checkpoint: tried again"
+for shard in cache/*/train/tokens-*.npy; do truncate -s 1000 "$shard"; done
+run 1 "$banyan" launch --max-restarts 1 train --resume runs/looping --quiet
+holds err "restart 1 of 1"

@@ -365,7 +365,7 @@ int cli_close_heartbeat(int code);
 /* Reports the communicator's collectives to the supervisor. Call with NULL before closing it. */
 void cli_watch_comm(by_comm *comm);
 /* Sets the reason that cli_close_heartbeat reports. */
-void cli_record_failure(const char *message);
+void cli_record_failure(const by_error *error);
 /* Returns NULL if there is no supervisor. */
 by_heartbeat *cli_heartbeat(void);
 /* Finds rank and number of ranks as set by mpirun or srun; 0 of 1 without them. */

@@ -131,7 +131,8 @@ int cli_check_input(const cli_command *command, const char *path)
     }
     fprintf(stderr, "banyan %s: there is no file or directory %s%s\n", command->name, path,
             by_path_hint(near, path));
-    cli_record_failure("there is no such file or directory");
+    cli_record_failure(
+        &(by_error){.status = BY_EIO, .message = "there is no such file or directory"});
     return CLI_USAGE;
 }
 

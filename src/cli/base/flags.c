@@ -56,7 +56,7 @@ int cli_misuse(const cli_command *command, const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fprintf(stderr, "\nusage: %s\n", command->usage);
-    cli_record_failure("wrong usage");
+    cli_record_failure(&(by_error){.status = BY_EARG, .message = "wrong usage"});
     return CLI_USAGE;
 }
 
@@ -320,6 +320,6 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
 int cli_fail(const cli_command *command, const by_error *error)
 {
     fprintf(stderr, "banyan %s: %s\n", command->name, error->message);
-    cli_record_failure(error->message);
+    cli_record_failure(error);
     return (int)by_exit_of(error->status);
 }

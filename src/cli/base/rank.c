@@ -8,7 +8,7 @@
 
 /* Global to the process, like its standard streams. */
 static by_heartbeat *heartbeat;
-static char failure[500];
+static by_error failure;
 
 static bool read_number(int *out, const char *name)
 {
@@ -72,14 +72,14 @@ void cli_watch_comm(by_comm *comm)
     by_heartbeat_watch(heartbeat, comm == NULL ? NULL : last_collective, comm);
 }
 
-void cli_record_failure(const char *message)
+void cli_record_failure(const by_error *error)
 {
-    (void)snprintf(failure, sizeof failure, "%s", message);
+    failure = *error;
 }
 
 int cli_close_heartbeat(int code)
 {
-    by_heartbeat_close(&heartbeat, code, failure);
+    by_heartbeat_close(&heartbeat, code, &failure);
     return code;
 }
 

@@ -139,6 +139,7 @@ static int check_training(by_supervisor_options *o, const training *t)
     if (status != BY_OK) {
         return cli_fail(&cli_launch, &error);
     }
+    o->resumed = t->resumed;
     o->from_start = !t->resumed || t->from_start;
     return -1;
 }
@@ -321,7 +322,7 @@ const cli_command cli_launch = {
         "The command that starts the ranks is printed; a single rank on this host runs without\n"
         "mpirun. A bundle (docs/install.md) uses the mpirun that it brings, any other build the\n"
         "one in PATH, which must belong to the MPI library that the program was built with.\n"
-        "Pauses between restarts grow, and a configuration error is never retried.\n"
+        "Pauses between restarts grow. A wrong configuration or malformed data ends the job.\n"
         "SIGTERM or Ctrl-C, here or at any rank, saves a checkpoint on all ranks and exits with\n"
         "code 3; a second one ends the job at once.",
     .run = run};

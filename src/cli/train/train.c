@@ -59,7 +59,7 @@ static int fail_rank(by_comm *comm, const by_error *error)
         return code;
     }
     if (error->status != BY_EPEER) {
-        cli_record_failure(error->message);
+        cli_record_failure(error);
     }
     (void)nanosleep(&second, NULL);
     return code;

@@ -35,6 +35,7 @@ static void assert_round_trip(const by__launch_message *m)
     assert_int_equal(back.step, m->step);
     assert_int_equal(back.stopping, m->stopping);
     assert_int_equal(back.code, m->code);
+    assert_int_equal(back.malformed, m->malformed);
     assert_string_equal(back.token, m->token);
     assert_string_equal(back.host, m->host);
     assert_string_equal(back.phase, m->phase);
@@ -61,6 +62,8 @@ static void test_messages(void **state)
     assert_round_trip(&(by__launch_message){.kind = BY__MESSAGE_RUN, .path = "runs/a b"});
     assert_round_trip(&(by__launch_message){.kind = BY__MESSAGE_SAVED, .step = 10});
     assert_round_trip(&(by__launch_message){.kind = BY__MESSAGE_END, .code = 137, .text = ""});
+    assert_round_trip(&(by__launch_message){
+        .kind = BY__MESSAGE_END, .code = 1, .malformed = true, .text = "wrong"});
     /* A text cannot forge a second message or field. */
     by__launch_message forged = {.kind = BY__MESSAGE_END, .code = 1, .text = "a\tb\nsaved\t9"};
     char line[BY__MESSAGE_LINE];
@@ -82,8 +85,10 @@ static void test_messages_refused(void **state)
         "beat\t1\t2\t3\t2\tp\tt",                                /* stopping is 0 or 1 */
         "beat\t99999999999999999999\t2\t3\t0\tp\tt",
         "saved\t9223372036854775808",
-        "end\t256\tx",
-        "END\t1\tx",
+        "end\t256\t0\tx",
+        "end\t1\t2\tx", /* malformed is 0 or 1 */
+        "end\t1\tx",
+        "END\t1\t0\tx",
     };
     by__launch_message m;
     (void)state;
@@ -441,7 +446,8 @@ static void *close_beats(void *user)
     beating *b = user;
     by_heartbeat_stopping(b->beats[0]);
     by_heartbeat_close(&b->beats[0], BY_EXIT_SAVED, NULL);
-    by_heartbeat_close(&b->beats[1], BY_EXIT_FAILED, "no disk");
+    by_heartbeat_close(&b->beats[1], BY_EXIT_FAILED,
+                       &(by_error){.status = BY_EFORMAT, .message = "no disk"});
     return NULL;
 }
 
@@ -488,6 +494,7 @@ static void test_heartbeats(void **state)
     assert_true(w.ranks[0].stopping);
     assert_int_equal(w.ranks[0].code, BY_EXIT_SAVED);
     assert_int_equal(w.fault.rank, 1);
+    assert_true(w.fault.malformed);
     assert_non_null(strstr(w.fault.text, "ended with 1 (failed): no disk"));
     by__launch_watch_close(&w);
     assert_int_equal(unsetenv(BY__SUPERVISOR), 0);
