@@ -61,6 +61,8 @@ awk 'BEGIN { print "parameters,tokens,loss"
 run 0 "$banyan" plan fit alone.csv
 holds out "these runs do not tell it"
 head -n 5 runs.csv >few.csv
+run 2 "$banyan" plan fit "$root/examples/gpt2_124m.yaml"
+holds err "gpt2_124m.yaml is a config"
 run 2 "$banyan" plan fit few.csv
 holds err "4 runs; a law of five numbers needs at least 6"
 sed '3s/.*/one,1e300,1e20,2.5,2.5/' runs.csv >huge.csv
@@ -126,7 +128,7 @@ train: {batch: 8, eval_batches: 4}
 optimizer: {lr: 0.01, warmup: 0.1}
 END
 run 2 "$banyan" plan ladder ladder.yaml --budget 1e6
-holds err "a ladder has at least 4"
+holds err "its 4 smallest rungs take"
 run 0 "$banyan" plan ladder ladder.yaml --budget 1e10 --rungs 4 --ratio 2 --dry-run --json
 [ "$(wc -l <out)" = 4 ] || fail "$(cat out)"
 run 0 "$banyan" plan ladder ladder.yaml --budget 1e10 --rungs 4 --ratio 2 --keep-going --json
@@ -255,3 +257,24 @@ assert sum(e["name"].startswith("forward ") for e in spans) == 8
 END
 run 0 "$banyan" plan layout.yaml --cluster "$root/examples/clusters/a100.yaml" --trace step.svg
 grep -q '<svg' step.svg || fail "no picture"
+
+say "rates in the unit of the task, memory that adds up, and fewer ranks of this machine with more of its cores"
+run 0 "$banyan" plan layout.yaml --set parallel.pipeline=1 --set parallel.tensor=1
+grep -q '^per second .* tokens; ' out || fail "$(cat out)"
+run 0 "$banyan" plan layout.yaml --set parallel.pipeline=1 --set parallel.tensor=1 --json
+python3 - out <<'END' || fail "$(cat out)"
+import json, sys
+plan = json.load(open(sys.argv[1]))
+assert abs(plan["tokens_per_s"] * plan["step_s"] / 256 - 1) < 1e-6, plan
+for rank in plan["planned"]:
+    kinds = ("parameter", "gradient", "optimizer", "activation", "workspace", "data")
+    assert sum(rank[k + "_bytes"] for k in kinds) == rank["planned_bytes"], rank
+END
+one='--set parallel.pipeline=1 --set parallel.tensor=1 --set train.threads=1000'
+# shellcheck disable=SC2086
+run 0 "$banyan" plan search layout.yaml $one --devices 1 --json
+alone=$(sed 's/.*"best":{"set":[^}]*"step_s":\([^,]*\),.*/\1/' out)
+# shellcheck disable=SC2086
+run 0 "$banyan" plan search layout.yaml $one --devices 4 --json
+awk -v a="$alone" -v b="$(sed 's/.*"best":{"set":[^}]*"step_s":\([^,]*\),.*/\1/' out)" 'BEGIN { exit !(b <= a) }' ||
+    fail "of four ranks the best takes longer than one, $alone s: $(cat out)"

@@ -23,6 +23,7 @@ typedef struct ladder_request {
     bool dry;
     bool go_on;
     bool json;
+    const char *examples; /* that the task counts */
     char directory[4096]; /* of the rungs */
 } ladder_request;
 
@@ -277,12 +278,14 @@ static by_status run_rungs(const ladder_request *q, const by_config *config, con
 
 /* The sizes that a config leaves to its data, for the design; of rungs to train also whether any
  * data is held out, of which their losses are. */
-static by_status complete(by_config *config, bool dry, by_error *error)
+static by_status complete(ladder_request *q, by_config *config, by_error *error)
 {
     by_task_data *data;
     const by_task *task;
     const by_task_request request = {.purpose = BY_TASK_TRAIN, .config = config};
+    bool dry = q->dry;
     by_status status = by_task_find(&task, config, error);
+    q->examples = status == BY_OK ? task->examples : "";
     if (status == BY_OK && (!dry || (task->knows(config) & BY_TASK_SIZES) == 0)) {
         status = by_task_open(&data, NULL, &request, error);
         if (status == BY_OK) {
@@ -304,7 +307,7 @@ static by_status work(void *user, by_config *config, by_error *error)
     by_rung rungs[BY_LADDER_RUNGS];
     size_t count = 0;
     double sum = 0.0;
-    by_status status = complete(config, q->dry, error);
+    by_status status = complete(q, config, error);
     if (status == BY_OK) {
         status = by_ladder_design(rungs, &count, config, &q->options, error);
     }
@@ -316,7 +319,7 @@ static by_status work(void *user, by_config *config, by_error *error)
     }
     if (status == BY_OK && !q->json) {
         printf("%zu rungs, %.3g FLOPs\n%6s %7s %10s %10s %10s %8s   predicted\n", count, sum,
-               "width", "steps", "parameters", "tokens", "FLOPs", "loss");
+               "width", "steps", "parameters", q->examples, "FLOPs", "loss");
     }
     for (size_t i = 0; i < count && status == BY_OK && q->dry; i++) {
         print_rung(q, &rungs[i], NULL);

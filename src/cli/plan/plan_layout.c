@@ -17,6 +17,7 @@ typedef struct layout_request {
 
 typedef struct layout_report {
     const layout_request *request;
+    const by_task *task;
     by_cluster cluster;
     by_layout_plan plan;
 } layout_report;
@@ -70,20 +71,21 @@ static void print_network(const layout_report *r)
 
 static void print_memory(const by_layout_plan *p)
 {
-    printf("%-26s %11s %11s %11s %11s %11s\n", "memory of rank", "weights", "gradients",
-           "optimizer", "activations", "total");
+    printf("%-26s %11s %11s %11s %11s %11s %11s\n", "memory of rank", "weights", "gradients",
+           "optimizer", "activations", "data", "total");
     for (size_t i = 0; i < p->planned_count; i++) {
         const by_layout_rank *r = &p->planned[i];
         const by_memory_report *m = &r->memory;
-        char text[5][32];
+        char text[6][32];
         char name[64];
         (void)snprintf(name, sizeof name, "%d%s%.40s", r->rank, r->place[0] == '\0' ? "" : " ",
                        r->place);
-        printf("  %-24s %11s %11s %11s %11s %11s%s\n", name,
+        printf("  %-24s %11s %11s %11s %11s %11s %11s%s\n", name,
                by_format_bytes(text[0], m->parameters), by_format_bytes(text[1], m->gradients),
                by_format_bytes(text[2], m->optimizer),
                by_format_bytes(text[3], m->activations + m->workspace),
-               by_format_bytes(text[4], m->total), m->total > p->limit ? "  does not fit" : "");
+               by_format_bytes(text[4], m->data), by_format_bytes(text[5], m->total),
+               m->total > p->limit ? "  does not fit" : "");
     }
     if (p->memory > p->limit) {
         char text[32];
@@ -127,8 +129,8 @@ static void print_text(const layout_report *r)
         printf("corrected     by %.3g, from %zu measured run%s of this machine\n", p->correction,
                p->corrected_by, p->corrected_by == 1 ? "" : "s");
     }
-    printf("per second    %.4g examples; %.1f %% of the peak of all ranks",
-           p->examples / p->seconds, 100.0 * p->share);
+    printf("per second    %.4g %s; %.1f %% of the peak of all ranks", p->examples / p->seconds,
+           r->task->examples, 100.0 * p->share);
     if (p->sizes[BY_MESH_PIPELINE] > 1) {
         printf("; ranks idle for %.1f %% of a step", 100.0 * p->bubble);
     }
@@ -170,9 +172,9 @@ static void print_json(const layout_report *r)
     print_json_ranks(p);
     printf(",\"step_s\":%.9g,\"low_s\":%.9g,\"high_s\":%.9g,\"correction\":%.6g,"
            "\"corrected_by\":%zu,\"bubble\":%.6g,\"flops\":%.9g,"
-           "\"share_of_peak\":%.6g,\"examples_per_s\":%.9g,\"terms\":[",
+           "\"share_of_peak\":%.6g,\"%s_per_s\":%.9g,\"terms\":[",
            p->seconds, p->low, p->high, p->correction, p->corrected_by, p->bubble, p->flops,
-           p->share, p->examples / p->seconds);
+           p->share, r->task->examples, p->examples / p->seconds);
     for (int part = 0; part < BY_LAYOUT_PARTS; part++) {
         const by_layout_term *t = &p->terms[part];
         printf("%s{\"name\":\"%s\",\"seconds\":%.9g,\"hidden_s\":%.9g,\"from\":\"%s\"}",
@@ -238,6 +240,9 @@ static by_status make(void *user, by_config *config, by_error *error)
     by_layout_options options = {.ranks = (int)r->request->ranks,
                                  .trace = r->request->trace != NULL};
     by_status status = cli_plan_complete(config, &options.data_bytes, error);
+    if (status == BY_OK) {
+        status = by_task_find(&r->task, config, error);
+    }
     if (status == BY_OK && r->request->cluster != NULL) {
         status = by_cluster_read(&r->cluster, r->request->cluster, error);
         options.cluster = &r->cluster;

@@ -87,10 +87,23 @@ static bool is_table(const char *path)
     return f == NULL;
 }
 
+/* A config is no table of runs. */
+static bool is_config(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
 by_status cli_law_runs_open(cli_law_runs *out, char **paths, int count,
                             const by_law_columns *columns, by_error *error)
 {
     *out = (cli_law_runs){.paths = paths};
+    if (is_config(paths[0])) {
+        return by_error_set(error, BY_EARG,
+                            "%s is a config: give a table of runs, or directories of runs that are "
+                            "done",
+                            paths[0]);
+    }
     if (count == 1 && is_table(paths[0])) {
         by_table *table;
         by_status status = by_table_open(&table, paths[0], NULL, error);

@@ -16,7 +16,7 @@ by_status by_ladder_config(by_config **out, const by_config *config, const by_ru
 {
     const by_model_config *m = &config->model;
     by_config *c;
-    if (m->heads < 1 || m->width % m->heads != 0) {
+    if (!by__config_has_key(config, "model.heads") || m->heads < 1 || m->width % m->heads != 0) {
         return by_error_set(error, BY_ECONFIG, "model.kind %s: a model without heads has no rungs",
                             m->kind);
     }
@@ -75,6 +75,19 @@ static by_status measure(by_rung *rung, const by_config *config, int64_t heads, 
     return status;
 }
 
+/* Refuses a budget that does not pay for the smallest rungs. */
+static by_status check_budget(const by_ladder_options *options, double sum, by_error *error)
+{
+    if (sum <= options->flops) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EARG,
+                        "%.4g FLOPs do not pay for a ladder: its %d smallest rungs take %.4g, with "
+                        "%g examples for each parameter. Give more, or fewer layers or examples",
+                        options->flops, LEAST_RUNGS, sum,
+                        options->ratio > 0.0 ? options->ratio : RATIO);
+}
+
 by_status by_ladder_design(by_rung rungs[BY_LADDER_RUNGS], size_t *count, const by_config *config,
                            const by_ladder_options *options, by_error *error)
 {
@@ -94,7 +107,7 @@ by_status by_ladder_design(by_rung rungs[BY_LADDER_RUNGS], size_t *count, const 
         /* The smallest rungs give way to a larger one. */
         size_t dropped = made == most ? 1 : 0;
         double kept = dropped > 0 ? sum - all[0].flops : sum;
-        if (kept + next.flops > options->flops) {
+        if (made >= LEAST_RUNGS && kept + next.flops > options->flops) {
             break;
         }
         for (size_t i = dropped; i < made; i++) {
@@ -103,12 +116,9 @@ by_status by_ladder_design(by_rung rungs[BY_LADDER_RUNGS], size_t *count, const 
         made -= dropped;
         all[made++] = next;
         sum = kept + next.flops;
-    }
-    if (made < LEAST_RUNGS) {
-        return by_error_set(error, BY_EARG,
-                            "%g FLOPs pay for %zu rungs, and a ladder has at least %d: give more, "
-                            "or fewer layers or tokens for each parameter",
-                            options->flops, made, LEAST_RUNGS);
+        if (made == LEAST_RUNGS) {
+            BY_TRY(check_budget(options, sum, error));
+        }
     }
     for (size_t i = 0; i < made; i++) {
         rungs[i] = all[i];

@@ -42,10 +42,18 @@ static by_status check_trained(const by__trainer_pipe *pipe, by_error *error)
     const by_graph *whole = pipe->cut->train.whole;
     const int *stage_of = pipe->cut->stage_of;
     for (int rank = 0; rank < pipe->ranks; rank++) {
+        bool has = false;
         bool trains = false;
         for (size_t v = 0; v < whole->value_count && !trains; v++) {
-            trains =
-                stage_of[v] >= 0 && stage_of[v] % pipe->ranks == rank && !whole->values[v].frozen;
+            bool here = stage_of[v] >= 0 && stage_of[v] % pipe->ranks == rank;
+            has = has || here;
+            trains = here && !whole->values[v].frozen;
+        }
+        if (!has) {
+            return by_error_set(error, BY_EARG,
+                                "rank %d of the pipeline has no parameters, because the model has "
+                                "no blocks for it: use fewer ranks",
+                                rank);
         }
         if (!trains) {
             return by_error_set(error, BY_EARG,

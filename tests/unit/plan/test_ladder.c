@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -114,7 +115,35 @@ static void test_design(void **state)
     assert_true(sum <= 1e13);
     options.flops = 1e9;
     check_error(by_ladder_design(r, &count, config, &options, &error), BY_EARG, &error,
-                "a ladder has at least 4");
+                "its 4 smallest rungs take");
+    by_config_close(&config);
+}
+
+/* What the refusal names is enough, and a model without heads has no rungs. */
+static void test_budget(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const token[] = {
+        "model.kind=gpt2",  "model.layers=1", "model.heads=2", "model.width=16",
+        "model.context=16", "model.vocab=65", "train.batch=4", NULL};
+    static const char *const image[] = {"task.kind=classify", "model.kind=resnet", NULL};
+    static const char *const none[] = {NULL};
+    by_error error = {0};
+    by_rung r[BY_LADDER_RUNGS];
+    size_t count;
+    by_ladder_options options = {.flops = 1e3};
+    by_config *config = config_of(token, none);
+    assert_int_equal(by_ladder_design(r, &count, config, &options, &error), BY_EARG);
+    const char *named = strstr(error.message, "rungs take ");
+    assert_non_null(named);
+    options.flops = 1.001 * strtod(named + strlen("rungs take "), NULL);
+    by_error other = {0};
+    check_ok(by_ladder_design(r, &count, config, &options, &other), &other);
+    assert_int_equal(count, 4);
+    by_config_close(&config);
+    config = config_of(image, none);
+    check_error(by_ladder_design(r, &count, config, &options, &error), BY_ECONFIG, &error,
+                "model.kind resnet: a model without heads has no rungs");
     by_config_close(&config);
 }
 
@@ -122,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact), cmocka_unit_test(test_intervals),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_design)};
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_design),
+        cmocka_unit_test(test_budget)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
