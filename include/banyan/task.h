@@ -250,6 +250,8 @@ typedef struct by_task_graph {
     size_t width;
     const int32_t (*edges)[2]; /* [edge_count] */
     size_t edge_count;
+    const float *edge_features; /* [edge_count, edge_width]; NULL: there are none */
+    size_t edge_width;
 } by_task_graph;
 
 /* Numbers of a sample that the weights at the start determine. */

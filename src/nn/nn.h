@@ -536,6 +536,7 @@ typedef struct by__nn_node_sizes {
     int64_t residual;
     int64_t relations; /* of edges; 0: they have none */
     int64_t relation_edges;
+    int64_t edge_features; /* of each edge of small graphs; 0: none are read */
     int64_t
         own_graphs; /* not 0: each sample has a graph of its own, of at most `nodes` and `edges` */
     int64_t graphs; /* of a sample, several of which are one after another, and each of which is
@@ -550,6 +551,10 @@ typedef struct by__nn_node_sizes {
 /* Those of a config, which whoever opens the data sets; NULL: it is of another model.
  * (families.c) */
 by__nn_node_sizes *by__nn_node_sizes_of(const by_model_config *config);
+/* Whether the model reads features of edges: its family has the key model.edge_features.
+ * (edge_layers.c) */
+extern const by__config_key_list by__nn_edge_feature_keys;
+bool by__nn_node_reads_edge_features(const by_model_config *config);
 /* Sets hop_nodes and hop_edges. (size_lists.c) */
 by_status by__nn_node_set_hops(by__nn_node_sizes *sizes, const int64_t *nodes, const int64_t *edges,
                                int hops, by_error *error);
@@ -598,6 +603,10 @@ by_value by__nn_node_edge_factors(by__nn_build *b, const by__nn_node_sizes *size
 /* The sum of x [B, nodes, columns] over the edges of a layer that end in each node, with all of
  * these factors. */
 by_value by__nn_node_sum(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x, int layer);
+/* The same of relu(x + W e + bias), where e are the features of an edge and x [B, nodes, columns]
+ * the node that it comes from; parameters PREFIX.weight, PREFIX.bias. (edge_layers.c) */
+by_value by__nn_node_edge_sum(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x,
+                              int64_t columns, int layer, const char *prefix);
 /* The sum of x [1, nodes relations, columns], a row for each pair of a node and a relation, over
  * the edges that end in each node: of the edges of a relation, the mean. */
 by_value by__nn_node_relation_sum(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x);

@@ -324,6 +324,9 @@ void by__nn_node_write_config(json_t *out, const by_model_config *c, const by__n
     (void)json_object_set_new(out, "dropout", json_real(c->dropout));
     (void)json_object_set_new(out, "num_nodes", json_integer(sizes->nodes));
     (void)json_object_set_new(out, "num_edges", json_integer(sizes->edges));
+    if (sizes->edge_features > 0) {
+        (void)json_object_set_new(out, "edge_dim", json_integer(sizes->edge_features));
+    }
     if (sizes->own_graphs > 0) {
         (void)json_object_set_new(out, "num_graphs", json_integer(sizes->graphs));
         (void)json_object_set_new(out, "readout", json_string(sizes->readout));
@@ -369,6 +372,7 @@ static by_status read_readout(by__nn_node_sizes *sizes, const char *name, const 
 {
     sizes->own_graphs = json_object_get(in, "num_graphs") != NULL;
     BY_TRY(by__nn_json_integer(&sizes->graphs, name, in, "num_graphs", 0, error));
+    BY_TRY(by__nn_json_integer(&sizes->edge_features, name, in, "edge_dim", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->candidates, name, in, "candidates", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->held_out_candidates, name, in, "held_out_candidates", 0,
                                error));

@@ -26,7 +26,7 @@ graph("own", count)
 npy("y.npy", "|i1", (count,), bytes(i % 2 for i in range(count)))
 graph("new", 12)
 os.makedirs("small")
-tables = {n: open(f"small/{n}.csv", "w") for n in ("num-node-list", "num-edge-list", "edge", "node-feat", "graph-label")}
+tables = {n: open(f"small/{n}.csv", "w") for n in ("num-node-list", "num-edge-list", "edge", "node-feat", "graph-label", "edge-feat")}
 for g in range(12):
     x, edges = graph("small-one", 5)
     tables["num-node-list"].write("5\n")
@@ -34,6 +34,9 @@ for g in range(12):
     tables["edge"].writelines(f"{a},{b}\n" for a, b in edges)
     tables["node-feat"].writelines(",".join(map(repr, row)) + "\n" for row in x)
     tables["graph-label"].write(f"{g % 2}\n")
+    bonds = [[(2 * a + b) % 3, 1] for a, b in edges]
+    tables["edge-feat"].writelines(f"{k},{one}\n" for k, one in bonds)
+    json.dump({"features": x, "edges": edges, "edge_features": bonds}, open("small-bonds.json", "w"))
 END
 cat >own.yaml <<'END'
 name: own
@@ -54,6 +57,7 @@ train: {steps: 5, batch: 1, threads: 1, eval_every: 0}
 precision: {compute: f32}
 optimizer: {lr: 0.02, schedule: constant, warmup: 0}
 END
+sed 's/^name: small/name: bonds/; s/kind: gat, layers: 2, width: 8, heads: 2/kind: gin, layers: 2, width: 8/; s/self_loops: true/self_loops: true, edge_features: true/' small.yaml >bonds.yaml
 cat >links.yaml <<'END'
 name: links
 task: {kind: links}
@@ -71,12 +75,14 @@ done
 run 0 "$banyan" train own.yaml --quiet
 run 0 "$banyan" train own.yaml --quiet --set name=sampled --set data.fan_outs='[3, 3]' --set train.batch=4
 run 0 "$banyan" train small.yaml --quiet
+run 0 "$banyan" train bonds.yaml --quiet
 run 0 "$banyan" predict runs/own --out own.lines
 run 0 "$banyan" predict runs/own --graph new.csv --features new.npy --out new.lines
 run 0 "$banyan" predict runs/small --nodes 11 --out small.lines
+run 0 "$banyan" predict runs/bonds --nodes 11 --out bonds.lines
 
 say "a server answers with what predict says"
-serve_models runs/own runs/small runs/sampled runs/links runs/dots
+serve_models runs/own runs/small runs/bonds runs/sampled runs/links runs/dots
 await_ready
 cat >ask.py <<'END'
 import json, sys, urllib.error, urllib.request
@@ -106,6 +112,13 @@ alike(ask(model="own", graph=graph, nodes=[7, 2]), [new[7], new[2]])
 one = ask(model="own", graph={"features": [[1, 0, 2]]})
 assert len(one) == 1 and one[0]["label"] in ("even", "odd"), one
 alike(ask(model="small", graph=json.load(open("small-one.json"))), [{k: small[0][k] for k in ("class", "label", "probability")}])
+bonds = json.load(open("small-bonds.json"))
+alike(ask(model="bonds", graph=bonds), [{k: lines("bonds.lines")[0][k] for k in ("class", "label", "probability")}])
+other = ask(model="bonds", graph={**bonds, "edge_features": [[2, 0]] * len(bonds["edges"])})
+assert abs(other[0]["probability"] - lines("bonds.lines")[0]["probability"]) > 1e-4, other
+assert "list of 10 lists of 2 numbers" in ask(400, model="bonds", graph=json.load(open("small-one.json")))
+assert "edge 0 has 1 features; the model reads 2" in ask(400, model="bonds", graph={**bonds, "edge_features": [[1]] * 10})
+assert "reads no 'graph.edge_features'" in ask(400, model="small", graph=bonds)
 assert "no number of a node; there are 40" in ask(400, model="own", nodes=[40])
 assert "no number of a node; there are 12" in ask(400, model="own", graph=graph, nodes=[12])
 assert "node 0 has 2 features; the model reads 3" in ask(400, model="own", graph={"features": [[1, 2]]})

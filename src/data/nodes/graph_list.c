@@ -10,7 +10,7 @@
 #include "formats/npz.h"
 
 /* The tables that graphs are read from: in f64, which holds whole numbers up to 2^53. */
-enum { NODE_COUNTS, EDGE_COUNTS, EDGES, FEATURES, LABELS, TABLES };
+enum { NODE_COUNTS, EDGE_COUNTS, EDGES, FEATURES, LABELS, EDGE_FEATURES, TABLES };
 
 typedef struct table_name {
     const char *member;
@@ -23,7 +23,8 @@ static const table_name table_names[TABLES] = {
     [EDGE_COUNTS] = {"num_edge_list", "num-edge-list.csv", false},
     [EDGES] = {"edge_index", "edge.csv", false},
     [FEATURES] = {"node_feat", "node-feat.csv", true},
-    [LABELS] = {"graph_label", "graph-label.csv", true}};
+    [LABELS] = {"graph_label", "graph-label.csv", true},
+    [EDGE_FEATURES] = {"edge_feat", "edge-feat.csv", false}};
 
 typedef struct graph_table {
     double *values; /* NULL: there is none */
@@ -39,6 +40,11 @@ typedef struct graph_reading {
 } graph_reading;
 
 /* ---- tables ---- */
+
+static bool is_wanted(const graph_reading *r, int table)
+{
+    return table != EDGE_FEATURES || r->options->edge_features;
+}
 
 static by_status read_member(graph_table *out, const char *file, const by__map *map,
                              const char *name, by_error *error)
@@ -80,7 +86,7 @@ static by_status read_archive(graph_reading *r, by_error *error)
             ? BY_OK
             : by_error_set(error, BY_EFORMAT, "%s is neither an npz file nor a directory of tables",
                            r->options->graph);
-    for (int i = 0; status == BY_OK && i < TABLES; i++) {
+    for (int i = 0; status == BY_OK && i < TABLES && is_wanted(r, i); i++) {
         by__format_npz_member member;
         bool found = true;
         status = by__format_npz_find(&member, &found, r->options->graph, map.data, map.size,
@@ -114,7 +120,7 @@ static char *find_table(const char *directory, const char *name)
 
 static by_status read_directory(graph_reading *r, by_error *error)
 {
-    for (int i = 0; i < TABLES; i++) {
+    for (int i = 0; i < TABLES && is_wanted(r, i); i++) {
         char *path = find_table(r->options->graph, table_names[i].file);
         uint8_t *text = NULL;
         size_t size = 0;
@@ -236,6 +242,72 @@ static by_status take_features(graph_reading *r, by_error *error)
     return BY_OK;
 }
 
+/* Gives each edge the features of its row, or of that of the edge back. */
+static void place_features(by__nodes_set *set, float *out, const by__nodes_graph *g, bool back)
+{
+    size_t width = (size_t)g->edge_features;
+    for (uint64_t i = 0; i < g->count; i++) {
+        const int32_t *pair = g->pairs[i];
+        int64_t edge = by__nodes_set_edge(set, pair[back ? 1 : 0], pair[back ? 0 : 1]);
+        if (edge >= 0) {
+            memcpy(out + (size_t)edge * width, g->edge_x + i * width, width * sizeof *out);
+        }
+    }
+}
+
+/* Sets the features of edges, of which the set has the rows. */
+static by_status set_edge_features(by__nodes_set *set, const by__nodes_graph *g, bool symmetric,
+                                   by_error *error)
+{
+    float *x;
+    set->edge_features = g->edge_features;
+    if (g->edge_features == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by__nodes_set_alloc(set, (void **)&x, (size_t)(set->edges * g->edge_features) + 1,
+                               sizeof *x, error));
+    if (symmetric) {
+        place_features(set, x, g, true);
+    }
+    place_features(set, x, g, false);
+    set->edge_x = x;
+    return BY_OK;
+}
+
+static by_status take_edge_features(graph_reading *r, bool in_rows, by_error *error)
+{
+    by__nodes_set *set = r->list->set;
+    const graph_table *t = &r->tables[EDGE_FEATURES];
+    uint64_t edges = in_rows ? r->tables[EDGES].rows : r->tables[EDGES].columns;
+    float *x;
+    if (t->values == NULL) {
+        return BY_OK;
+    }
+    if (t->rows != edges || t->columns < 1) {
+        return by_error_set(error, BY_EFORMAT, "%s: %llu rows of features of edges, and %llu edges",
+                            r->options->graph, (unsigned long long)t->rows,
+                            (unsigned long long)edges);
+    }
+    size_t count = (size_t)(t->rows * t->columns);
+    BY_TRY(by__alloc((void **)&x, count + 1, sizeof *x, "features of edges", error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        x[i] = (float)t->values[i];
+        if (!isfinite(x[i])) {
+            status = refuse(r, EDGE_FEATURES, i / t->columns, t->values[i], "is no feature", error);
+        }
+    }
+    const by__nodes_graph g = {.pairs = (const int32_t(*)[2])r->pairs,
+                               .count = edges,
+                               .edge_x = x,
+                               .edge_features = (int64_t)t->columns};
+    if (status == BY_OK) {
+        status = set_edge_features(set, &g, r->options->symmetric, error);
+    }
+    free(x);
+    return status;
+}
+
 static by_status take_labels(graph_reading *r, by_error *error)
 {
     by__nodes_graph_list *l = r->list;
@@ -265,6 +337,10 @@ static by_status take_hash(by__nodes_graph_list *l, by_error *error)
     by__hasher_add(hasher, set->x, nodes * (size_t)set->features * sizeof *set->x);
     by__hasher_add(hasher, set->offsets, (nodes + 1) * sizeof *set->offsets);
     by__hasher_add(hasher, set->sources, (size_t)set->edges * sizeof *set->sources);
+    if (set->edge_x != NULL) {
+        by__hasher_add(hasher, set->edge_x,
+                       (size_t)(set->edges * set->edge_features) * sizeof *set->edge_x);
+    }
     if (l->values != NULL) {
         by__hasher_add(hasher, l->values, (size_t)l->graphs * sizeof *l->values);
     }
@@ -287,6 +363,7 @@ static by_status read_all(graph_reading *r, by_error *error)
     BY_TRY(take_counts(r, error));
     BY_TRY(take_edges(r, is_directory, error));
     BY_TRY(take_features(r, error));
+    BY_TRY(take_edge_features(r, is_directory, error));
     BY_TRY(take_labels(r, error));
     return take_hash(l, error);
 }
@@ -309,25 +386,19 @@ by_status by__nodes_graph_list_open(by__nodes_graph_list **out, const by__nodes_
     return BY_OK;
 }
 
-static by_status make_one(by__nodes_graph_list *l, const float *x, const int32_t (*pairs)[2],
-                          uint64_t count, const by__nodes_options *options, by_error *error)
+static by_status make_edges(by__nodes_set *set, const by__nodes_graph *g,
+                            const by__nodes_options *options, by_error *error)
 {
-    by__nodes_set *set = l->set;
-    size_t elements = (size_t)(set->nodes * set->features);
-    float *own;
-    BY_TRY(by__nodes_set_alloc(set, (void **)&own, elements, sizeof *own, error));
-    memcpy(own, x, elements * sizeof *own);
-    set->x = own;
-    for (uint64_t i = 0; i < count; i++) {
-        if (pairs[i][0] < 0 || pairs[i][0] >= set->nodes || pairs[i][1] < 0 ||
-            pairs[i][1] >= set->nodes) {
-            return by_error_set(
-                error, BY_EARG, "edge %llu leads from node %d to %d; there are %lld",
-                (unsigned long long)i, pairs[i][0], pairs[i][1], (long long)set->nodes);
+    for (uint64_t i = 0; i < g->count; i++) {
+        const int32_t *pair = g->pairs[i];
+        if (pair[0] < 0 || pair[0] >= set->nodes || pair[1] < 0 || pair[1] >= set->nodes) {
+            return by_error_set(error, BY_EARG,
+                                "edge %llu leads from node %d to %d; there are %lld",
+                                (unsigned long long)i, pair[0], pair[1], (long long)set->nodes);
         }
     }
-    if (count > 0 || options->self_loops) {
-        return by__nodes_set_edges(set, pairs, count, options, error);
+    if (g->count > 0 || options->self_loops) {
+        return by__nodes_set_edges(set, g->pairs, g->count, options, error);
     }
     int64_t *offsets;
     BY_TRY(by__nodes_set_alloc(set, (void **)&offsets, (size_t)set->nodes + 1, sizeof *offsets,
@@ -336,25 +407,36 @@ static by_status make_one(by__nodes_graph_list *l, const float *x, const int32_t
     return BY_OK;
 }
 
-by_status by__nodes_graph_list_make(by__nodes_graph_list **out, const float *x, int64_t nodes,
-                                    int64_t features, const int32_t (*pairs)[2], uint64_t count,
+static by_status make_one(by__nodes_graph_list *l, const by__nodes_graph *g,
+                          const by__nodes_options *options, by_error *error)
+{
+    by__nodes_set *set;
+    float *own;
+    BY_TRY(by__alloc((void **)&l->set, 1, sizeof *l->set, "a graph", error));
+    BY_TRY(by__alloc((void **)&l->begins, 2, sizeof *l->begins, "a graph", error));
+    set = l->set;
+    l->graphs = 1;
+    l->begins[1] = g->nodes;
+    set->nodes = g->nodes;
+    set->features = g->features;
+    set->name = by__strdup("a graph");
+    if (set->name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a graph");
+    }
+    size_t elements = (size_t)(set->nodes * set->features);
+    BY_TRY(by__nodes_set_alloc(set, (void **)&own, elements, sizeof *own, error));
+    memcpy(own, g->x, elements * sizeof *own);
+    set->x = own;
+    BY_TRY(make_edges(set, g, options, error));
+    return set_edge_features(set, g, options->symmetric, error);
+}
+
+by_status by__nodes_graph_list_make(by__nodes_graph_list **out, const by__nodes_graph *graph,
                                     const by__nodes_options *options, by_error *error)
 {
     by__nodes_graph_list *l;
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a graph", error));
-    by_status status = by__alloc((void **)&l->set, 1, sizeof *l->set, "a graph", error);
-    if (status == BY_OK) {
-        status = by__alloc((void **)&l->begins, 2, sizeof *l->begins, "a graph", error);
-    }
-    if (status == BY_OK) {
-        l->graphs = 1;
-        l->begins[1] = nodes;
-        l->set->nodes = nodes;
-        l->set->features = features;
-        l->set->name = by__strdup("a graph");
-        status = l->set->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a graph")
-                                      : make_one(l, x, pairs, count, options, error);
-    }
+    by_status status = make_one(l, graph, options, error);
     if (status != BY_OK) {
         by__nodes_graph_list_close(&l);
         return status;

@@ -16,14 +16,25 @@ typedef struct by__nodes_graph_list {
  * [2, edges] with numbers of nodes that begin with 0 in each graph, node_feat [nodes, features] and
  * graph_label [graphs]; or from a directory with num-node-list.csv, num-edge-list.csv, edge.csv,
  * node-feat.csv and graph-label.csv, each of which may end in .gz, or with these in a folder "raw"
- * (Hu et al. 2020). Without features each node has the feature 1. options: graph, and how edges are
- * read. BY_EFORMAT names the file, the value and the line or number that is wrong. */
+ * (Hu et al. 2020). Without features each node has the feature 1. options: graph, how edges are
+ * read, and whether edge_feat [edges, features] or edge-feat.csv is: an edge back has the features
+ * of the edge unless it is listed, too, and edges that are added have 0. BY_EFORMAT names the file,
+ * the value and the line or number that is wrong. */
 by_status by__nodes_graph_list_open(by__nodes_graph_list **out, const by__nodes_options *options,
                                     by_error *error);
+/* One graph in memory. */
+typedef struct by__nodes_graph {
+    const float *x; /* [nodes, features] */
+    int64_t nodes;
+    int64_t features;
+    const int32_t (*pairs)[2]; /* [count] */
+    uint64_t count;
+    const float *edge_x; /* [count, edge_features]; unused if edge_features is 0 */
+    int64_t edge_features;
+} by__nodes_graph;
 /* Makes a list of one graph, whose features and edges are copied. BY_EARG: an edge has a node that
  * there is not. */
-by_status by__nodes_graph_list_make(by__nodes_graph_list **out, const float *x, int64_t nodes,
-                                    int64_t features, const int32_t (*pairs)[2], uint64_t count,
+by_status by__nodes_graph_list_make(by__nodes_graph_list **out, const by__nodes_graph *graph,
                                     const by__nodes_options *options, by_error *error);
 void by__nodes_graph_list_close(by__nodes_graph_list **list);
 /* Parses a table of numbers: rows of `*columns` numbers each, separated by commas; "" and "nan" are
@@ -54,6 +65,10 @@ by_status by__nodes_pack_size_fit(by__nodes_pack_size *out, const by__nodes_grap
  *   "ids" i32 [graphs] number of a graph, -1: padding; "place" i32 [graphs] among `ids`
  *   "labels" i32 [graphs] class, -1: none; "targets" f32 [graphs] (value - mean) / deviation
  *   "weight" f32 [graphs] 0: padding, or there is no value
+ * and, if edges have features, "edges.x" f32 [edges, features], with two matrices that have an edge
+ * as each row, with the node that it comes from, or as each column, with that which it ends in:
+ *   "edges.each" i32 [edges + 1] entries of the former before each edge, "edges.own" i32 [edges]
+ *   the edge itself, "edges.targets" i32 [edges] where it ends, -1: padding
  * shuffle: to train on, endless epochs, in which the order of packs changes, but not what is in
  * them; else one pass. list and ids must outlive it. (graph_source.c) */
 typedef struct by__nodes_pack_options {

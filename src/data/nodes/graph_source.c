@@ -9,7 +9,7 @@
 /* A pack has at least this many nodes. */
 #define LEAST_NODES 256
 
-/* The arrays of a sample, in their order. */
+/* The arrays of a sample, in their order; the last ones if edges have features. */
 enum {
     NODES_X,
     NODES_ROOT,
@@ -30,6 +30,10 @@ enum {
     PACK_LABELS,
     PACK_TARGETS,
     WEIGHTS,
+    EDGES_X,
+    EDGES_EACH,
+    EDGES_OWN,
+    EDGES_TARGETS,
     ARRAYS
 };
 
@@ -82,6 +86,30 @@ by_status by__nodes_pack_size_fit(by__nodes_pack_size *out, const by__nodes_grap
 
 /* ---- filling ---- */
 
+/* Writes the features of edge `edge` of the set, and what it is in matrices of edges, as edge `at`
+ * of a pack that ends in node `target`; edge -1: padding. */
+static void fill_edge(const pack_source *s, void *const *rows, int64_t edge, int32_t at,
+                      int32_t target)
+{
+    const by__nodes_set *set = s->list->set;
+    size_t features = (size_t)set->edge_features;
+    float *x = (float *)rows[EDGES_X] + (size_t)at * features;
+    int32_t *each = rows[EDGES_EACH];
+    each[at + 1] = each[at] + (edge < 0 ? 0 : 1);
+    ((int32_t *)rows[EDGES_OWN])[at] = edge < 0 ? -1 : at;
+    ((int32_t *)rows[EDGES_TARGETS])[at] = edge < 0 ? -1 : target;
+    if (edge < 0) {
+        memset(x, 0, features * sizeof *x);
+    } else {
+        memcpy(x, set->edge_x + (size_t)edge * features, features * sizeof *x);
+    }
+}
+
+static bool has_edge_features(const pack_source *s)
+{
+    return s->list->set->edge_features > 0;
+}
+
 /* Writes edges of a graph whose first node gets number `first`, and its first edge number *edge. */
 static void fill_edges(const pack_source *s, void *const *rows, uint64_t id, int64_t first,
                        int32_t *edge)
@@ -92,6 +120,9 @@ static void fill_edges(const pack_source *s, void *const *rows, uint64_t id, int
     int64_t begin = s->list->begins[id];
     for (int64_t i = 0; i < nodes_of(s->list, id); i++) {
         for (int64_t k = set->offsets[begin + i]; k < set->offsets[begin + i + 1]; k++) {
+            if (has_edge_features(s)) {
+                fill_edge(s, rows, k, *edge, (int32_t)(first + i));
+            }
             sources[(*edge)++] = (int32_t)(first + set->sources[k] - begin);
         }
         int64_t degree = by__nodes_set_degree(set, begin + i);
@@ -155,6 +186,9 @@ static void fill_padding(const pack_source *s, void *const *rows, int64_t nodes,
         ((int32_t *)rows[EDGES_SOURCES])[k] = -1;
         ((int32_t *)rows[EDGES_BACK_SOURCES])[k] = -1;
         ((int32_t *)rows[EDGES_BACK_EDGES])[k] = -1;
+        if (has_edge_features(s)) {
+            fill_edge(s, rows, -1, (int32_t)k, -1);
+        }
     }
     for (int64_t g = graphs; g < size->graphs; g++) {
         ((int32_t *)rows[GRAPHS_OFFSETS])[g + 1] = (int32_t)nodes;
@@ -183,6 +217,9 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     memset(x, 0, (size_t)(s->options.size.nodes * features) * sizeof *x);
     ((int32_t *)rows[EDGES_OFFSETS])[0] = 0;
     ((int32_t *)rows[GRAPHS_OFFSETS])[0] = 0;
+    if (has_edge_features(s)) {
+        ((int32_t *)rows[EDGES_EACH])[0] = 0;
+    }
     for (uint64_t i = begin; i < end; i++) {
         uint64_t id = s->options.ids[i];
         int64_t count = nodes_of(l, id);
@@ -254,7 +291,8 @@ static uint64_t pack(pack_source *s)
     return packs;
 }
 
-static void list_arrays(by_array out[ARRAYS], const by__nodes_pack_size *size, int64_t features)
+static void list_arrays(by_array out[ARRAYS], const by__nodes_pack_size *size,
+                        const by__nodes_set *set)
 {
     by_shape rows = BY_SHAPE(size->nodes + 1);
     by_shape nodes = BY_SHAPE(size->nodes);
@@ -262,7 +300,7 @@ static void list_arrays(by_array out[ARRAYS], const by__nodes_pack_size *size, i
     by_shape graphs = BY_SHAPE(size->graphs);
     by_shape column = BY_SHAPE(size->nodes, 1);
     const by_array arrays[ARRAYS] = {
-        [NODES_X] = {"nodes.x", BY_F32, BY_SHAPE(size->nodes, features), NULL},
+        [NODES_X] = {"nodes.x", BY_F32, BY_SHAPE(size->nodes, set->features), NULL},
         [NODES_ROOT] = {"nodes.inverse_root", BY_F32, column, NULL},
         [NODES_DEGREE] = {"nodes.inverse_degree", BY_F32, column, NULL},
         [EDGES_OFFSETS] = {"edges.offsets", BY_I32, rows, NULL},
@@ -280,7 +318,11 @@ static void list_arrays(by_array out[ARRAYS], const by__nodes_pack_size *size, i
         [PLACES] = {"place", BY_I32, graphs, NULL},
         [PACK_LABELS] = {"labels", BY_I32, graphs, NULL},
         [PACK_TARGETS] = {"targets", BY_F32, graphs, NULL},
-        [WEIGHTS] = {"weight", BY_F32, graphs, NULL}};
+        [WEIGHTS] = {"weight", BY_F32, graphs, NULL},
+        [EDGES_X] = {"edges.x", BY_F32, BY_SHAPE(size->edges, set->edge_features), NULL},
+        [EDGES_EACH] = {"edges.each", BY_I32, BY_SHAPE(size->edges + 1), NULL},
+        [EDGES_OWN] = {"edges.own", BY_I32, edges, NULL},
+        [EDGES_TARGETS] = {"edges.targets", BY_I32, edges, NULL}};
     memcpy(out, arrays, sizeof arrays);
 }
 
@@ -297,10 +339,10 @@ by_status by__nodes_pack_source_open(by_source **out, const by__nodes_graph_list
         free(s);
         return status;
     }
-    list_arrays(s->arrays, &options->size, list->set->features);
+    list_arrays(s->arrays, &options->size, list->set);
     s->base = (by_source){.name = list->set->name,
                           .arrays = s->arrays,
-                          .array_count = ARRAYS,
+                          .array_count = list->set->edge_features == 0 ? EDGES_X : ARRAYS,
                           .shuffle = options->shuffle,
                           .samples = pack(s),
                           .sample_targets = (uint64_t)options->size.graphs,

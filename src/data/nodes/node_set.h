@@ -19,6 +19,7 @@ typedef struct by__nodes_options {
     bool normalize;       /* the magnitudes of a node's features add up to 1 */
     bool weighted;        /* edges have weights: the third number of a line, or "edge_weight" or
                              "adj_data" of the npz file; a packed graph has those it has */
+    bool edge_features;   /* of small graphs: features of edges are read */
 } by__nodes_options;
 
 /* Which nodes are trained on, and which are held out. */
@@ -63,6 +64,8 @@ typedef struct by__nodes_set {
     const int64_t *offsets; /* [nodes + 1] row of edges that end in each node */
     const int32_t *sources; /* [edges] where they come from */
     const float *weights;   /* [edges] finite, at least 0; NULL: each is 1 */
+    int64_t edge_features;  /* 0: none are read */
+    const float *edge_x;    /* [edges, edge_features]; NULL: there are none */
     const float *degrees;   /* [nodes] with weights: their sum over the edges that end in a node */
     by__nodes_whole whole;  /* NULL until by__nodes_set_whole */
     by__nodes_stored stored;

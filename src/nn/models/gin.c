@@ -1,7 +1,9 @@
 /* Graph isomorphism networks (Xu et al. 2019): a layer is two linear layers, with norm and
  * activation between them, of 1 + eps times a node plus the sum of the nodes that edges come from.
- * The first of them and the sum may change places, and do so where it makes rows narrower.
- * Parameters are those of PyTorch Geometric's GIN, which keeps eps whether it is trained or not. */
+ * The first of them and the sum may change places, and do so where it makes rows narrower. Where
+ * edges have features, the sum is of relu(node + W features) (GINE, Hu et al. 2020). Parameters are
+ * those of PyTorch Geometric's GIN, or of its layers GINEConv, which keep eps whether it is trained
+ * or not. */
 #include <math.h>
 
 #include "nn/nn.h"
@@ -35,16 +37,20 @@ static by_value weight(by__nn_build *b, int i, int part, int64_t in, int64_t out
                          part);
 }
 
-/* (1 + eps) x plus the sum over edges. */
-static by_value gather(by__nn_build *b, by_value x, int i)
+/* (1 + eps) x plus the sum over edges, of rows of `columns`. */
+static by_value gather(by__nn_build *b, by_value x, int64_t columns, int i)
 {
     by_graph *g = b->graph;
+    const by__nn_node_sizes *sizes = &own_keys(b->config)->sizes;
+    char prefix[48];
     by_value eps = by__nn_weight(b, "one", BY_SHAPE(1), (by_init){0}, "convs.%d.eps", i);
     if (own_keys(b->config)->train_eps != 1) {
         by_graph_freeze(g, eps);
     }
-    by_value sum = by__nn_node_sum(b, &own_keys(b->config)->sizes, x, i);
-    x = by__nn_node_own(b, &own_keys(b->config)->sizes, x, i);
+    (void)snprintf(prefix, sizeof prefix, "convs.%d.lin", i);
+    by_value sum = sizes->edge_features > 0 ? by__nn_node_edge_sum(b, sizes, x, columns, i, prefix)
+                                            : by__nn_node_sum(b, sizes, x, i);
+    x = by__nn_node_own(b, sizes, x, i);
     return by_add(g, by_add(g, x, by_mul(g, x, eps)), sum);
 }
 
@@ -57,10 +63,10 @@ static by_value add_layer(by__nn_build *b, by_value x, int i)
     by_value biases[2];
     char prefix[64];
     by_value w = weight(b, i, 0, in, out, &biases[0]);
-    if (x == BY_NONE || in > out) {
-        x = gather(b, by__nn_node_product(b, sizes, x, w, out), i);
+    if (x == BY_NONE || (in > out && sizes->edge_features == 0)) {
+        x = gather(b, by__nn_node_product(b, sizes, x, w, out), out, i);
     } else {
-        x = by__nn_node_product(b, sizes, gather(b, x, i), w, out);
+        x = by__nn_node_product(b, sizes, gather(b, x, in, i), w, out);
     }
     (void)snprintf(prefix, sizeof prefix, "convs.%d.nn.norms.0", i);
     x = by__nn_node_norm(b, by_add(g, x, biases[0]), out, prefix);
@@ -97,7 +103,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 const by__nn_family by__nn_family_gin = {
     .kind = {.name = "gin",
              .help = "GIN on the nodes of a graph (Xu et al. 2019).",
-             .keys = {&by__nn_node_keys, &by__nn_activation_keys, &by__nn_norm_keys, &key_list},
+             .keys = {&by__nn_node_keys, &by__nn_activation_keys, &by__nn_norm_keys,
+                      &by__nn_edge_feature_keys, &key_list},
              .size = sizeof(gin_keys),
              .resolve = resolve},
     .reads = "nodes",

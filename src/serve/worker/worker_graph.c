@@ -29,6 +29,7 @@ typedef struct node_class {
 struct by__worker_graphs {
     by_predictor *predictor; /* of graphs in requests */
     size_t width;            /* features of a node */
+    size_t edge_width;       /* of an edge; 0: the model reads none */
     node_class *classes;     /* [nodes] of the model's own graph; NULL: it has none */
     size_t nodes;
     json_t *labels; /* texts by class */
@@ -130,6 +131,7 @@ by_status by__worker_graphs_open(by__worker_graphs **out, const by_pretrained *p
     const by_config *config = by_pretrained_config(pretrained);
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "predictions", error));
     g->width = (size_t)config->model.channels;
+    g->edge_width = (size_t)by__nn_node_sizes_of(&config->model)->edge_features;
     g->labels = json_array();
     by_status status = g->labels == NULL
                            ? by_error_set(error, BY_EMEMORY, "out of memory: names of classes")
@@ -164,6 +166,9 @@ json_t *by__worker_graphs_info(const by__worker_graphs *g)
 {
     json_t *info = json_pack("{sI sI sI}", "features", (json_int_t)g->width, "request_nodes",
                              (json_int_t)REQUEST_NODES, "request_edges", (json_int_t)REQUEST_EDGES);
+    if (g->edge_width > 0) {
+        (void)json_object_set_new(info, "edge_features", json_integer((json_int_t)g->edge_width));
+    }
     if (g->classes != NULL) {
         (void)json_object_set_new(info, "nodes", json_integer((json_int_t)g->nodes));
     }
@@ -210,6 +215,29 @@ static by_status read_wanted(graph_job *j, const json_t *list, size_t nodes, by_
     return BY_OK;
 }
 
+/* Rows of `width` numbers, one for each `what`. */
+static by_status read_rows(float *out, const json_t *rows, size_t width, const char *what,
+                           by_error *error)
+{
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (json_array_size(row) != width) {
+            return by_error_set(error, BY_EARG, "%s %zu has %zu features; the model reads %zu",
+                                what, i, json_array_size(row), width);
+        }
+        for (size_t k = 0; k < width; k++) {
+            const json_t *number = json_array_get(row, k);
+            float x = (float)json_number_value(number);
+            if (!json_is_number(number) || !isfinite(x)) {
+                return by_error_set(error, BY_EARG, "feature %zu of %s %zu is no number", k, what,
+                                    i);
+            }
+            out[i * width + k] = x;
+        }
+    }
+    return BY_OK;
+}
+
 static by_status read_features(float **out, size_t *nodes, const json_t *rows, size_t width,
                                by_error *error)
 {
@@ -221,22 +249,21 @@ static by_status read_features(float **out, size_t *nodes, const json_t *rows, s
                             REQUEST_NODES);
     }
     BY_TRY(by__alloc((void **)out, *nodes * width, sizeof **out, "features", error));
-    for (size_t i = 0; i < *nodes; i++) {
-        const json_t *row = json_array_get(rows, i);
-        if (json_array_size(row) != width) {
-            return by_error_set(error, BY_EARG, "node %zu has %zu features; the model reads %zu", i,
-                                json_array_size(row), width);
-        }
-        for (size_t k = 0; k < width; k++) {
-            const json_t *number = json_array_get(row, k);
-            float x = (float)json_number_value(number);
-            if (!json_is_number(number) || !isfinite(x)) {
-                return by_error_set(error, BY_EARG, "feature %zu of node %zu is no number", k, i);
-            }
-            (*out)[i * width + k] = x;
-        }
+    return read_rows(*out, rows, width, "node", error);
+}
+
+static by_status read_edge_features(float **out, size_t edges, const json_t *rows, size_t width,
+                                    by_error *error)
+{
+    if (width == 0 ? rows != NULL : json_array_size(rows) != edges) {
+        return by_error_set(error, BY_EARG,
+                            width == 0 ? "the model reads no 'graph.edge_features'"
+                                       : "'graph.edge_features' must be a list of %zu lists of %zu "
+                                         "numbers, one for each edge",
+                            edges, width);
     }
-    return BY_OK;
+    BY_TRY(by__alloc((void **)out, edges * width + 1, sizeof **out, "features of edges", error));
+    return read_rows(*out, rows, width, "edge", error);
 }
 
 static by_status read_edges(int32_t (**out)[2], size_t *count, const json_t *list, size_t nodes,
@@ -268,15 +295,19 @@ static by_status read_graph(const by__worker_graphs *g, graph_job *j, const json
                             by_error *error)
 {
     float *features = NULL;
+    float *edge_features = NULL;
     int32_t(*edges)[2] = NULL;
     size_t edge_count = 0;
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)graph, name, value)
     {
-        if (strcmp(name, "features") != 0 && strcmp(name, "edges") != 0) {
+        if (strcmp(name, "features") != 0 && strcmp(name, "edges") != 0 &&
+            strcmp(name, "edge_features") != 0) {
             return by_error_set(error, BY_EARG,
-                                "'graph' has features and edges, and no field '%.64s'", name);
+                                "'graph' has features, edges and edge_features, and no field "
+                                "'%.64s'",
+                                name);
         }
     }
     by_status status =
@@ -285,14 +316,21 @@ static by_status read_graph(const by__worker_graphs *g, graph_job *j, const json
         status = read_edges(&edges, &edge_count, json_object_get(graph, "edges"), j->nodes, error);
     }
     if (status == BY_OK) {
+        status = read_edge_features(&edge_features, edge_count,
+                                    json_object_get(graph, "edge_features"), g->edge_width, error);
+    }
+    if (status == BY_OK) {
         const by_task_graph read = {.features = features,
                                     .nodes = j->nodes,
                                     .width = g->width,
                                     .edges = (const int32_t(*)[2])edges,
-                                    .edge_count = edge_count};
+                                    .edge_count = edge_count,
+                                    .edge_features = edge_features,
+                                    .edge_width = g->edge_width};
         status = by_predictor_graph_open(&j->graph, g->predictor, &read, error);
     }
     free(features);
+    free(edge_features);
     free(edges);
     return status;
 }

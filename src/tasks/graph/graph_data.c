@@ -76,9 +76,18 @@ by_status by__task_graph_open(by_source **out, const by_task_graph *graph,
                             graph->nodes, graph->width, (long long)m->channels,
                             (long long)sizes->nodes);
     }
-    BY_TRY(by__nodes_graph_list_make(&list, graph->features, (int64_t)graph->nodes,
-                                     (int64_t)graph->width, graph->edges, graph->edge_count,
-                                     options, error));
+    if ((int64_t)graph->edge_width != sizes->edge_features && graph->edge_count > 0) {
+        return by_error_set(error, BY_EARG, "edges with %zu features; the model reads %lld of each",
+                            graph->edge_width, (long long)sizes->edge_features);
+    }
+    const by__nodes_graph one = {.x = graph->features,
+                                 .nodes = (int64_t)graph->nodes,
+                                 .features = (int64_t)graph->width,
+                                 .pairs = graph->edges,
+                                 .count = graph->edge_count,
+                                 .edge_x = graph->edge_features,
+                                 .edge_features = sizes->edge_features};
+    BY_TRY(by__nodes_graph_list_make(&list, &one, options, error));
     const by__nodes_pack_options o = {.size = {.nodes = sizes->nodes,
                                                .edges = sizes->edges,
                                                .graphs = sizes->graphs > 0 ? sizes->graphs : 1},

@@ -17,6 +17,7 @@ typedef struct by__task_graphs_keys {
     double test_graphs;
     int64_t split_seed;
     int64_t pack_nodes;
+    int64_t edge_features;
     double target_mean;
     double target_deviation;
 } by__task_graphs_keys;

@@ -30,6 +30,9 @@ static const by__config_key keys[] = {
     {"data", "pack_nodes", BY__KEY_INT, BY__OWN(by__task_graphs_keys, pack_nodes), "0", 0, BY__MI24,
      .help = "nodes of a pack of graphs, of which train.batch has so many; 0: those of the largest "
              "graph, but at least 256"},
+    {"data", "edge_features", BY__KEY_SWITCH, BY__OWN(by__task_graphs_keys, edge_features), "false",
+     .later = true,
+     .help = "read features of edges, edge-feat.csv or edge_feat, with model.kind gin"},
     {"data", "target_mean", BY__KEY_REAL, BY__OWN(by__task_graphs_keys, target_mean), "0", -1e30,
      1e30,
      .help = "what is subtracted from numbers; set with target_deviation from those trained on"},
@@ -193,6 +196,7 @@ static by_status open_all(by__task_graphs_data *d, const by_task_request *r, by_
         return by_error_set(error, BY_ECONFIG,
                             "data.features: the features of small graphs are in data.graph");
     }
+    options.edge_features = k->edge_features != 0;
     if (options.weighted) {
         return by_error_set(error, BY_ECONFIG,
                             "data.edge_weights: weights of the edges of small graphs are not read; "
@@ -268,6 +272,26 @@ static void assume(by_config *config)
     }
 }
 
+/* Features of edges, which the model was made for, or which it is made for now. */
+static by_status take_edge_features(by__nn_node_sizes *sizes, const by__task_graphs_data *d,
+                                    by_error *error)
+{
+    int64_t has = d->list->set->edge_features;
+    if (has > 0 && !by__nn_node_reads_edge_features(&d->config->model)) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "data.edge_features: model.kind %s reads no features of edges; gin does",
+            d->config->model.kind);
+    }
+    if (d->purpose != BY_TASK_TRAIN && sizes->edge_features != has) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: edges have %lld features, and the model reads %lld of each",
+                            d->list->set->name, (long long)has, (long long)sizes->edge_features);
+    }
+    sizes->edge_features = has;
+    return BY_OK;
+}
+
 static by_status complete(by_task_data *data, by_config *config, by_error *error)
 {
     by__task_graphs_data *d = (by__task_graphs_data *)data;
@@ -287,6 +311,7 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
                             (long long)d->list->set->features);
     }
     m->channels = d->list->set->features;
+    BY_TRY(take_edge_features(sizes, d, error));
     set_sizes(sizes, &d->size);
     m->outputs = m->outputs < 0 ? outputs : m->outputs;
     if (m->outputs < outputs || m->outputs < 1 || (d->numbers && m->outputs != 1)) {

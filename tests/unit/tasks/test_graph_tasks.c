@@ -15,6 +15,7 @@
 #include "banyan/task.h"
 #include "data/nodes/graph_list.h"
 #include "data/nodes/node_links.h"
+#include "nn/nn.h"
 #include "runner.h"
 #include "tasks/graph/scored.h"
 #include "tasks/tasks.h"
@@ -60,12 +61,13 @@ static int64_t nodes_in(int g)
     return 1 + (g * 7) % 11;
 }
 
-/* Each node but the first of a graph has an edge to one in front. */
+/* Each node but the first of a graph has an edge to one in front, whose features are the numbers of
+ * graph and node. */
 static void write_tables(void)
 {
-    by_string texts[5] = {{0}};
-    static const char *const names[5] = {"num-node-list", "num-edge-list", "edge", "node-feat",
-                                         "graph-label"};
+    by_string texts[6] = {{0}};
+    static const char *const names[6] = {"num-node-list", "num-edge-list", "edge",
+                                         "node-feat",     "graph-label",   "edge-feat"};
     char path[700];
     for (int g = 0; g < GRAPHS; g++) {
         by_string_format(&texts[0], "%lld\n", (long long)nodes_in(g));
@@ -74,12 +76,13 @@ static void write_tables(void)
             if (i > 0) {
                 by_string_format(&texts[2], "%lld,%lld\n", (long long)i,
                                  (long long)((i * 5 + g) % i));
+                by_string_format(&texts[5], "%d,%lld\n", g, (long long)i);
             }
             by_string_format(&texts[3], "%d,%lld,0.5\n", g, (long long)i);
         }
         by_string_format(&texts[4], "%d\n", g % 2);
     }
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         (void)snprintf(path, sizeof path, "%s/%s.csv", tables_path, names[i]);
         write_text(path, &texts[i]);
         by_string_free(&texts[i]);
@@ -511,6 +514,33 @@ static void measure_graphs(bool numbers)
     by_config_close(&config);
 }
 
+/* Not every model reads features of edges. */
+static void test_refused_edge_features(void **state)
+{
+    char setting[640];
+    by_error error = {0};
+    by_task_data *data;
+    (void)snprintf(setting, sizeof setting, "data.graph=%s", tables_path);
+    const char *const all[] = {"task.kind=graphs", setting, "data.edge_features=true", NULL};
+    static const char *const sage[] = {"model.kind=sage", NULL};
+    static const char *const gin[] = {"model.kind=gin", NULL};
+    BY_UNUSED(state);
+    by_config *config = config_of(sage, all);
+    by_task_request r = {.purpose = BY_TASK_TRAIN, .config = config};
+    check_ok(by_task_open(&data, NULL, &r, &error), &error);
+    check_error(by_task_complete(data, config, &error), BY_ECONFIG, &error,
+                "model.kind sage reads no features of edges");
+    by_task_close(&data);
+    by_config_close(&config);
+    config = config_of(gin, all);
+    r.config = config;
+    check_ok(by_task_open(&data, NULL, &r, &error), &error);
+    check_ok(by_task_complete(data, config, &error), &error);
+    assert_int_equal(by__nn_node_sizes_of(&config->model)->edge_features, 2);
+    by_task_close(&data);
+    by_config_close(&config);
+}
+
 static void test_graph_metrics(void **state)
 {
     BY_UNUSED(state);
@@ -582,6 +612,43 @@ static void check_graph(const by_source *source, void *const *rows, int64_t g, i
     assert_int_equal(((const int32_t *)array_of(source, rows, "labels"))[g], id % 2);
 }
 
+/* Each edge of a graph has its features, and is an entry of the matrix whose columns are edges, in
+ * the row where it ends, as the transpose of that matrix says, too. */
+static void check_edge_features(const by_source *source, void *const *rows, int32_t id,
+                                int32_t first)
+{
+    const int32_t *offsets = array_of(source, rows, "edges.offsets");
+    const int32_t *sources = array_of(source, rows, "edges.sources");
+    const int32_t *each = array_of(source, rows, "edges.each");
+    const int32_t *own = array_of(source, rows, "edges.own");
+    const int32_t *targets = array_of(source, rows, "edges.targets");
+    const float *x = array_of(source, rows, "edges.x");
+    for (int32_t i = first; i < first + (int32_t)nodes_in(id); i++) {
+        for (int32_t k = offsets[i]; k < offsets[i + 1]; k++) {
+            int32_t later = (i > sources[k] ? i : sources[k]) - first;
+            assert_true(x[2 * k] == (float)id && x[2 * k + 1] == (float)later);
+            assert_int_equal(each[k], k);
+            assert_int_equal(each[k + 1], k + 1);
+            assert_int_equal(own[k], k);
+            assert_int_equal(targets[k], i);
+        }
+    }
+}
+
+/* Edges that pad a pack are in no row and no column. */
+static void check_edge_padding(const by_source *source, void *const *rows, int64_t nodes,
+                               int64_t edges)
+{
+    const int32_t *each = array_of(source, rows, "edges.each");
+    int32_t used = ((const int32_t *)array_of(source, rows, "edges.offsets"))[nodes];
+    for (int64_t k = used; k < edges; k++) {
+        assert_int_equal(each[k + 1], used);
+        assert_int_equal(((const int32_t *)array_of(source, rows, "edges.own"))[k], -1);
+        assert_int_equal(((const int32_t *)array_of(source, rows, "edges.targets"))[k], -1);
+        assert_true(((const float *)array_of(source, rows, "edges.x"))[2 * k] == 0.0f);
+    }
+}
+
 static void test_packs(void **state)
 {
     by__nodes_graph_list *list;
@@ -590,8 +657,11 @@ static void test_packs(void **state)
     uint64_t ids[GRAPHS];
     bool seen[GRAPHS] = {false};
     void *rows[32];
-    const by__nodes_options o = {
-        .graph = tables_path, .features = "", .labels = "", .symmetric = true};
+    const by__nodes_options o = {.graph = tables_path,
+                                 .features = "",
+                                 .labels = "",
+                                 .symmetric = true,
+                                 .edge_features = true};
     by__nodes_pack_options p = {.ids = ids, .count = GRAPHS, .deviation = 1.0};
     BY_UNUSED(state);
     for (size_t i = 0; i < GRAPHS; i++) {
@@ -621,11 +691,13 @@ static void test_packs(void **state)
         for (int64_t g = 0; g < p.size.graphs; g++) {
             if (numbers[g] >= 0) {
                 check_graph(source, rows, g, numbers[g], offsets[g]);
+                check_edge_features(source, rows, numbers[g], offsets[g]);
                 assert_false(seen[numbers[g]]);
                 seen[numbers[g]] = true;
                 found++;
             }
         }
+        check_edge_padding(source, rows, p.size.nodes, p.size.edges);
         assert_int_equal(found, targets);
         assert_true(place < source->samples ? found > 0 : found == 0);
         all += found;
@@ -677,8 +749,11 @@ static void refuses(const char *name, const char *text, const char *message)
     by__nodes_graph_list *list;
     by_error error = {0};
     const by_string content = {.data = (char *)(uintptr_t)text, .length = strlen(text)};
-    const by__nodes_options o = {
-        .graph = tables_path, .features = "", .labels = "", .symmetric = true};
+    const by__nodes_options o = {.graph = tables_path,
+                                 .features = "",
+                                 .labels = "",
+                                 .symmetric = true,
+                                 .edge_features = true};
     (void)snprintf(path, sizeof path, "%s/%s.csv", tables_path, name);
     write_text(path, &content);
     check_error(by__nodes_graph_list_open(&list, &o, &error), BY_EFORMAT, &error, message);
@@ -694,6 +769,43 @@ static void test_bad_graphs(void **state)
     refuses("edge", "0,1\n", "num_edge_list, row 2: 7 is no number of edges, or there are fewer");
     refuses("edge", "0\n1\n", "has not two numbers for each edge");
     refuses("node-feat", "1\n", "1 rows of features");
+    refuses("edge-feat", "1\n", "1 rows of features of edges, and");
+    refuses("edge-feat", "", "the table is empty");
+}
+
+/* An edge that is listed in both directions has the features of each; one to itself that is added
+ * has none. */
+static void test_edges_back(void **state)
+{
+    static const char *const tables[][2] = {{"num-node-list", "3\n"},
+                                            {"num-edge-list", "3\n"},
+                                            {"edge", "0,1\n1,0\n2,0\n"},
+                                            {"edge-feat", "5\n7\n9\n"}};
+    static const float want[] = {0, 7, 9, 5, 0, 9, 0}; /* by where edges end, then come from */
+    char path[700];
+    by__nodes_graph_list *list;
+    by_error error = {0};
+    const by__nodes_options o = {.graph = path,
+                                 .features = "",
+                                 .labels = "",
+                                 .symmetric = true,
+                                 .self_loops = true,
+                                 .edge_features = true};
+    BY_UNUSED(state);
+    (void)snprintf(path, sizeof path, "%s/both", folder);
+    check_ok(by__make_dirs(path, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(tables); i++) {
+        const by_string content = {.data = (char *)(uintptr_t)tables[i][1],
+                                   .length = strlen(tables[i][1])};
+        (void)snprintf(path, sizeof path, "%s/both/%s.csv", folder, tables[i][0]);
+        write_text(path, &content);
+    }
+    (void)snprintf(path, sizeof path, "%s/both", folder);
+    check_ok(by__nodes_graph_list_open(&list, &o, &error), &error);
+    assert_int_equal(list->set->edge_features, 1);
+    assert_int_equal(list->set->edges, BY_ARRAY_LENGTH(want));
+    assert_memory_equal(list->set->edge_x, want, sizeof want);
+    by__nodes_graph_list_close(&list);
 }
 
 int main(void)
@@ -706,6 +818,8 @@ int main(void)
                                        cmocka_unit_test(test_packs),
                                        cmocka_unit_test(test_table),
                                        cmocka_unit_test(test_bad_graphs),
+                                       cmocka_unit_test(test_edges_back),
+                                       cmocka_unit_test(test_refused_edge_features),
                                        cmocka_unit_test(test_refused_relations),
                                        cmocka_unit_test(test_link_surroundings)};
     return cmocka_run_group_tests(tests, make_files, drop_files);
