@@ -181,6 +181,39 @@ static void test_fuse(void **state)
 
 /* Additions that must stay: an operand that others read, one that is an output, a repeated
  * vector. */
+/* Parts of a tensor with zeros around them are joined if they fill it, whichever comes first. */
+static void test_fuse_joins_parts(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_graph *graph = open_graph();
+    by_value a = by_graph_input(graph, "a", BY_F32, BY_SHAPE(3, 5, 2));
+    by_value b = by_graph_input(graph, "b", BY_F32, BY_SHAPE(3, 3, 2));
+    static const struct {
+        int64_t begin[2];
+        int64_t extent;
+        int joined;
+    } cases[] = {{{0, 5}, 8, 1}, {{3, 0}, 8, 1}, {{0, 4}, 8, 0}, {{0, 5}, 9, 0}, {{1, 6}, 9, 0}};
+    int joined = 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_value parts[2] = {by_pad(graph, a, 1, cases[i].begin[0], cases[i].extent),
+                             by_pad(graph, b, 1, cases[i].begin[1], cases[i].extent)};
+        char name[8];
+        (void)snprintf(name, sizeof name, "y%zu", i);
+        by_graph_output(graph, by_add(graph, parts[0], parts[1]), name);
+        joined += cases[i].joined;
+    }
+    check_ok(by_pass_fuse(graph, &error), &error);
+    check_ok(by_graph_verify(graph, &error), &error);
+    assert_int_equal(pass_count_ops(graph, BY_OP_CONCAT), joined);
+    assert_int_equal(pass_count_ops(graph, BY_OP_ADD), (int)BY_ARRAY_LENGTH(cases) - joined);
+    assert_int_equal(pass_count_ops(graph, BY_OP_PAD), 2 * ((int)BY_ARRAY_LENGTH(cases) - joined));
+    by_value second = by_graph_find(graph, "y1");
+    const by__graph_node *node = &graph->nodes[graph->values[second].producer];
+    assert_true(node->in[0] == b && node->in[1] == a && node->attrs.axis == 1);
+    by_graph_close(&graph);
+}
+
 static void test_fuse_leaves_alone(void **state)
 {
     BY_UNUSED(state);
@@ -448,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_rematerialize),
         cmocka_unit_test(test_recompute_any_block_numbers),
         cmocka_unit_test(test_fuse),
+        cmocka_unit_test(test_fuse_joins_parts),
         cmocka_unit_test(test_fuse_leaves_alone),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_order_finds_a_lower_peak),
