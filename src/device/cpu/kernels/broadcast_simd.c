@@ -3,6 +3,9 @@
 #include "device/cpu/kernels/binary.h"
 
 #define GRAIN 16384
+/* Rows of at most this many elements are too short to be loops of their own: where the second
+ * operand is the same for many of them, they are one row in which it is periodic. */
+#define MOST_PERIOD 64
 
 /* The result's axes without those of extent 1, with the strides of both operands (0 along an axis
  * that repeats). Axes that are adjacent in both are merged. */
@@ -10,6 +13,7 @@ typedef struct broadcast_layout {
     int rank; /* at least 1 */
     int64_t dim[BY_MAX_RANK];
     int64_t stride[2][BY_MAX_RANK];
+    int64_t period; /* elements of the last axis after which the second operand repeats; 0: none */
 } broadcast_layout;
 
 /* Strides of an operand along the axes of the result. */
@@ -22,6 +26,22 @@ static void find_strides(int64_t stride[BY_MAX_RANK], const by_shape *y, const b
         stride[axis] = extent == 1 ? 0 : step;
         step *= extent;
     }
+}
+
+/* Makes one axis of the last two, if the second operand repeats along the first of them alone. */
+static void merge_short_rows(broadcast_layout *l)
+{
+    int last = l->rank - 1;
+    if (last < 1 || l->dim[last] > MOST_PERIOD || l->stride[0][last] != 1 ||
+        l->stride[1][last] != 1 || l->stride[0][last - 1] != l->dim[last] ||
+        l->stride[1][last - 1] != 0) {
+        return;
+    }
+    l->period = l->dim[last];
+    l->dim[last - 1] *= l->period;
+    l->stride[0][last - 1] = 1;
+    l->stride[1][last - 1] = 1;
+    l->rank--;
 }
 
 static broadcast_layout measure(const by__device_call *call)
@@ -50,6 +70,7 @@ static broadcast_layout measure(const by__device_call *call)
     if (l.rank == 0) {
         l = (broadcast_layout){.rank = 1, .dim = {1}};
     }
+    merge_short_rows(&l);
     return l;
 }
 
@@ -66,6 +87,31 @@ BY__INLINE void binary_row(void *y, int64_t at, const void *a, int64_t a_at, con
         by__vf q = b_one ? one_b : by__load_n(b, b_at + (i), type_b, n);                           \
         by__vf z = by__binary_value(op, p, q);                                                     \
         by__store_n(y, at + (i), z, type_a, n);                                                    \
+    } while (0)
+    BY__STEPS(0, length, STEP);
+#undef STEP
+}
+
+/* Computes n elements of a row along which b repeats after `period`. */
+BY__INLINE void periodic_row(void *y, int64_t at, const void *a, int64_t a_at, const void *b,
+                             int64_t b_at, int64_t length, int64_t period, by_op op,
+                             by_dtype type_a, by_dtype type_b)
+{
+    char repeated[(MOST_PERIOD + BY__LANES) * sizeof(float)];
+    size_t size = type_b == BY_F32 ? sizeof(float) : sizeof(uint16_t);
+    const char *from = (const char *)b + (size_t)b_at * size;
+    int64_t offset = 0;
+    for (int64_t i = 0; i < period + BY__LANES; i++) {
+        memcpy(repeated + (size_t)i * size, from + (size_t)(i % period) * size, size);
+    }
+#define STEP(i, n)                                                                                 \
+    do {                                                                                           \
+        by__vf p = by__load_n(a, a_at + (i), type_a, n);                                           \
+        by__vf q = by__load_n(repeated, offset, type_b, n);                                        \
+        by__store_n(y, at + (i), by__binary_value(op, p, q), type_a, n);                           \
+        for (offset += BY__LANES; offset >= period;) {                                             \
+            offset -= period;                                                                      \
+        }                                                                                          \
     } while (0)
     BY__STEPS(0, length, STEP);
 #undef STEP
@@ -90,7 +136,10 @@ BY__INLINE void broadcast(const by__device_call *call, int64_t begin, int64_t en
         const void *b = call->in[1].data;
         void *y = call->out[0].data;
         int64_t to = row * l.dim[last];
-        if (l.stride[0][last] != 0 && l.stride[1][last] != 0) {
+        if (l.period > 0) {
+            periodic_row(y, to, a, place[0], b, place[1], l.dim[last], l.period, op, type_a,
+                         type_b);
+        } else if (l.stride[0][last] != 0 && l.stride[1][last] != 0) {
             binary_row(y, to, a, place[0], b, place[1], l.dim[last], false, false, op, type_a,
                        type_b);
         } else if (l.stride[0][last] != 0) {

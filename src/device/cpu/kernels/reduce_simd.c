@@ -79,11 +79,31 @@ static reduce_plan measure(const by__device_call *call)
 static int64_t place_of(const axis_set *set, int64_t i)
 {
     int64_t place = 0;
-    for (int axis = 0; axis < set->rank; axis++) {
+    for (int axis = 0; axis + 1 < set->rank; axis++) {
         place += i % set->dim[axis] * set->stride[axis];
         i /= set->dim[axis];
     }
-    return place;
+    return set->rank == 0 ? 0 : place + i * set->stride[set->rank - 1];
+}
+
+/* The sum of rows begin .. end that are no longer than a vector, in the order of sum_lanes. */
+BY__INLINE by__vf sum_short(const void *x, const reduce_plan *p, int64_t base, int64_t begin,
+                            int64_t end, by_dtype type)
+{
+    int n = (int)p->length;
+    by__vf sum = by__zero();
+    int64_t row = begin;
+    for (; row + 4 <= end; row += 4) {
+        by__vf part[4];
+        for (int k = 0; k < 4; k++) {
+            part[k] = by__load_n(x, base + place_of(&p->summed, row + k), type, n);
+        }
+        sum += (part[0] + part[1]) + (part[2] + part[3]);
+    }
+    for (; row < end; row++) {
+        sum += by__load_n(x, base + place_of(&p->summed, row), type, n);
+    }
+    return sum;
 }
 
 /* Sums rows begin .. end of one result into `sums`, column by column. */
@@ -91,6 +111,10 @@ BY__INLINE void sum_lanes(float *sums, const void *x, const reduce_plan *p, int6
                           int64_t begin, int64_t end, by_dtype type)
 {
     int64_t row = begin;
+    if (p->length <= BY__LANES) {
+        by__store_n(sums, 0, sum_short(x, p, base, begin, end, type), BY_F32, (int)p->length);
+        return;
+    }
     memset(sums, 0, (size_t)p->length * sizeof(float));
     for (; row + 4 <= end; row += 4) {
         int64_t at[4];
