@@ -34,6 +34,7 @@ typedef struct state {
     by__export_onnx_writer writer;
     char **names;       /* [value_count]: ONNX names of values, owned */
     by_config *own;     /* what is exported */
+    int64_t batch;      /* that the graph is built with */
     const char *yields; /* name of the model's output; "": the main one */
     char *data_name;    /* name of the second file */
     uint64_t bytes;     /* size of the second file */
@@ -57,9 +58,7 @@ static by_status choose_model(state *s, by_error *error)
 {
     const char *yields = s->export->options->yields;
     BY_TRY(by_config_copy(&s->own, s->export->source->config, error));
-    if (reads_graph(s)) {
-        by__nn_node_read_whole(by__nn_node_sizes_of(&s->own->model));
-    }
+    s->batch = reads_graph(s) ? by__export_onnx_graphs_choose(&s->own->model, BATCH) : BATCH;
     if (yields != NULL) {
         free(s->own->model.output);
         s->own->model.output = by__strdup(yields);
@@ -73,7 +72,7 @@ static by_status build_graph(state *s, by_error *error)
     BY_TRY(choose_model(s, error));
     const by_model_config *model = &s->own->model;
     /* Windows only show in the graph if the sequence is longer than they are. */
-    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = BATCH, .time = model->context};
+    by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = s->batch, .time = model->context};
     if (s->examples.text != NULL || reads_graph(s)) {
         request.mode = BY_MODEL_LOSS;
     } else if (by_model_is_encoder(model)) {
@@ -330,11 +329,8 @@ static by_status add_outputs(state *s, by_error *error)
     const by__graph_value *values = s->graph->values;
     char name[64];
     if (reads_graph(s)) {
-        const by__export_onnx_axis rows[2] = {{0, "targets"},
-                                              {values[s->model.output].shape.dim[1], NULL}};
-        by__export_onnx_writer_output(&s->writer, s->names[s->model.output],
-                                      s->yields[0] == '\0' ? "logits" : s->yields, BY__ONNX_FLOAT,
-                                      rows, 2);
+        by_value output = s->model.output;
+        by__export_onnx_graphs_output(&s->writer, s->own, s->names[output], &values[output].shape);
         return BY_OK;
     }
     if (s->examples.text != NULL) {
@@ -412,7 +408,8 @@ static by_status write_files(state *s, const char *directory, const char *name, 
     by_string model = {0};
     BY_TRY(check_nodes(s, error));
     BY_TRY(each_weight(s, NULL, NULL, error));
-    BY_TRY(reads_graph(s) ? by__export_onnx_graphs_inputs(&s->writer, s->graph, s->names, error)
+    BY_TRY(reads_graph(s) ? by__export_onnx_graphs_inputs(&s->writer, &s->own->model, s->graph,
+                                                          s->names, error)
            : s->examples.text != NULL    ? add_example_inputs(s, error)
            : s->model.lengths != BY_NONE ? add_encoder_inputs(s, error)
                                          : add_token_inputs(s, error));

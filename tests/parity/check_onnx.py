@@ -19,10 +19,17 @@
     check_onnx.py nodes FILE.onnx EDGES FEATURES LINES
                                                     the outputs of all nodes that `banyan predict --yields output` said in
                                                     LINES, within 1e-4; with room for further nodes and edges, too
+    check_onnx.py graphs FILE.onnx GRAPHS LINES     what `banyan predict` says in LINES of all small graphs of an npz file, within
+                                                    1e-4: all at once, with room for further ones, and each alone
+    check_onnx.py gine CHECKPOINT GRAPHS LINES      what a model of one layer `gin` that reads features of edges says of
+                                                    each graph, computed here by the equation, within 1e-4
+    check_onnx.py links FILE.onnx EDGES FEATURES LINES
+                                                    the scores of pairs that `banyan predict` says in LINES, within 1e-4
     check_onnx.py follows LOGITS                    each token behind the 4th is the most probable one by these logits
     check_onnx.py each <LINES                       such a command in each line: libraries are loaded once for all of them
 """
 import csv
+import glob
 import json
 import os
 import struct
@@ -213,19 +220,24 @@ def forecasts(path, table, ahead):
         fail(f"{path}: forecasts differ by {distance:.2e}")
 
 
-def nodes(path, edges, features, lines):
-    model, x = Model(path), np.load(features)
-    pairs = np.loadtxt(edges, np.int64, delimiter=",")
+def in_rows(pairs, count):
+    """Edges [n, 2] in both directions, without loops, as a matrix in rows: offsets, sources."""
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]])[:, ::-1], axis=0)  # by where they end, then where they come from
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=len(x)))]).astype(np.int64)
+    ends = np.bincount(pairs[:, 0], minlength=count)
+    return np.concatenate([[0], np.cumsum(ends)]).astype(np.int64), pairs[:, 1].astype(np.int64)
+
+
+def nodes(path, edges, features, lines):
+    model, x = Model(path), np.load(features)
+    offsets, sources = in_rows(np.loadtxt(edges, np.int64, delimiter=","), len(x))
     expected = np.array([json.loads(line)["output"] for line in open(lines)])
     if json.loads(model.session.get_modelmeta().custom_metadata_map["banyan.id2label"])["1"] != "b":
         fail(f"{path}: the names of classes")
     wide = {"features": np.concatenate([x, np.ones((9, x.shape[1]), np.float32)]),
             "offsets": np.concatenate([offsets, np.full(9, offsets[-1])]),
-            "sources": np.concatenate([pairs[:, 1], np.full(17, -1)])}
-    exact = {"features": x, "offsets": offsets, "sources": pairs[:, 1].copy()}
+            "sources": np.concatenate([sources, np.full(17, -1)])}
+    exact = {"features": x, "offsets": offsets, "sources": sources}
     distance = 0.0
     for feeds in (exact, wide):
         for wanted in (np.arange(len(x)), np.array([len(x) - 1, 3])):
@@ -234,6 +246,101 @@ def nodes(path, edges, features, lines):
     print(f"{path}: {len(x)} nodes, largest difference {distance:.2e}, spread {expected.std():.2e}")
     if not distance <= 1e-4 or not expected.std() > 1e-2 or not (np.diff(offsets) == 0).any():
         fail(f"{path}: logits differ by {distance:.2e}")
+
+
+def links(path, edges, features, lines):
+    model, x = Model(path), np.load(features)
+    offsets, sources = in_rows(np.loadtxt(edges, np.int64, delimiter=","), len(x))
+    ours = [json.loads(line) for line in open(lines)]
+    pairs = np.array([[o["from"], o["to"]] for o in ours], np.int64)
+    expected = np.array([o["score"] for o in ours])
+    distance = 0.0
+    for size in (len(pairs), 1):
+        out = [model.session.run(["scores"], {"features": x, "offsets": offsets, "sources": sources, "pairs": pairs[i:i + size]})[0]
+               for i in range(0, len(pairs), size)]
+        distance = max(distance, float(np.abs(np.concatenate(out) - expected).max()))
+    print(f"{path}: {len(pairs)} pairs, largest difference {distance:.2e}, spread {expected.std():.2e}")
+    if not distance <= 1e-4 or not expected.std() > 1e-2:
+        fail(f"{path}: scores differ by {distance:.2e}")
+
+
+def features_of(data, begins, ends, graph, number):
+    """Listed edges of a graph by numbers of nodes, with their features."""
+    for k in range(ends[graph], ends[graph + 1]):
+        yield tuple(number[data["edge_index"][:, k] + begins[graph]]), data["edge_feat"][k]
+
+
+def gine(checkpoint, file, lines):
+    data = np.load(file)
+    w = {name: tensor.astype(np.float64) for path in glob.glob(checkpoint + "/model*.safetensors")
+         for name, tensor in read_tensors(path).items()}
+    begins = np.concatenate([[0], np.cumsum(data["num_node_list"])])
+    ends = np.concatenate([[0], np.cumsum(data["num_edge_list"])])
+
+    def linear(x, name):
+        return x @ w[name + ".weight"].T + w[name + ".bias"]
+
+    distance = 0.0
+    for g, line in enumerate(open(lines)):
+        x = data["node_feat"][begins[g]:begins[g + 1]].astype(np.float64)
+        edges = {}
+        for back in (True, False):
+            for (a, b), f in features_of(data, begins, ends, g, np.arange(begins[-1]) - begins[g]):
+                if a != b:
+                    edges[(b, a) if back else (a, b)] = f
+        y = (1 + w["convs.0.eps"]) * x
+        for (a, b), f in edges.items():
+            y[b] += np.maximum(x[a] + linear(f.astype(np.float64), "convs.0.lin"), 0)
+        y = linear(np.maximum(linear(y, "convs.0.nn.lins.0"), 0), "convs.0.nn.lins.1")
+        out = linear(y.sum(0), "lin")
+        said = json.loads(line)
+        p = np.exp(out - out.max()) / np.exp(out - out.max()).sum()
+        distance = max(distance, abs(p[said["class"]] - said["probability"]))
+    print(f"{checkpoint}: {g + 1} graphs, largest difference {distance:.2e}")
+    if not distance <= 1e-4 or g + 1 != len(data["num_node_list"]):
+        fail(f"{checkpoint}: probabilities differ by {distance:.2e}")
+
+
+def graphs(path, file, lines):
+    model, data = Model(path), np.load(file)
+    begins = np.concatenate([[0], np.cumsum(data["num_node_list"])])
+    ends = np.concatenate([[0], np.cumsum(data["num_edge_list"])])
+    ours = [json.loads(line) for line in open(lines)]
+    numbers = model.outputs == ["values"]
+    expected = np.array([o["value" if numbers else "probability"] for o in ours])
+    scale = data["graph_label"].std() if numbers else 1.0
+
+    def run(chosen, room):
+        pairs = np.concatenate([data["edge_index"].T[ends[g]:ends[g + 1]] + begins[g] for g in chosen]).astype(np.int64)
+        where = np.concatenate([np.arange(begins[g], begins[g + 1]) for g in chosen])
+        number = np.zeros(begins[-1], np.int64)
+        number[where] = np.arange(len(where))
+        offsets, sources = in_rows(number[pairs], len(where))
+        sizes = np.concatenate([[0], np.cumsum(data["num_node_list"][chosen])]).astype(np.int64)
+        x = data["node_feat"][where].astype(np.float32)
+        feeds = {"features": np.concatenate([x, np.ones((room, x.shape[1]), np.float32)]),
+                 "offsets": np.concatenate([offsets, np.full(room, offsets[-1])]),
+                 "sources": np.concatenate([sources, np.full(room, -1)]),
+                 "graphs": np.concatenate([sizes, np.full(room, sizes[-1])])}
+        if any(i.name == "edge_features" for i in model.session.get_inputs()):
+            listed = {tuple(p): f for g in chosen for p, f in features_of(data, begins, ends, g, number)}
+            ends_in = np.repeat(np.arange(len(where)), np.diff(offsets))
+            e = np.array([listed[p] if p in listed else listed[p[::-1]] for p in zip(sources, ends_in)], np.float32)
+            e = e.reshape(-1, data["edge_feat"].shape[1])
+            feeds["edge_features"] = np.concatenate([e, np.ones((room, e.shape[1]), np.float32)])
+        out = model.session.run(None, feeds)[0][:len(chosen)].astype(np.float64)
+        if numbers:
+            return out[:, 0]
+        out = np.exp(out - out.max(1, keepdims=True))
+        return (out / out.sum(1, keepdims=True))[np.arange(len(chosen)), [ours[g]["class"] for g in chosen]]
+
+    every = np.arange(len(ours))
+    distance = 0.0
+    for said in (run(every, 0), run(every, 11), np.concatenate([run(every[g:g + 1], 0) for g in every])):
+        distance = max(distance, float(np.abs(said - expected).max() / scale))
+    print(f"{path}: {len(ours)} graphs, largest difference {distance:.2e}, spread {expected.std() / scale:.2e}")
+    if len(ours) != len(data["num_node_list"]) or not distance <= 1e-4 or not expected.std() / scale > 1e-2:
+        fail(f"{path}: predictions differ by {distance:.2e}")
 
 
 def each():
@@ -246,6 +353,6 @@ def each():
 
 
 COMMANDS = {"logits": check_logits, "greedy": greedy, "follows": follows, "predicts": predicts, "diffusion": diffusion,
-            "denoises": denoises, "forecasts": forecasts, "nodes": nodes, "each": each}
+            "denoises": denoises, "forecasts": forecasts, "nodes": nodes, "links": links, "graphs": graphs, "gine": gine, "each": each}
 if __name__ == "__main__":
     COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -1,7 +1,7 @@
 #!/bin/sh
 # onnxruntime runs the ONNX graphs that banyan writes. Of models of tokens: equal logits with and without past keys and
 # values, for any batch and sequence, and equal greedy text. Of models of images, tables and series: what `banyan predict`
-# says, for any batch. Of models of graphs: its logits, for a graph of any size.
+# says, for any batch. Of models of graphs: its logits, for a graph of any size, and what it says of small graphs and links.
 . "$(dirname "$0")/../support/shell.sh"
 
 "$root/scripts/export-env" >/dev/null || {
@@ -180,6 +180,15 @@ np.save("x.npy", random.normal(size=(60, 5)).astype(np.float32))
 np.save("y.npy", (np.arange(60) % 3).astype(np.int32))
 np.savetxt("grown.csv", random.integers(0, 70, (190, 2)), "%d", ",")
 np.save("grown.npy", random.normal(size=(75, 5)).astype(np.float32))
+np.savetxt("pairs.csv", random.integers(0, 60, (30, 2)), "%d", ",")
+sizes, counts = random.integers(3, 9, 40), random.integers(2, 14, 40)
+edges = np.concatenate([random.integers(0, n, (2, m)) for n, m in zip(sizes, counts)], 1)
+x = random.normal(size=(sizes.sum(), 5)).astype(np.float32)
+bonds = random.integers(0, 3, (counts.sum(), 2))
+small = dict(num_node_list=sizes, num_edge_list=counts, edge_index=edges, node_feat=x)
+np.savez("bonds.npz", **small, graph_label=(sizes > 5).astype(np.int64), edge_feat=bonds)
+np.savez("small.npz", **small, graph_label=(sizes > 5).astype(np.int64))
+np.savez("sized.npz", **small, graph_label=1e3 + 20.0 * sizes + counts)
 END
 # nodes NAME MODEL: logits of all nodes of another graph than that of the training, of which some have no edges.
 nodes() {
@@ -206,10 +215,41 @@ nodes sage-max "sage, aggregate: max"
 nodes gat "gat, heads: 2, output_heads: 2"
 nodes gin gin
 
+# about NAME TASK MODEL DATA FILES [PAIRS]: what `banyan predict` says of all of the data, or of pairs, onnxruntime says too.
+about() {
+    name=$1 task=$2 files=$5
+    say "$name: $task"
+    cat >"$name.yaml" <<END
+name: $name
+task: {kind: $task}
+model: {kind: $3, width: 8}
+precision: {compute: f32}
+data: {$4}
+train: {steps: 12, batch: 4, eval_every: 0}
+optimizer: {lr: 3e-2, warmup: 2}
+END
+    shift 5
+    run 0 "$banyan" train "$name.yaml"
+    run 0 "$banyan" predict "runs/$name" "$@"
+    mv out "$name.lines"
+    run 0 "$banyan" export "runs/$name" --format onnx --output "$name.onnx"
+    later "$task" "$name.onnx" "$files" "$name.lines"
+}
+about gin-graphs graphs "gin, layers: 2, readout: sum" "graph: small.npz, pack_nodes: 32" small.npz
+about sage-graphs graphs "sage, layers: 2, readout: max" "graph: small.npz" small.npz
+about gat-graphs graphs "gat, layers: 1, heads: 2" "graph: small.npz" small.npz
+about gine-graphs graphs "gin, layers: 1, readout: sum" "graph: bonds.npz, edge_features: true" bonds.npz
+later gine runs/gine-graphs/checkpoints/step-00000012 bonds.npz gine-graphs.lines
+about gine-deep graphs "gin, layers: 2" "graph: bonds.npz, pack_nodes: 32, edge_features: true" bonds.npz
+about gcn-numbers graphs "gcn, layers: 2" "graph: sized.npz, target: number" sized.npz
+links="graph: edges.csv, features: x.npy, valid_links: 0.1, supervision: 0, negatives: 3, held_out_negatives: 5"
+about sage-links links "sage, layers: 2" "$links" "edges.csv x.npy" pairs.csv
+about gcn-links links "gcn, layers: 2, decoder: mlp" "$links" "edges.csv x.npy" pairs.csv
+
 say "onnxruntime says the same of all of them"
 run 0 "$python" "$checker" each <checks
 cat out
-holds out "30 commands"
+holds out "39 commands"
 
 say "what has no form in ONNX is an error"
 cat >mixtral.yaml <<END
