@@ -80,6 +80,17 @@ static double weigh_row(const by__nodes_rows *edges, const float *weights, int64
     return weights == NULL ? (double)(end - begin) : sum;
 }
 
+/* How many nodes ahead their features and degrees are asked for. */
+#define FETCH_AHEAD 8
+
+static void fetch_node(const by__nodes_set *set, int32_t id)
+{
+    if (id >= 0) {
+        by__nodes_set_fetch_row(set, id);
+        by__nodes_set_fetch_degree(set, id);
+    }
+}
+
 static void fill_nodes(void *const *rows, const by__nodes_set *set, const by__nodes_sampling *p,
                        const by__nodes_sample *sample)
 {
@@ -90,6 +101,9 @@ static void fill_nodes(void *const *rows, const by__nodes_set *set, const by__no
         int32_t id = sample->ids[i];
         double degree = 0.0;
         double taken = 0.0;
+        if (i + FETCH_AHEAD < p->nodes) {
+            fetch_node(set, sample->ids[i + FETCH_AHEAD]);
+        }
         if (id < 0) {
             memset(x + (size_t)i * features, 0, features * sizeof *x);
         } else {

@@ -216,6 +216,18 @@ static void copy_rows(const by__nodes_sample *out, const by__nodes_sampling *s, 
     by__nodes_rows_finish(r, s->hop_nodes[hop], columns, s->hop_edges[hop]);
 }
 
+/* How many nodes ahead their offsets are asked for, and half as many their edges. */
+#define FETCH_AHEAD 16
+
+/* Asks for what the nodes behind `next`, of `end` that are known, have. */
+static void fetch_ahead(const by__nodes_set *set, const int32_t *ids, int32_t next, int32_t end)
+{
+    if (end - next > FETCH_AHEAD) {
+        by__nodes_set_fetch_degree(set, ids[next + FETCH_AHEAD]);
+        by__nodes_set_fetch_edges(set, ids[next + FETCH_AHEAD / 2]);
+    }
+}
+
 void by__nodes_sample_fill(const by__nodes_sample *out, const by__nodes_sampling *s,
                            const by__nodes_set *set, const int32_t *targets, int64_t count,
                            const uint32_t key[2], uint64_t index, void *scratch)
@@ -235,6 +247,7 @@ void by__nodes_sample_fill(const by__nodes_sample *out, const by__nodes_sampling
     all->offsets[0] = 0;
     for (int hop = 0; hop < s->hops; hop++) {
         for (int32_t end = t.met.count; next < end; next++) {
+            fetch_ahead(set, out->ids, next, end);
             take_edges(&t, out->ids[next], s->fan_outs[hop]);
             all->offsets[next + 1] = t.edges;
         }

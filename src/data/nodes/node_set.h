@@ -96,6 +96,18 @@ static inline int64_t by__nodes_set_degree(const by__nodes_set *set, int64_t nod
 {
     return set->offsets[node + 1] - set->offsets[node];
 }
+/* Rows of features, edges and offsets are where no cache has them: those of nodes that will be read
+ * soon are asked for ahead. */
+void by__nodes_set_fetch_row(const by__nodes_set *set, int64_t node);
+static inline void by__nodes_set_fetch_degree(const by__nodes_set *set, int64_t node)
+{
+    __builtin_prefetch(&set->offsets[node]);
+}
+/* Waits for the degree, unless that was asked for. */
+static inline void by__nodes_set_fetch_edges(const by__nodes_set *set, int64_t node)
+{
+    __builtin_prefetch(&set->sources[set->offsets[node]]);
+}
 /* The edge that leads from one node to another; -1: there is none. */
 static inline int64_t by__nodes_set_edge(const by__nodes_set *set, int32_t from, int32_t to)
 {
