@@ -106,7 +106,7 @@ typedef struct by__config_kind {
     const char *name; /* the value of the section's key `kind` */
     const char *help; /* one line for docs/config.md */
     /* Lists of keys in any sections. Several kinds may share a list. Unused entries are NULL. */
-    const by__config_key_list *keys[10];
+    const by__config_key_list *keys[12];
     size_t size; /* of the struct that the BY__OWN places of these keys refer to; 0: none */
     /* Replaces values of -1 and checks constraints between keys; each value is already known to be
      * in its range. Called for the chosen kind with its struct `own`. May be NULL. */

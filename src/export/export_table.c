@@ -135,12 +135,27 @@ static by_status open_source(by__export *e, by_error *error)
                              : by_error_set(error, BY_EFORMAT, "config.json: %s", problem.text);
 }
 
+/* Refuses a model that ends in outputs of texts for formats of models that write texts. */
+static by_status check_head(const by__export_row *row, const by_model_config *model,
+                            by_error *error)
+{
+    bool texts = strcmp(by_model_reads(model), "tokens") == 0 && !by_model_is_encoder(model);
+    return row == &rows[0] || !texts || model->outputs < 1
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "--format %s is for models that continue texts, and this one ends in "
+                              "outputs of texts (score.weight): use --format safetensors, or an "
+                              "encoder",
+                              row->format.name);
+}
+
 by_status by_export(by_export_report *report, const by_export_source *source,
                     const by_export_options *options, by_error *error)
 {
     by__export export = {.source = source, .options = options};
     const by__export_row *row;
     BY_TRY(check_options(&row, options, error));
+    BY_TRY(check_head(row, &source->config->model, error));
     BY_TRY(by__export_refuse_existing(&export, "", error));
     by_status status = open_source(&export, error);
     if (status == BY_OK) {

@@ -52,6 +52,7 @@ static by_status build_hidden(void *user, by_model *out, by_graph *graph,
     bare.mode = BY_MODEL_LOSS;
     bare.padded = by_model_is_encoder(config);
     headless.tied = 1;
+    headless.outputs = bare.padded ? config->outputs : -1;
     BY_TRY(by__nn_model_check_context(config, request->time, error));
     BY_TRY(by_model_build(out, graph, &headless, &bare, error));
     by_value states = out->states == BY_NONE ? out->hidden : out->states;

@@ -103,9 +103,6 @@ by_status by__infer_forward_plan(by__infer_forward *forward, const by_weights *w
 by_status by__infer_forward_start(by__infer_forward *forward, const by_weights *weights,
                                   by_error *error);
 
-/* The head of a model that classifies texts. */
-#define BY__SCORE "score.weight"
-
 /* The description of that head in config.json (labels.c). */
 typedef struct by__infer_labels {
     by_problem problem;

@@ -199,6 +199,7 @@ static by_status build(by_model *out, by_graph *graph, const by__nn_family *fami
     by__nn_build b = {.graph = graph,
                       .config = config,
                       .request = &all,
+                      .prefix = "",
                       .model = BY_MODEL_NONE,
                       .router_load = BY_NONE,
                       .router_mass = BY_NONE};
@@ -219,15 +220,20 @@ static by_status build(by_model *out, by_graph *graph, const by__nn_family *fami
         BY_TRY(by__nn_model_check_context(config, request->time, error));
     }
     add_inputs(&b, family);
+    bool ends = by__nn_ends_in_score(family, config);
+    b.prefix = ends && family->prefix != NULL ? family->prefix : "";
     family->body(&b);
+    if (ends && for_loss) {
+        by__nn_sequence_add(&b);
+    }
     if (family->queries != NULL) {
         by__nn_mup_apply(&b, family->queries);
     }
     if (!for_loss && request->mode != BY_MODEL_PREFILL) {
         if (b.model.head == BY_NONE && graph->error.status == BY_OK) {
-            return by_error_set(error, BY_EARG,
-                                "model.kind %s: a model that ends in %s has no logits of tokens",
-                                config->kind, b.model.output == BY_NONE ? "its states" : "outputs");
+            return by_error_set(
+                error, BY_EARG, "model.kind %s: a model that ends in %s has no logits of tokens",
+                config->kind, ends || b.model.output != BY_NONE ? "outputs" : "its states");
         }
         add_logits(&b);
     }
@@ -299,76 +305,6 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
     return status;
 }
 
-/* For each value, computes the fraction of it that products of one example multiply. */
-static by_status share_in_products(double *share, const by_graph *graph, by_error *error)
-{
-    for (size_t n = 0; n < graph->node_count; n++) {
-        const by__graph_node *node = &graph->nodes[n];
-        const by__op_row *row = by__op_row_of(node->op);
-        by__graph_type *in;
-        if (row->factors == 0) {
-            continue;
-        }
-        BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
-        by__op_node_types(graph, node, in);
-        for (int i = 0; i < node->input_count; i++) {
-            const by__graph_value *value =
-                node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
-            if (value != NULL && value->part_count > 0) {
-                in[i].shape = value->whole;
-            }
-        }
-        by__op_signature s = {node->op, &node->attrs, in, node->input_count};
-        for (int i = 0; i < node->input_count; i++) {
-            if (node->in[i] != BY_NONE && by__mask_has(row->factors, i)) {
-                share[node->in[i]] = row->used_share == NULL ? 1.0 : row->used_share(&s, i);
-            }
-        }
-        free(in);
-    }
-    /* A weight may be reshaped, or assembled from several, before it is multiplied. */
-    for (size_t n = graph->node_count; n-- > 0;) {
-        const by__graph_node *node = &graph->nodes[n];
-        double moved = by__op_row_of(node->op)->moves ? share[node->out[0]] : 0.0;
-        for (int i = 0; i < node->input_count && moved > 0.0; i++) {
-            share[node->in[i]] = moved;
-        }
-    }
-    return BY_OK;
-}
-
-by_status by__nn_model_count(by__nn_parameter_count *out, const by_graph *graph, by_error *error)
-{
-    double *share;
-    by__nn_parameter_count n = {0};
-    BY_TRY(by__alloc((void **)&share, graph->value_count, sizeof *share, "count", error));
-    by_status status = share_in_products(share, graph, error);
-    for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
-        const by__graph_value *value = &graph->values[v];
-        if (value->role == BY_ROLE_PARAMETER) {
-            int64_t count = by__graph_value_elements(value);
-            n.all += count;
-            n.in_products +=
-                value->shape.rank < 2 ? count : (int64_t)((double)count * share[v] + 0.5);
-            n.trained += value->frozen ? 0 : count;
-        }
-    }
-    free(share);
-    BY_TRY(status);
-    *out = n;
-    return BY_OK;
-}
-
-by_status by_model_count(const by_graph *graph, int64_t *parameters, int64_t *in_products,
-                         by_error *error)
-{
-    by__nn_parameter_count count;
-    BY_TRY(by__nn_model_count(&count, graph, error));
-    *parameters = count.all;
-    *in_products = count.in_products;
-    return BY_OK;
-}
-
 bool by_model_is_rotary(const by_model_config *config)
 {
     const by__nn_family *family = NULL;
@@ -391,7 +327,11 @@ const char *by_model_reads(const by_model_config *config)
 const char *by_model_name_prefix(const by_model_config *config)
 {
     const by__nn_family *family = NULL;
-    return find_family(&family, config, NULL) == BY_OK ? family->prefix : NULL;
+    if (find_family(&family, config, NULL) != BY_OK) {
+        return NULL;
+    }
+    /* Beside score.weight, which has no prefix, the names of all others have it. */
+    return by__nn_ends_in_score(family, config) && family->prefix != NULL ? "" : family->prefix;
 }
 
 by__nn_file_names by__nn_model_file_names(const by_model_config *config)
@@ -400,10 +340,12 @@ by__nn_file_names by__nn_model_file_names(const by_model_config *config)
     if (find_family(&family, config, NULL) != BY_OK) {
         return (by__nn_file_names){0};
     }
+    bool ends = by__nn_ends_in_score(family, config);
     return (by__nn_file_names){.family = family->prefix,
-                               .base = family->base,
+                               .base =
+                                   ends && family->prefix != NULL ? family->prefix : family->base,
                                .heads = family->other_heads,
-                               .tied = config->tied == 1 ? family->embedding : NULL};
+                               .tied = config->tied == 1 && !ends ? family->embedding : NULL};
 }
 
 static bool forecasts(const by_model_config *config)
@@ -417,10 +359,11 @@ const char *by_model_usual_task(const by_model_config *config)
     if (find_family(&family, config, NULL) == BY_OK && family->usual_task != NULL) {
         return family->usual_task(config);
     }
-    return strcmp(by_model_reads(config), "tokens") == 0 ? "language"
-           : forecasts(config)                           ? "forecast"
-           : config->outputs > 1                         ? "classify"
-                                                         : "regress";
+    bool tokens = strcmp(by_model_reads(config), "tokens") == 0;
+    return tokens && config->outputs < 1 ? "language"
+           : forecasts(config)           ? "forecast"
+           : config->outputs > 1         ? "classify"
+                                         : "regress";
 }
 
 by__nn_node_sizes *by__nn_node_sizes_of(const by_model_config *config)
@@ -496,6 +439,9 @@ by_status by_model_config_json(char **out, const by_model_config *config, int64_
         (void)json_object_set_new(root, "eos_token_id", end);
     }
     family->write_config(root, config);
+    if (by__nn_ends_in_score(family, config)) {
+        by__nn_sequence_write(root, config, eos);
+    }
     by__nn_parts_write(root, config, family->expresses);
     char *text = root == NULL ? NULL : by__json_dump(root, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(root);
@@ -604,6 +550,9 @@ static by_status read_root(by_model_config *config, const char *name, const json
     }
     BY_TRY(by__nn_parts_reset(config, error));
     BY_TRY(family->read_config(config, name, root, error));
+    if (reads_tokens(family) && !family->encoder) {
+        by__nn_sequence_read(config, root);
+    }
     return by__nn_parts_read(config, name, root, error);
 }
 

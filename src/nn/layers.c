@@ -15,8 +15,9 @@ by_value by__nn_weight(by__nn_build *b, const char *axes, by_shape shape, by_ini
 {
     char name[160];
     va_list args;
+    int length = snprintf(name, sizeof name, "%s", b->prefix);
     va_start(args, format);
-    (void)vsnprintf(name, sizeof name, format, args);
+    (void)vsnprintf(name + length, sizeof name - (size_t)length, format, args);
     va_end(args);
     return by_graph_parameter(b->graph, name, axes, shape, init);
 }

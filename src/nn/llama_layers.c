@@ -46,6 +46,7 @@ by_status by__nn_llama_resolve(by_config *config, const by__nn_llama_keys *keys,
     c->tied = c->tied == -1 ? 0 : c->tied;
     /* Two thirds of GPT-2's factor four, because SwiGLU has three matrices instead of two. */
     c->mlp_width = c->mlp_width == -1 ? ((8 * c->width + 2) / 3 + 63) / 64 * 64 : c->mlp_width;
+    BY_TRY(by__nn_sequence_resolve(config, error));
     BY_TRY(by__nn_token_resolve(config, error));
     BY_TRY(by__nn_transformer_resolve(config, keys->head_dim, error));
     BY_TRY(by__config_divides(config, "model.kv_heads", "model.heads", error));
@@ -275,8 +276,6 @@ void by__nn_llama_body(by__nn_build *b, const by__nn_llama_keys *keys, by__nn_bl
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, first, layer, keys, mlp);
     }
-    b->model.head = c->tied ? table
-                            : by__nn_weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
-                                            by__nn_init_normal(b), "lm_head.weight");
+    b->model.head = by__nn_language_head(b, table);
     b->model.hidden = norm(b, x, "model.norm");
 }

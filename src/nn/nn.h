@@ -41,7 +41,8 @@ typedef struct by__nn_build {
     const by_model_config *config;
     const by_model_request *request;
     by_model model;
-    uint32_t streams; /* number of dropout masks so far */
+    const char *prefix; /* of the names of parameters, "" */
+    uint32_t streams;   /* number of dropout masks so far */
     /* Sums over the routers' layers so far, f32 [experts]: the number of tokens that chose each
      * expert, and the probabilities that they gave it. BY_NONE: none yet. */
     by_value router_load;
@@ -191,6 +192,27 @@ by_init by__nn_init_residual(const by__nn_build *b);
 by_value by__nn_drop(by__nn_build *b, by_value x);
 /* True if the mode uses key/value caches. */
 bool by__nn_is_cached(const by__nn_build *b);
+
+/* ---- sequence_head.c: outputs of a text that is read from left to right ---- */
+
+/* Name of the parameter that turns a state into outputs, or a reward. */
+#define BY__SCORE "score.weight"
+/* outputs, for families of tokens that are no encoders. */
+extern const by__config_key_list by__nn_sequence_keys;
+/* Whether a model ends in outputs of a text instead of logits of tokens. */
+bool by__nn_ends_in_score(const by__nn_family *family, const by_model_config *config);
+/* Drops the outputs of a config whose task has none; BY_ECONFIG if it was given some. */
+by_status by__nn_sequence_resolve(by_config *config, by_error *error);
+/* The head of tokens: the embedding `table`, or lm_head.weight; BY_NONE: the model has outputs. */
+by_value by__nn_language_head(by__nn_build *b, by_value table);
+/* Outputs f32 [batch, outputs] of states [batch, time, width]: those of one token of each, which
+ * `last` f32 [batch, time, 1] has a 1 for and else zeros, times the parameter BY__SCORE. */
+by_value by__nn_score(by_graph *graph, by_value states, by_value last, int64_t outputs, float std);
+/* Sets the output of a model from its hidden states and the input "last". */
+void by__nn_sequence_add(by__nn_build *b);
+/* config.json of such a model, from that of one with a head of tokens; and whether one is. */
+void by__nn_sequence_write(json_t *out, const by_model_config *config, int64_t eos);
+void by__nn_sequence_read(by_model_config *config, const json_t *in);
 
 /* ---- encoder_layers.c: layers of encoders, named as in BERT's and ViT's checkpoints ---- */
 
@@ -418,7 +440,8 @@ by_value by__nn_residual(by__nn_build *b, by_value x, by_value first, int layer,
 /* Groups of parameters, in the order in which they are laid out. Trained ones come first, matrices
  * before vectors, with separate groups for those that programs compute with in a narrower format
  * than f32; then the same for parameters split over ranks, by the axes that split them; then
- * statistics. Frozen ones come last. */
+ * statistics. Frozen ones come last, and behind them those that are held in codes, which have no
+ * copies, as wide ones. */
 enum {
     BY__GROUP_VECTOR = 1,     /* one axis: norm weights, biases; exempt from weight decay */
     BY__GROUP_WIDE = 2,       /* computed with as f32 */
@@ -427,7 +450,8 @@ enum {
     BY__GROUP_STATISTIC = 19, /* by_graph_statistic, split or not; 16 to 18 are not used */
     BY__TRAINED_GROUPS = 20,
     BY__GROUP_FROZEN = 20, /* split or not */
-    BY__GROUPS = 24
+    BY__GROUP_CODES = 26,  /* frozen; 24 and 25 are not used */
+    BY__GROUPS = 27
 };
 /* The set of mesh axes along which the tensors of a group are split. */
 static inline uint32_t by__group_mesh(int group)

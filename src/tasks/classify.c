@@ -44,6 +44,7 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     } else {
         model->loss = by_cross_entropy(graph, model->output, labels, smoothing);
     }
+    by__task_examples_count(graph, request, model);
     model->evaluated = training ? BY_NONE : model->output;
     return BY_OK;
 }

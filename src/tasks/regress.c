@@ -55,6 +55,7 @@ static by_status loss(const by_config *config, const by_model_request *request, 
         by_value share = by_fill(graph, BY_F32, BY_SHAPE(1), (float)(1.0 / (double)count));
         model->loss = by_scale(graph, model->loss, share);
     }
+    by__task_examples_count(graph, request, model);
     model->evaluated = request->mode == BY_MODEL_TRAIN ? BY_NONE : model->output;
     return BY_OK;
 }

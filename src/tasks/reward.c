@@ -48,14 +48,7 @@ static by_value rewards_of(by_graph *graph, const by_model_request *request, by_
     by_value last =
         by_graph_input(graph, "last", BY_F32, BY_SHAPE(request->batch, 2, request->time));
     last = by_reshape(graph, last, BY_SHAPE(all, request->time, 1));
-    if (graph->error.status != BY_OK) {
-        return BY_NONE;
-    }
-    int64_t width = by__op_last_dim(&graph->values[states].shape);
-    by_value score = by_graph_parameter(graph, BY__SCORE, "class embed", BY_SHAPE(1, width),
-                                        (by_init){BY_INIT_NORMAL, 0.02f});
-    by_value x = by_sum(graph, by_mul(graph, states, last), &(const int){1}, 1, false);
-    by_value rewards = by_cast(graph, by_linear(graph, x, score, BY_NONE, true), BY_F32);
+    by_value rewards = by__nn_score(graph, states, last, 1, 0.02f);
     return by_reshape(graph, rewards, BY_SHAPE(request->batch, 2));
 }
 

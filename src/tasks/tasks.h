@@ -90,11 +90,6 @@ int64_t by__task_texts(const by_config *config);
 /* Tokens of a sample of a model of tokens: model.context or, of such texts, data.max_tokens. */
 int64_t by__task_time(const by_config *config);
 
-/* ---- reward.c ---- */
-
-/* Name of the parameter that turns a state into a reward. */
-#define BY__SCORE "score.weight"
-
 /* ---- lora_section.c ---- */
 
 /* Returns true if a parameter of this name belongs to an adapter. */

@@ -36,6 +36,7 @@ for config in "$root"/examples/*.yaml; do
     *cora*) sizes="model.channels=1433 model.outputs=7 model.nodes=2708 model.edges=13264 model.sample_nodes=0 model.sample_edges=0" ;;
     *mlp*) sizes="model.numbers=8 model.outputs=1" ;;
     */chat.yaml | */preference.yaml | */sort_digits.yaml) sizes="model.vocab=1000 model.from=" ;;
+    */text_classes.yaml) sizes="model.vocab=1000 model.outputs=3 model.from= data.text_column=text data.max_tokens=64" ;;
     *) sizes=model.vocab=1000 ;;
     esac
     run 0 "$banyan" info "$config" $(for size in $sizes; do echo "--set $size"; done)

@@ -3,6 +3,9 @@
 transformers computes of the same texts in a padded batch.
 
     check_classify.py BANYAN DIR     the models are made in DIR
+
+And what transformers computes with models that BANYAN has trained from some of them, with adapters too, is what `classify`
+prints.
 """
 import json
 import os
@@ -97,12 +100,38 @@ def check(name, banyan, directory, model, tokenizer):
         sys.exit(f"check_classify: {name}: {rows[0]}")
 
 
+def train(banyan, place, name, tokenizer, settings):
+    """A model with a new head, as BANYAN writes it."""
+    table = os.path.join(place, "labels.csv")
+    with open(table, "w") as out:
+        out.write("text,label\n" + "".join(f"a {'fine' if i % 2 else 'dull'} film of {i % 5} acts,{'bright' if i % 2 else 'dim'}\n"
+                                           for i in range(40)))
+    runs = os.path.join(place, "runs")
+    settings = [f"name={name}", f"run.dir={runs}", "task.kind=classify", f"data.table={table}", "data.text_column=text",
+                "data.target=label", "data.valid_fraction=0.2", "train.steps=6", "train.batch=8", "optimizer.lr=3e-3",
+                "optimizer.warmup=0", "precision.compute=f32", *settings]
+    config = os.path.join(place, "empty.yaml")
+    open(config, "w").close()
+    subprocess.run([banyan, "train", config, "--quiet", *(word for s in settings for word in ("--set", s))], check=True)
+    merged = os.path.join(place, name)
+    subprocess.run([banyan, "checkpoint", "merge", os.path.join(runs, name), merged], check=True, stdout=subprocess.DEVNULL)
+    model, info = AutoModelForSequenceClassification.from_pretrained(merged, output_loading_info=True)
+    if any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")):
+        sys.exit(f"check_classify: {name}: {info}")
+    if model.config.id2label != {0: "bright", 1: "dim"}:
+        sys.exit(f"check_classify: {name}: {model.config.id2label}")
+    check(name, banyan, merged, model.eval(), tokenizer)
+
+
 def main():
     banyan, place = sys.argv[1:]
     tokenizer = make_tokenizer()
     for name, config in MODELS.items():
         directory = os.path.join(place, name)
         check(name, banyan, directory, make(directory, config, tokenizer), tokenizer)
+    for name, settings in (("gpt2", []), ("llama", []), ("gpt2", ["lora.rank=4"])):
+        settings = [f"model.from={os.path.join(place, name)}", "model.new=[score.weight]", *settings]
+        train(banyan, place, f"{name}_{'trained' if len(settings) == 2 else 'adapted'}", tokenizer, settings)
 
 
 if __name__ == "__main__":

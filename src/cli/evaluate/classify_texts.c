@@ -73,12 +73,18 @@ static void print_row(const void *user, const float *row)
     printf("}");
 }
 
-/* A run of a task predicts its own way. */
-static by_status check_task(const by_config *config, const char *path, by_error *error)
+/* A run of a task predicts its own way; one that classifies texts by their last token, this way,
+ * too. Numbers of a run are of a scale that only `predict` knows. */
+static by_status check_task(const by_pretrained *model, const char *path, by_error *error)
 {
+    const by_config *config = by_pretrained_config(model);
     const char *kind = config->task.kind;
     bool embeds = strcmp(kind, "masked") == 0 || strcmp(kind, "contrast") == 0;
-    return strcmp(kind, "language") == 0
+    bool run = strcmp(by_pretrained_directory(model), path) != 0;
+    bool rates = strcmp(kind, "classify") == 0 || (strcmp(kind, "regress") == 0 && !run);
+    bool texts = strcmp(by_model_reads(&config->model), "tokens") == 0 &&
+                 !by_model_is_encoder(&config->model);
+    return strcmp(kind, "language") == 0 || (rates && texts)
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
                               "%s was trained with task.kind %s, and classify is of models with "
@@ -98,7 +104,7 @@ static by_status open_model(by_classifier **out, by_tokenizer **tokenizer,
                                 .threads = (int)r->threads};
     by_status status = cli_open_pretrained(&pretrained, path, r->device, false, false, NULL, error);
     if (status == BY_OK) {
-        status = check_task(by_pretrained_config(pretrained), path, error);
+        status = check_task(pretrained, path, error);
     }
     if (status == BY_OK) {
         status = by_classifier_open(out, by_pretrained_config(pretrained),

@@ -18,6 +18,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     c->kv_heads = c->heads;
     c->mlp_width = c->mlp_width == -1 ? 4 * c->width : c->mlp_width;
     c->tied = c->tied == -1 ? 1 : c->tied;
+    BY_TRY(by__nn_sequence_resolve(config, error));
     BY_TRY(by__nn_token_resolve(config, error));
     BY_TRY(by__nn_transformer_resolve(config, -1, error));
     return by__nn_mup_resolve(config, error);
@@ -95,9 +96,7 @@ static void body(by__nn_build *b)
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer);
     }
-    b->model.head = c->tied ? wte
-                            : by__nn_weight(b, "vocab embed", BY_SHAPE(c->vocab, c->width),
-                                            by__nn_init_normal(b), "lm_head.weight");
+    b->model.head = by__nn_language_head(b, wte);
     b->model.hidden = norm(b, x, "ln_f");
 }
 
@@ -141,7 +140,7 @@ const by__nn_family by__nn_family_gpt2 = {
     .kind = {.name = "gpt2",
              .help = "GPT-2: learned positions, layer norm, GELU.",
              .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &key_list, &by__nn_part_keys,
-                      &by__nn_norm_keys, &by__nn_mlp_keys, &by__nn_mup_keys},
+                      &by__nn_norm_keys, &by__nn_mlp_keys, &by__nn_mup_keys, &by__nn_sequence_keys},
              .resolve = resolve},
     .queries = queries,
     .prefix = "transformer.",

@@ -193,7 +193,7 @@ const by__nn_family by__nn_family_mixtral = {
              .help = "Mixtral: Llama with a mixture of experts in each block.",
              .keys = {&by__nn_transformer_keys, &by__nn_token_keys, &by__nn_llama_key_list,
                       &by__nn_rope_key_list, &key_list, &by__nn_part_keys, &by__nn_norm_keys,
-                      &by__nn_mup_keys},
+                      &by__nn_mup_keys, &by__nn_sequence_keys},
              .size = sizeof(mixtral_keys),
              .resolve = resolve},
     .base = "model.",

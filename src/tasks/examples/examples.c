@@ -235,7 +235,7 @@ by_status by__task_examples_keep(by_task_data *data, const by_config *config, by
         .values = {{.key = "train_hash", .kind = BY_VALUE_STRING, .as.string = d->train_hash},
                    {.key = "learned_hash", .kind = BY_VALUE_STRING, .as.string = d->learned_hash}},
         .value_count = 2,
-        .eos = -1,
+        .eos = d->texts.last ? by_tokenizer_eos(d->texts.tokenizer) : -1,
         .labels = d->labels,
         .label_count = d->label_count};
     if (d->reference != NULL) {

@@ -85,6 +85,7 @@ typedef struct by__task_examples_texts {
     char *settings; /* tokenizer_config.json, unless the origin has one */
     by__task_origin_files origin;
     int64_t context;           /* of the model */
+    bool last;                 /* the model reads the state of the last token of a text alone */
     size_t before;             /* tokens that the tokenizer adds in front of a text */
     int64_t time;              /* tokens of each text; -1: not known yet */
     by__task_examples_cut cut; /* of files */
@@ -273,6 +274,8 @@ by_status by__task_examples_check_labels(const by__task_examples *d, int64_t out
                                          by_error *error);
 /* Says how many classes have no example, "" if all have some. */
 by_status by__task_examples_doubt_labels(const by__task_examples *d, char **out, by_error *error);
+/* Counts the targets of a batch for a model with an auxiliary loss, such as that of routers. */
+void by__task_examples_count(by_graph *graph, const by_model_request *request, by_model *model);
 /* BY_ECONFIG unless the model ends in an output. */
 by_status by__task_examples_needs_output(const by_config *config, const by_model *model,
                                          by_error *error);

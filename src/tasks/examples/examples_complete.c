@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/ops.h"
 #include "nn/nn.h"
 #include "tasks/examples/examples_open.h"
 
@@ -145,6 +146,17 @@ by_status by__task_examples_complete(by_task_data *data, by_config *config, by_e
     return by_config_resolve(config, error);
 }
 
+void by__task_examples_count(by_graph *graph, const by_model_request *request, by_model *model)
+{
+    if (model->auxiliary != BY_NONE) {
+        by_value weight = by_graph_find(graph, "weight");
+        weight = weight != BY_NONE
+                     ? weight
+                     : by_graph_input(graph, "weight", BY_F32, BY_SHAPE(request->batch));
+        model->counted = by_sum(graph, weight, &(const int){0}, 1, true);
+    }
+}
+
 by_status by__task_examples_needs_output(const by_config *config, const by_model *model,
                                          by_error *error)
 {
@@ -155,7 +167,7 @@ by_status by__task_examples_needs_output(const by_config *config, const by_model
                : by_error_set(error, BY_ECONFIG,
                               "task.kind %s needs a model of images, tables or whole texts; "
                               "model.kind %s reads %s: set it to %s for a table, to %s for images, "
-                              "or to bert for a column of texts",
+                              "or to one that reads tokens for a column of texts",
                               config->task.kind, config->model.kind, by_model_reads(&config->model),
                               by__nn_families_reading(tables, "table"),
                               by__nn_families_reading(images, "images"));

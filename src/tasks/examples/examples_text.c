@@ -13,8 +13,8 @@
 static const by__config_key keys[] = {
     {"data", "text_column", BY__KEY_TEXT, BY__OWN(by__task_examples_keys, text_column), "\"\"",
      .later = true,
-     .help = "column of texts for a model of tokens (model.kind bert), instead of features: other "
-             "columns than the target are not read; empty: none"},
+     .help = "column of texts for a model of tokens, instead of features: other columns than the "
+             "target are not read; empty: none"},
     {"data", "max_tokens", BY__KEY_INT, BY__OWN(by__task_examples_keys, max_tokens), "-1", 1,
      BY__MI24, .later = true, .derived = "those of the longest text, at most model.context",
      .help = "tokens of a text of text_column, with those that the tokenizer adds; the end of a "
@@ -375,6 +375,18 @@ static by_status open_columns(text_columns *out, const by__task_examples *d, con
     return BY_OK;
 }
 
+/* A 1 at the last token of each text, by which a model that reads from left to right finds it. */
+static by_status add_last(by__table_more *more, const text_rows *rows, const by_shape *tokens,
+                          by_error *error)
+{
+    float *last;
+    BY_TRY(add_array(more, "last", BY_F32, tokens, (void **)&last, error));
+    for (int64_t i = 0; i < tokens->dim[0]; i++) {
+        last[i * tokens->dim[1] + rows->lengths[i] - 1] = 1.0f;
+    }
+    return BY_OK;
+}
+
 /* Weights of the mean of each text's tokens, and a number in the place of a target. */
 static by_status add_pairs(by__table_more *more, const text_rows *rows, const by_shape *tokens,
                            by_error *error)
@@ -495,7 +507,9 @@ static by_status put_rows(by__table_more *more, const by__task_examples *d, cons
     }
     cut->cut += rows.cut;
     cut->texts += (uint64_t)(count * texts);
-    return row->pairs ? add_pairs(more, &rows, &shape, error) : BY_OK;
+    return row->pairs      ? add_pairs(more, &rows, &shape, error)
+           : d->texts.last ? add_last(more, &rows, &shape, error)
+                           : BY_OK;
 }
 
 /* The tokens of the longest pair, rounded up, within the context. */

@@ -32,17 +32,19 @@ static by_status find_tokenizer(char **out, const by_task_request *r, by_error *
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
 }
 
-/* The context of the model to train, which may start from other weights. */
-static by_status find_context(int64_t *out, const by_task_request *r, by_error *error)
+/* What the model to train, which may start from other weights, makes of texts. */
+static by_status find_model(by__task_examples_texts *out, const by_task_request *r, by_error *error)
 {
     by_config *config;
-    *out = r->config->model.context;
+    out->context = r->config->model.context;
+    out->last = !by_model_is_encoder(&r->config->model);
     if (r->purpose != BY_TASK_TRAIN || r->resumed != NULL || r->config->model.from[0] == '\0') {
         return BY_OK;
     }
     BY_TRY(by_config_copy(&config, r->config, error));
     by_status status = by_config_inherit_model(config, error);
-    *out = config->model.context;
+    out->context = config->model.context;
+    out->last = !by_model_is_encoder(&config->model);
     by_config_close(&config);
     return status;
 }
@@ -65,7 +67,7 @@ by_status by__task_examples_open_texts(by__task_examples *d, const by_task_reque
     if (by__task_examples_text(d) == NULL) {
         return BY_OK;
     }
-    BY_TRY(find_context(&d->texts.context, r, error));
+    BY_TRY(find_model(&d->texts, r, error));
     BY_TRY(find_tokenizer(&path, r, error));
     by_status status = by_tokenizer_open(&d->texts.tokenizer, path, error);
     if (status == BY_OK) {
@@ -112,6 +114,13 @@ by_status by__task_examples_complete_texts(const by__task_examples *d, by_config
                             "%s: model.vocab %lld is less than the tokenizer's %lld tokens",
                             by__config_where(config, "model.vocab", "data.tokenizer"),
                             (long long)m->vocab, (long long)needed);
+    }
+    if (d->texts.last && by__task_pairs_texts(config)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: data.pair_column is for encoders, which tell both texts apart; "
+                            "model.kind %s reads one: join them in a column, or set model.kind to "
+                            "bert",
+                            by__config_where(config, "data.pair_column", "model.kind"), m->kind);
     }
     if (d->texts.time > m->context) {
         return by_error_set(error, BY_ECONFIG,

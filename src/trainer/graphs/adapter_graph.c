@@ -97,7 +97,8 @@ by_status by__trainer_adapters_apply(by_graph *graph, by_model *model, const by_
                                .scale = scale_of(lora),
                                .dropout = (float)lora->dropout,
                                .rng = BY_NONE,
-                               .head = model->head,
+                               .head = model->head != BY_NONE ? model->head
+                                                              : by_graph_find(graph, BY__SCORE),
                                .targets = (const char *const *)lora->targets.items,
                                .target_count = lora->targets.count,
                                .train_also = (const char *const *)lora->train_also.items,
@@ -111,7 +112,20 @@ by_status by__trainer_adapters_apply(by_graph *graph, by_model *model, const by_
             model->rng != BY_NONE ? model->rng : by_graph_input(graph, "rng", BY_I32, BY_SHAPE(4));
         options.rng = model->rng;
     }
-    by_status status = by_pass_lora(graph, &options, error);
+    const char **also;
+    size_t count = lora->train_also.count;
+    by_status status = by__alloc((void **)&also, count + 1, sizeof *also, "adapters", error);
+    if (status == BY_OK) {
+        for (size_t i = 0; i < count; i++) {
+            also[i] = lora->train_also.items[i];
+        }
+        /* Outputs of texts begin anew, as PEFT trains them beside the adapters. */
+        also[count] = BY__SCORE;
+        options.train_also = also;
+        options.train_also_count = count + (by_graph_find(graph, BY__SCORE) != BY_NONE ? 1 : 0);
+        status = by_pass_lora(graph, &options, error);
+        free(also);
+    }
     free(words);
     return status == BY_OK ? check_head(graph, model, config, error) : status;
 }

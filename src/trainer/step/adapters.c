@@ -123,7 +123,8 @@ static by_status describe(char **out, const by_graph *graph, const by_config *co
             .task = strcmp(config->task.kind, "language") == 0 ||
                             (by__task_is_chat(config) && !by__task_rates_texts(config))
                         ? "CAUSAL_LM"
-                        : "",
+                    : by_graph_find(graph, BY__SCORE) != BY_NONE ? "SEQ_CLS"
+                                                                 : "",
             .targets = (const char *const *)(plain ? lora->targets.items : layers.items),
             .target_count = plain ? lora->targets.count : layers.count,
             .also = (const char *const *)also.items,
