@@ -213,6 +213,10 @@ typedef struct by_lora_config {
     by_string_list targets;    /* modules that get an adapter; default: by family */
     by_string_list train_also; /* patterns of parameters that are trained as well; default: none */
     char *from;                /* PEFT directory with adapters to start from; default "": none */
+    /* How frozen weights of linear layers are held (QLoRA, Dettmers et al. 2023): "full" (default),
+     * as they are, "int8" or "int4". */
+    char *base;
+    int64_t base_group; /* int4: inputs that share a scale, 32, 64 or 128; default 64 */
 } by_lora_config;
 
 /* A teacher to learn from (Hinton, Vinyals and Dean 2015; docs/compression.md). */

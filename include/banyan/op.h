@@ -327,8 +327,8 @@
  *     integers of magnitude up to 32639 times a scale.
  *   PACKED_GROUPED_MATMUL   a [R, k], w u8,                 y [R, n]: as GROUPED_MATMUL, with a
  *                     range i32 [G, 2]                      stack of packed matrices
- *   PACKED_EMBEDDING  ids i32 [...], w u8                   y [..., k] attrs.dtype: for each id the
- *                                                           inputs of that output of w
+ *   PACKED_EMBEDDING  ids? i32 [...], w u8                  y [..., k] attrs.dtype: for each id (no
+ *                                                           ids: each output) its inputs in w
  * !
  *   MAP               up to 8: act of one shape, some *, and    up to 3: act of that shape
  *                     f32 of any shape, read as scalars

@@ -58,6 +58,19 @@ typedef struct by_fake_quantize_options {
 BY_API by_status by_pass_fake_quantize(by_graph *graph, const by_fake_quantize_options *options,
                                        by_error *error);
 
+/* How frozen weights are held. */
+typedef struct by_frozen_options {
+    by_packing_kind kind; /* BY_PACKING_INT8 or BY_PACKING_INT4; BY_PACKING_NONE: as they are */
+    int64_t group;        /* INT4: inputs that share a scale, 32, 64 or 128 */
+} by_frozen_options;
+
+/* QLoRA (Dettmers et al. 2023): packs frozen matrices that only products in blocks read as codes
+ * (banyan/packing.h), as by_pass_pack does. Gradients flow through these products to their other
+ * operand: dx = dy W with W decoded, one weight at a time. For a forward graph with adapters, after
+ * by_pass_precision and before by_pass_gradients. Returns the errors of by_pass_pack. */
+BY_API by_status by_pass_quantise_frozen(by_graph *graph, const by_frozen_options *options,
+                                         by_error *error);
+
 /* Reverse-mode differentiation. Adds the backward pass of `loss` (f32 [1]), seeded with `seed` (f32
  * [1]: the derivative of the objective by the loss), which makes the gradient of every parameter
  * NAME that is not frozen a value "grad.NAME", f32, of role gradient. Returns BY_EARG if the loss
@@ -251,7 +264,8 @@ typedef enum by_purpose {
 
 /* Arguments of the passes in the table, named by pass. */
 typedef struct by_pass_options {
-    by_dtype compute; /* precision: dtype of activations and matrix products */
+    by_dtype compute;         /* precision: dtype of activations and matrix products */
+    by_frozen_options frozen; /* quantise: how frozen weights are held */
     /* gradients: value to differentiate; its seed becomes an input "loss_scale". */
     by_value loss;
     by_recompute_options recompute;      /* recompute: what the backward pass recomputes */

@@ -26,6 +26,8 @@ typedef struct by_memory_report {
     uint64_t on_disk;     /* scratch file of config.offload; not in the total */
     uint64_t spared;      /* gradients and optimizer state saved by frozen parameters;
                              not in the total */
+    uint64_t coded;       /* bytes of frozen weights saved by their codes (lora.base); part of no
+                             other */
 } by_memory_report;
 
 /* Size of a model, and FLOPs of training on one example (as the task counts examples). For tokens

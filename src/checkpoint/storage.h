@@ -29,6 +29,8 @@
 #ifndef BY_CHECKPOINT_STORAGE_H
 #define BY_CHECKPOINT_STORAGE_H
 
+#include <jansson.h>
+
 #include "banyan/checkpoint.h"
 #include "banyan/comm.h"
 #include "banyan/op.h"
@@ -298,6 +300,12 @@ by_status by__checkpoint_coded_entries_make(by__checkpoint_coded_entries *out,
                                             by_error *error);
 void by__checkpoint_coded_entries_free(by__checkpoint_coded_entries *coded);
 
+/* Makes "quantization_config" of config.json for weights that are written in codes. group 0: an
+ * output has one scale; rows: inputs of products are quantized, too. Takes `ignored`, names of
+ * layers without codes, and `in_out`, those whose tensors are [k, n] (NULL: none). NULL: out of
+ * memory. */
+json_t *by__checkpoint_codes_describe(by__code_kind kind, int64_t group, bool rows, json_t *ignored,
+                                      json_t *in_out);
 /* The codes of a tensor; NULL: it has none, or something is added to it. */
 const by__coded *by__checkpoint_entry_coded(const by__checkpoint_tensor_entry *entry);
 const by__coded *by__weights_coded(const by_weights *weights, const char *name);
@@ -413,6 +421,7 @@ typedef struct by__checkpoint_load_options {
     size_t anew_count;
     const by__checkpoint_grid *grid; /* of by__checkpoint_store_load; NULL: none */
     bool exact;                      /* entries that grow need all of their rows, too */
+    bool exact_codes;                /* codes of files are kept as they are, or refused */
     /* Of entries that grow, the rows from here on become the mean of those before, as new tokens
      * begin that a vocabulary gets (Hewitt 2021); 0: they keep their values. */
     int64_t known_rows;

@@ -317,26 +317,10 @@ static json_t *list_ignored(const by__compress_state *c)
 by_status by__compress_codes_finish(by__compress_state *c, by__code_kind kind, int64_t group,
                                     bool rows, by_error *error)
 {
-    static const char *const formats[] = {"int-quantized", "pack-quantized", "float-quantized"};
-    const char *type = kind == BY__CODE_F8 ? "float" : "int";
     json_t *ignored = list_ignored(c);
     json_t *config = json_object_get(c->json, "quantization_config");
     json_t *names = json_incref(json_object_get(config, "in_out"));
-    json_t *weights = json_pack(
-        "{s:i, s:s, s:b, s:s, s:o, s:b}", "num_bits", kind == BY__CODE_INT4 ? 4 : 8, "type", type,
-        "symmetric", 1, "strategy", group > 0 ? "group" : "channel", "group_size",
-        group > 0 ? json_integer((json_int_t)group) : json_null(), "dynamic", 0);
-    json_t *inputs = rows ? json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", "int",
-                                      "symmetric", 1, "strategy", "token", "dynamic", 1)
-                          : json_null();
-    json_t *made = json_pack(
-        "{s:s, s:s, s:s, s:o, s:{s:{s:[s], s:s, s:o, s:o, s:n}}}", "quant_method",
-        "compressed-tensors", "format", formats[kind], "quantization_status", "compressed",
-        "ignore", ignored, "config_groups", "group_0", "targets", "Linear", "format", formats[kind],
-        "weights", weights, "input_activations", inputs, "output_activations");
-    if (names != NULL) {
-        (void)json_object_set_new(made, "in_out", names);
-    }
+    json_t *made = by__checkpoint_codes_describe(kind, group, rows, ignored, names);
     if (made == NULL || json_object_set_new(c->json, "quantization_config", made) != 0) {
         return by_error_set(error, BY_EMEMORY, "out of memory: config.json");
     }

@@ -428,23 +428,6 @@ static by_status check_names(const by_config *config, by_error *error)
     return BY_OK;
 }
 
-static by_status resolve_lora(by_config *config, by_error *error)
-{
-    by_lora_config *lora = &config->lora;
-    if (lora->rank == 0 && (lora->targets.count > 0 || lora->train_also.count > 0) &&
-        lora->from[0] == '\0') {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "%s: lora.rank is 0, so there are no adapters: set it, for example to 8",
-            by__config_where(config, "lora.targets", "lora.train_also"));
-    }
-    /* Otherwise the adapters to start from provide it (by__task_adapters_inherit). */
-    if (lora->rank > 0 && lora->alpha == -1.0 && lora->from[0] == '\0') {
-        lora->alpha = (double)lora->rank;
-    }
-    return BY_OK;
-}
-
 static by_status check_zeros(const by_config *config, by_error *error)
 {
     const by_optimizer_config *o = &config->optimizer;
@@ -537,7 +520,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(by__config_check_kinds(whole, error));
     BY_TRY(check_names(config, error));
     BY_TRY(resolve_training(config, error));
-    BY_TRY(resolve_lora(config, error));
+    BY_TRY(by__config_resolve_lora(config, error));
     BY_TRY(check_distill(config, error));
     BY_TRY(check_zeros(config, error));
     BY_TRY(check_qat(config, error));

@@ -173,6 +173,7 @@ static const alias aliases[] = {
     {"lora.targets", "target_modules|lora_target|lora_target_modules|lora_modules", NULL},
     {"lora.train_also", "modules_to_save", NULL},
     {"lora.rslora", "use_rslora", "true or false"},
+    {"lora.base", "load_in_4bit|load_in_8bit|qlora|quantization_bit", "int4 or int8"},
     {"lora.from", "adapter_path|lora_path|peft_path|adapter_name_or_path", NULL},
     {"distill.teacher", "teacher_model|teacher_path|teacher_model_name_or_path", NULL},
     {"precision.compute",

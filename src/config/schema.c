@@ -236,6 +236,13 @@ static const by__config_key common[] = {
     {"lora", "from", BY__KEY_TEXT, BY__FIELD(lora.from), "\"\"", .later = true,
      .help = "directory of adapters in PEFT form to start from, which determine rank, alpha, "
              "rslora and targets; empty: new adapters"},
+    {"lora", "base", BY__KEY_TEXT, BY__FIELD(lora.base), "full", .choices = "full|int8|int4",
+     .later = true,
+     .help = "how the frozen weights of linear layers in blocks are held (QLoRA, Dettmers et al. "
+             "2023): full: as others; int8, int4: in codes, as `banyan compress` makes them, which "
+             "products decode"},
+    {"lora", "base_group", BY__KEY_INT, BY__FIELD(lora.base_group), "64", 32, 128, .later = true,
+     .help = "with base int4: inputs that share a scale, 32, 64 or 128"},
 
     {"distill", "teacher", BY__KEY_TEXT, BY__FIELD(distill.teacher), "\"\"", .later = true,
      .help = "teacher model: a run (its newest checkpoint) or a directory with config.json and "

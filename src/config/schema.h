@@ -166,6 +166,11 @@ bool by__config_deeper(const by__config *config, const char *key, const char *ot
 /* Clears the origin of keys that were given although the selected kinds lack them. */
 void by__config_drop_foreign(by__config *config);
 
+/* ---- resolve_lora.c ---- */
+
+/* Derives what the section lora leaves open, and refuses what contradicts it. */
+by_status by__config_resolve_lora(by_config *config, by_error *error);
+
 /* ---- key_aliases.c ---- */
 
 /* Reports an unknown key, with the nearest name or the list of names that exist. */

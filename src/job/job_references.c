@@ -71,6 +71,10 @@ static by_status name_file(references *r, by_error *error)
     by__hasher_add(hasher, "reference 1", 11);
     by__hasher_add(hasher, c->precision.compute, strlen(c->precision.compute) + 1);
     by__hasher_add(hasher, c->device, strlen(c->device) + 1);
+    if (strcmp(c->lora.base, "full") != 0) {
+        by__hasher_add(hasher, c->lora.base, strlen(c->lora.base) + 1);
+        by__hasher_add_u64(hasher, (uint64_t)c->lora.base_group);
+    }
     const int64_t sizes[] = {c->model.context, c->model.vocab, c->train.micro_batch,
                              (int64_t)c->seed};
     by__hasher_add(hasher, sizes, sizeof sizes);

@@ -17,6 +17,7 @@ typedef struct slice_source {
     int state;    /* -1: the parameter itself */
     size_t slice; /* index of the trainer's slice, */
     size_t first; /* and the first element in it */
+    int part;     /* of a weight in codes (coded_slices.c); 0: it is none */
 } slice_source;
 
 struct by__job_held {
@@ -95,11 +96,27 @@ static by_status add_stacked(by__job_held *h, const by__checkpoint_held_slice *w
     return BY_OK;
 }
 
+static by_status add_codes(by__job_held *h, size_t parameter, by_error *error)
+{
+    by_error why = {0};
+    by__checkpoint_held_slice s;
+    for (int part = 1; by__trainer_codes_slice(&s, h->trainer, parameter, part, &why); part++) {
+        const slice_source from = {.parameter = parameter, .state = -1, .part = part};
+        char name[sizeof s.name];
+        memcpy(name, s.name, sizeof name);
+        BY_TRY(add_slice(h, &s, &from, "", name, error));
+    }
+    return why.status == BY_OK ? BY_OK : by_error_set(error, why.status, "%s", why.message);
+}
+
 /* Adds this rank's slices of a parameter (state -1) or of a state of it. */
 static by_status add_held(by__job_held *h, size_t parameter, int state, by_error *error)
 {
     char prefix[64] = "";
     const char *name = by_trainer_parameter(h->trainer, parameter).name;
+    if (by__trainer_codes_has(h->trainer, parameter)) {
+        return state < 0 ? add_codes(h, parameter, error) : BY_OK;
+    }
     if (state >= 0) {
         (void)snprintf(prefix, sizeof prefix, "%s.", by_trainer_state_name(h->trainer, state));
     }
@@ -160,6 +177,15 @@ by_status by__job_held_read(void *user, size_t i, const void **data, void **owne
     const slice_source *from = &h->sources[i];
     BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
                                   owned, error));
+    if (from->part > 0) {
+        void *panels = *owned;
+        *owned = NULL;
+        by_status made =
+            by__trainer_codes_read(h->trainer, from->parameter, from->part, *data, owned, error);
+        free(panels);
+        *data = *owned;
+        BY_TRY(made);
+    }
     if (from->first > 0) { /* part of a stacked parameter */
         *data = (const char *)*data + from->first * by_dtype_size(h->slices[i].dtype);
     }
@@ -332,6 +358,9 @@ by_status by__job_describe(by__job *job, by__checkpoint_save_request *request, t
     }
     if (status == BY_OK && kept.labels != NULL) {
         status = by_model_config_label(&json, kept.labels, kept.label_count, error);
+    }
+    if (status == BY_OK) {
+        status = by__trainer_codes_describe(&json, job->trainer, error);
     }
     if (status == BY_OK && job->config->lora.rank > 0) {
         by__trainer_recipe recipe = by__job_recipe(job);

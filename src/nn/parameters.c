@@ -19,7 +19,8 @@ static int group_of(const by__graph_value *value)
     int group = (value->shape.rank >= 2 ? 0 : BY__GROUP_VECTOR) |
                 (value->dtype != BY_F32 ? 0 : BY__GROUP_WIDE);
     if (value->frozen) {
-        return group | BY__GROUP_FROZEN;
+        bool coded = value->packing.kind != BY_PACKING_NONE;
+        return coded ? BY__GROUP_CODES : group | BY__GROUP_FROZEN;
     }
     if (value->statistic) {
         return BY__GROUP_STATISTIC;

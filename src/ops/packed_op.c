@@ -48,6 +48,35 @@ static by_status infer_packed_matmul(const by__op_signature *s, by__graph_type *
     return BY_OK;
 }
 
+/* The weight [n, k] of a packed one, decoded. */
+static by_value unpack(by_graph *graph, by_value weight, const by_packing *packing)
+{
+    const by_value in[2] = {BY_NONE, weight};
+    const by_attrs attrs = {.packing = *packing, .dtype = packing->dtype};
+    return by__op_add_node(graph, BY_OP_PACKED_EMBEDDING, &attrs, in, 2, NULL);
+}
+
+/* y = a W + bias + add: da = dy W^T, with W decoded for it; W itself is constant. */
+static void gradient_packed_matmul(by_graph *graph, const by__graph_node *node,
+                                   const by_value *dout, by_value *din)
+{
+    const by_packing *packing = &node->attrs.packing;
+    by_value dy = dout[0];
+    if (graph->values[dy].dtype != packing->dtype) {
+        dy = by_cast(graph, dy, packing->dtype);
+    }
+    by_value weight = unpack(graph, node->in[1], packing);
+    din[0] = by__op_matmul_full(graph, dy, weight, BY_NONE, BY_NONE, false, false,
+                                by__op_gradient_dtype(graph, node->in[0]));
+    din[1] = BY_NONE;
+    if (node->input_count > 2 && node->in[2] != BY_NONE) {
+        din[2] = by__op_build_sum_rows(graph, dout[0], graph->values[dout[0]].shape.rank - 1);
+    }
+    if (node->input_count > 3 && node->in[3] != BY_NONE) {
+        din[3] = dout[0];
+    }
+}
+
 static void cost_packed_matmul(const by__op_signature *s, const by__graph_type *out,
                                by__op_cost *cost)
 {
@@ -79,6 +108,13 @@ static by_status infer_packed_embedding(const by__op_signature *s, by__graph_typ
 {
     const by__graph_type *ids = &s->in[0];
     BY_TRY(check_weight(s, error));
+    if (by__absent(ids)) {
+        out[0] =
+            (by__graph_type){s->attrs->dtype, BY_SHAPE(s->attrs->packing.n, s->attrs->packing.k)};
+        return by__op_is_act(s->attrs->dtype)
+                   ? BY_OK
+                   : by__op_refuse(s, error, "the dtype must be a float");
+    }
     if (ids->dtype != BY_I32 || ids->shape.rank >= BY_MAX_RANK || !by__op_is_act(s->attrs->dtype)) {
         return by__op_refuse(s, error, "ids must be i32");
     }
@@ -104,6 +140,7 @@ const by__op_row by__op_packed_matmul = {.min_inputs = 2,
                                          .optional = 1u << 2 | 1u << 3,
                                          .attrs = packed_attrs,
                                          .infer = infer_packed_matmul,
+                                         .gradient = gradient_packed_matmul,
                                          .cost = cost_packed_matmul,
                                          .factors = 1u << 1,
                                          .addend = 3};
@@ -120,6 +157,7 @@ const by__op_row by__op_packed_grouped_matmul = {
 const by__op_row by__op_packed_embedding = {.min_inputs = 2,
                                             .max_inputs = 2,
                                             .outputs = 1,
+                                            .optional = 1u << 0,
                                             .attrs = packed_attrs,
                                             .infer = infer_packed_embedding,
                                             .cost = by__op_cost_embedding,

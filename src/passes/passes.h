@@ -30,6 +30,7 @@ typedef struct by__pass {
 
 extern const by__pass by__pass_precision, by__pass_gradients, by__pass_shard,
     by__pass_rematerialize;
+extern const by__pass by__pass_quantise_frozen;
 extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pass_order;
 extern const by__pass by__pass_overlap;
 extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe, by__pass_pack;

@@ -110,6 +110,14 @@ void by__store_close(by__store **store)
 
 /* ---- declaring ---- */
 
+/* The elements of an entry's buffer in flat buffers without a shape rule. */
+static int64_t elements_of(const by__store_tensor *entry)
+{
+    by_shape shape =
+        entry->packing.kind == BY_PACKING_NONE ? entry->local : by__packed_shape(&entry->packing);
+    return by_shape_count(&shape);
+}
+
 by_status by__store_add(by__store *store, const by__store_tensor *entry, by__store_handle *out,
                         by_error *error)
 {
@@ -141,14 +149,16 @@ by_status by__store_add(by__store *store, const by__store_tensor *entry, by__sto
     copy.axes = axes;
     *out = (by__store_handle)store->count;
     store->begins[store->count] = store->elements[copy.group];
-    store->elements[copy.group] += by__store_padded(store, by_shape_count(&copy.local));
+    store->elements[copy.group] += by__store_padded(store, elements_of(&copy));
     store->entries[store->count++] = copy;
     return BY_OK;
 }
 
 static by_dtype dtype_of(const flat *f, int group)
 {
-    return (f->spec.wide >> group & 1u) != 0 ? BY_F32 : f->spec.dtype;
+    return (f->spec.packed >> group & 1u) != 0 ? BY_U8
+           : (f->spec.wide >> group & 1u) != 0 ? BY_F32
+                                               : f->spec.dtype;
 }
 
 /* Offset of a part of a group in the flat buffer, and its bytes. */
@@ -172,7 +182,8 @@ static by_status place(const by__store *store, flat *f, size_t i, size_t *end, b
     size_t bytes;
     bool has = (f->spec.groups >> entry->group & 1u) != 0 &&
                (f->spec.shape == NULL || f->spec.shape(&entry->local, entry->axes, &shape));
-    if (entry->packing.kind != BY_PACKING_NONE && f->spec.dtype == BY_DTYPE_COUNT) {
+    bool packs = f->spec.dtype == BY_DTYPE_COUNT || (f->spec.packed >> entry->group & 1u) != 0;
+    if (entry->packing.kind != BY_PACKING_NONE && packs) {
         shape = by__packed_shape(&entry->packing);
     }
     f->shape[i].rank = -1;
@@ -216,7 +227,7 @@ by__store_part by__store_group_part(const by__store *store, int group)
 by__store_part by__store_entry_part(const by__store *store, by__store_handle handle)
 {
     const by__store_tensor *entry = &store->entries[handle];
-    return (by__store_part){entry->group, store->begins[handle], by_shape_count(&entry->local)};
+    return (by__store_part){entry->group, store->begins[handle], elements_of(entry)};
 }
 
 by__store_part by__store_next_entry(const by__store *store, by__store_part part,

@@ -60,8 +60,9 @@ typedef struct by__store_tensor {
     int group;       /* below BY__MAX_GROUPS */
     bool trainable;
     bool transposed; /* a matrix held as its transpose */
-    /* In flat buffers with the entries' own formats: the packing of a weight, whose format is u8;
-     * kind NONE: it is not packed. Matrices are [n, k] if out_in, else [k, n]. */
+    /* In flat buffers with the entries' own formats, and in packed groups: the packing of a weight,
+     * whose format is u8; kind NONE: it is not packed. Matrices are [n, k] if out_in, else
+     * [k, n]. Elements of its parts are bytes. */
     by_packing packing;
     bool out_in;
     bool grows; /* files may hold fewer rows: further rows keep their values */
@@ -93,6 +94,7 @@ typedef struct by__store_flat_spec {
     const char *name;            /* of a state: "m"; copied; NULL or "": none */
     by_dtype dtype;              /* BY_DTYPE_COUNT: each entry's format */
     unsigned wide;               /* bit g: the entries of group g are f32 whatever dtype says */
+    unsigned packed;             /* bit g: those of group g are packed and u8 whatever it says */
     unsigned groups;             /* bit g: the entries of group g are included */
     by__store_shape_rule *shape; /* NULL: the entry's local shape */
     /* What this process holds: parts of the groups; with a shape rule, the entries that lie within
@@ -226,8 +228,8 @@ by_status by__store_write_coded(by__store *store, int flat, by__store_handle han
 by_status by__store_write_part(by__store *store, int flat, by__store_handle handle, int64_t first,
                                const void *values, by_dtype dtype, int64_t count, int threads,
                                by_error *error);
-/* Reads a whole buffer that is neither transposed nor packed: u8 unchanged, any other format as
- * f32. */
+/* Reads a whole buffer that is not transposed: u8, and so the panels of a packed entry, unchanged,
+ * any other format as f32. */
 by_status by__store_read(const by__store *store, int flat, by__store_handle handle, void *out,
                          by_error *error);
 /* The same for elements [first, first + count). */

@@ -259,7 +259,7 @@ by_status by__store_read_part(const by__store *store, int flat, by__store_handle
     size_t size = by_dtype_size(dtype);
     bool is_float = by_dtype_is_float(dtype);
     size_t wide = is_float ? sizeof(float) : size;
-    bool readable = by__store_shape(store, flat, handle).rank >= 0 && !by__store_rearranges(entry);
+    bool readable = by__store_shape(store, flat, handle).rank >= 0 && !entry->transposed;
     for (size_t k = 0; readable && by__store_piece(store, flat, handle, k, &piece); k++) {
         by__store_part common = by__store_part_common(piece.part, wanted);
         if (common.count == 0) {

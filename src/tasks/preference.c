@@ -303,6 +303,14 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             "adapters of lora.from: set task.reference to cached",
                             by__config_where(config, "task.reference", "lora.from"));
     }
+    if (by__task_has_live_reference(config) && strcmp(config->lora.base, "full") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: task.reference live computes with a second copy of the weights, "
+                            "which is not in codes as lora.base %s holds them: set task.reference "
+                            "to cached",
+                            by__config_where(config, "task.reference", "lora.base"),
+                            config->lora.base);
+    }
     return by__task_pairs_resolve(config, own, error);
 }
 

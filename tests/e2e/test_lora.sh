@@ -97,3 +97,44 @@ holds out "trained       4736 parameters"
 say "two ranks that divide state, gradients and parameters"
 run 0 mpi_run 2 "$banyan" "$@" --set name=ranks --set parallel.shard=2 --set parallel.zero=3 --set parallel.writers=2
 agrees ranks
+
+say "weights in codes: resumed, on two ranks that divide state, and written once"
+set -- train c.yaml --json --set model.from=model --set lora.rank=4 --set lora.base=int4 --set lora.base_group=32 \
+    --set "lora.targets=[all-linear]" --set train.micro_batch=4 --set optimizer.lr=1e-2
+run 0 "$banyan" info c.yaml --set model.from=model --set lora.rank=4 --json
+full=$(field parameter_bytes <out)
+run 0 "$banyan" info c.yaml --set model.from=model --set lora.rank=4 --set lora.base=int4
+holds out "codes         frozen weights of layers in int4, which saves "
+run 0 "$banyan" info c.yaml --set model.from=model --set lora.rank=4 --set lora.base=int4 --json
+[ "$(field parameter_bytes <out)" -lt $((full / 3)) ] || fail "codes take no less: $full and $(field parameter_bytes <out)"
+run 0 "$banyan" "$@" --set name=coded
+trained_loss=$(grep '"event":"eval"' out | tail -n 1 | field valid_loss)
+whole=runs/coded/checkpoints/step-00000020
+whole_digest=$(digest coded)
+same runs/coded/checkpoints/step-00000010/model-frozen-* "$whole"/model-frozen-*
+holds $whole/config.json '"format": "pack-quantized"'
+run 0 "$banyan" "$@" --set name=half
+rm -r runs/half/checkpoints/step-00000020
+run 2 "$banyan" train --resume runs/half --set lora.base=int8
+run 0 "$banyan" train --resume runs/half
+agrees half
+run 0 mpi_run 2 "$banyan" "$@" --set name=coded-ranks --set parallel.shard=2 --set parallel.zero=3 --set parallel.writers=2
+agrees coded-ranks
+
+say "what the checkpoint has is what was trained"
+run 0 "$banyan" eval runs/coded --json
+near "$(field valid_loss <out)" "$trained_loss" 1e-3
+run 0 "$banyan" eval runs/base --json
+awk -v a="$(field valid_loss <out)" -v b="$trained_loss" 'BEGIN { exit !(b < a) }' || fail "nothing is learned beside codes: $trained_loss"
+run 0 "$banyan" eval runs/coded --data text.txt --json
+loss=$(field valid_loss <out)
+run 0 "$banyan" checkpoint merge runs/coded coded-merged
+! grep -q quantization_config coded-merged/config.json || fail "what is merged says that it has codes"
+run 0 "$banyan" eval coded-merged --data text.txt --json
+near "$(field valid_loss <out)" "$loss" 1e-5
+
+say "from a directory that is compressed, whose codes are kept"
+run 0 "$banyan" compress model --method int4 --set group=32 --out compressed
+run 0 "$banyan" "$@" --set name=kept --set model.from=compressed --set train.steps=10
+run 2 "$banyan" "$@" --set name=other --set model.from=compressed --set lora.base=int8
+holds err "is held in codes of int4"

@@ -80,7 +80,21 @@ awk "BEGIN { exit !($(grep '"event":"eval"' out | tail -n 1 | field accuracy) ==
 run 0 "$banyan" eval runs/reward --data pairs.jsonl --json
 holds out '"accuracy":1'
 
+say "weights in codes, for preferences, whose reference has the codes, too, and for conversations"
+run 0 "$banyan" train prefer.yaml --json --set name=coded --set lora.rank=4 --set lora.base=int8 --set optimizer.lr=1e-2
+awk "BEGIN { exit !($(grep '"event":"eval"' out | tail -n 1 | field accuracy) == 1) }" || fail "adapters have not learned"
+run 0 "$banyan" train prefer.yaml --json --set name=coded-start --set train.steps=2 --set lora.rank=4 --set lora.base=int4
+awk "BEGIN { x = $(grep '"event":"train"' out | head -n 1 | field loss); exit !(x > 0.69314 && x < 0.69316) }" ||
+    fail "the first loss with weights in codes is not log(2)"
+sed 's/"chosen"/"completion"/; s/, "rejected": "[^"]*"//' pairs.jsonl >talks.jsonl
+run 0 "$banyan" train prefer.yaml --json --set name=talks --set task.kind=chat --set 'data.text=[talks.jsonl]' --set lora.rank=4 \
+    --set lora.base=int4 --set lora.base_group=32 --set optimizer.lr=1e-2
+awk "BEGIN { exit !($(grep '"event":"train"' out | head -n 1 | field loss) > $(grep '"event":"train"' out | tail -n 1 | field loss)) }" ||
+    fail "the loss of conversations has not fallen"
+
 say "what is refused"
+run 2 "$banyan" train prefer.yaml --set task.reference=live --set lora.rank=4 --set lora.base=int8
+holds err "set task.reference to cached"
 run 2 "$banyan" train prefer.yaml --set model.from= --set data.tokenizer=char
 holds err "set model.from, or task.loss to simpo or orpo"
 run 2 "$banyan" train prefer.yaml --set parallel.sequence=2

@@ -347,3 +347,97 @@ by_status by__pack_coded(void *out, const by_packing *packing, int64_t matrix,
     }
     return BY_OK;
 }
+
+/* ---- reading codes ---- */
+
+/* Input i of column c of a panel is byte i % 4 of word i / 4 of its column: all blocks of 8-bit
+ * codes have the same width, so that they are one sequence. */
+static void read_bytes(float *out, const uint8_t *panel, float scale, int64_t c, int64_t first,
+                       int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = first + i;
+        int code = panel[(at / 4 * BY_PACKED_COLUMNS + c) * 4 + at % 4];
+        out[i] = scale * (float)(code - BY__INT8_OFFSET);
+    }
+}
+
+static void read_nibbles(float *out, const by_packing *p, const uint8_t *panel, int64_t c,
+                         int64_t first, int64_t count)
+{
+    size_t bytes = by__packed_block_bytes(p);
+    for (int64_t i = 0; i < count;) {
+        int64_t in = (first + i) % p->group;
+        int64_t rest = p->group - in < count - i ? p->group - in : count - i;
+        const uint8_t *block = panel + (size_t)((first + i) / p->group) * bytes;
+        uint16_t bits;
+        memcpy(&bits, block + bytes + (c - BY_PACKED_COLUMNS) * 2, sizeof bits);
+        float scale = by__f16_to_f32(bits);
+        for (int64_t end = in + rest; in < end; in++, i++) {
+            int code = block[(in / 8 * BY_PACKED_COLUMNS + c) * 4 + in % 4] >> (in % 8 / 4 * 4);
+            out[i] = scale * (float)((code & 15) - BY__INT4_OFFSET);
+        }
+    }
+}
+
+void by__packed_row(float *out, const by_packing *packing, const void *data, int64_t j,
+                    int64_t first, int64_t count)
+{
+    size_t bytes = by__packed_panel_bytes(packing);
+    const uint8_t *panel = (const uint8_t *)data + (size_t)(j / BY_PACKED_COLUMNS) * bytes;
+    int64_t c = j % BY_PACKED_COLUMNS;
+    if (packing->kind == BY_PACKING_INT4) {
+        read_nibbles(out, packing, panel, c, first, count);
+    } else if (packing->kind == BY_PACKING_INT8 || packing->kind == BY_PACKING_W8A8) {
+        float scale;
+        memcpy(&scale, panel + bytes + (c - BY_PACKED_COLUMNS) * 4, sizeof scale);
+        read_bytes(out, panel, scale, c, first, count);
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = by__packed_at(packing, data, j, first + i);
+        }
+    }
+}
+
+int64_t by__packed_together(const by_packing *packing)
+{
+    bool grouped = packing->kind == BY_PACKING_INT4 && packing->group < packing->k;
+    return grouped ? packing->group : packing->k;
+}
+
+int64_t by__packed_scale_row(const by_packing *packing)
+{
+    int64_t together = by__packed_together(packing);
+    return (packing->k + together - 1) / together;
+}
+
+void by__unpack_codes(uint8_t *codes, void *scales, const by_packing *packing, const void *data,
+                      int threads)
+{
+    bool narrow = packing->kind == BY_PACKING_INT4;
+    size_t row = by__coded_row_bytes(narrow ? BY__CODE_INT4 : BY__CODE_INT8, packing->k);
+    size_t size = narrow ? sizeof(uint16_t) : sizeof(float);
+    size_t panel_bytes = by__packed_panel_bytes(packing);
+    int64_t together = by__packed_together(packing);
+    int64_t scale_row = by__packed_scale_row(packing);
+    memset(codes, 0, (size_t)packing->n * row);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t j = 0; j < packing->n; j++) {
+        char *panel = (char *)(uintptr_t)data + (size_t)(j / BY_PACKED_COLUMNS) * panel_bytes;
+        uint8_t *out = codes + (size_t)j * row;
+        int64_t c = j % BY_PACKED_COLUMNS;
+        for (int64_t i = 0; i < packing->k; i++) {
+            int half;
+            int code = *code_at(packing, panel, c, i, &half) >> half;
+            if (narrow) {
+                out[i / 2] = (uint8_t)(out[i / 2] | (code & 15) << (i % 2 * 4));
+            } else {
+                out[i] = (uint8_t)(int8_t)(code - BY__INT8_OFFSET);
+            }
+        }
+        for (int64_t g = 0; g < scale_row; g++) {
+            memcpy((char *)scales + (size_t)(j * scale_row + g) * size,
+                   scale_at(packing, panel, c, g * together), size);
+        }
+    }
+}

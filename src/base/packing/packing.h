@@ -67,6 +67,17 @@ bool by__packing_accepts(const by_packing *packing, const by__coded *coded);
 by_status by__pack_coded(void *out, const by_packing *packing, int64_t matrix,
                          const by__coded *coded, int threads, by_error *error);
 
+/* Decodes inputs [first, first + count) of output j of a packed matrix. */
+void by__packed_row(float *out, const by_packing *packing, const void *data, int64_t j,
+                    int64_t first, int64_t count);
+/* Decodes a packed matrix of 8-bit (INT8) or 4-bit codes into those of files: rows of codes, as in
+ * coded.h, and f32 or f16 scales [n, one a row or group]. */
+void by__unpack_codes(uint8_t *codes, void *scales, const by_packing *packing, const void *data,
+                      int threads);
+/* Inputs that share a scale, as by__coded.group has it, and scales of each output. */
+int64_t by__packed_together(const by_packing *packing);
+int64_t by__packed_scale_row(const by_packing *packing);
+
 /* Reads element (input i, output j) of a packed matrix. */
 static inline float by__packed_at(const by_packing *packing, const void *data, int64_t j, int64_t i)
 {

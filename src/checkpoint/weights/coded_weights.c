@@ -347,3 +347,26 @@ void by__checkpoint_coded_entries_free(by__checkpoint_coded_entries *coded)
     free(coded->entries);
     *coded = (by__checkpoint_coded_entries){0};
 }
+
+json_t *by__checkpoint_codes_describe(by__code_kind kind, int64_t group, bool rows, json_t *ignored,
+                                      json_t *in_out)
+{
+    static const char *const formats[] = {"int-quantized", "pack-quantized", "float-quantized"};
+    const char *type = kind == BY__CODE_F8 ? "float" : "int";
+    json_t *weights = json_pack(
+        "{s:i, s:s, s:b, s:s, s:o, s:b}", "num_bits", kind == BY__CODE_INT4 ? 4 : 8, "type", type,
+        "symmetric", 1, "strategy", group > 0 ? "group" : "channel", "group_size",
+        group > 0 ? json_integer((json_int_t)group) : json_null(), "dynamic", 0);
+    json_t *inputs = rows ? json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", "int",
+                                      "symmetric", 1, "strategy", "token", "dynamic", 1)
+                          : json_null();
+    json_t *made = json_pack(
+        "{s:s, s:s, s:s, s:o, s:{s:{s:[s], s:s, s:o, s:o, s:n}}}", "quant_method",
+        "compressed-tensors", "format", formats[kind], "quantization_status", "compressed",
+        "ignore", ignored, "config_groups", "group_0", "targets", "Linear", "format", formats[kind],
+        "weights", weights, "input_activations", inputs, "output_activations");
+    if (in_out != NULL) {
+        (void)json_object_set_new(made, "in_out", in_out);
+    }
+    return made;
+}

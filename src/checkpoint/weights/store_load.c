@@ -231,10 +231,25 @@ static by_status load_cut(by__store *store, int flat, by__store_handle handle,
     return status;
 }
 
+/* Codes that are rounded to others would be neither the weights of the file nor those that were
+ * asked for. */
+static by_status refuse_codes(const by_packing *packing, const by_weights *weights,
+                              const char *name, const by__coded *coded, by_error *error)
+{
+    static const char *const kinds[] = {"int8", "int4", "fp8"};
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: '%.200s' is held in codes of %s with a scale for %lld inputs, which "
+                        "are not those of lora.base %s%s: set both to that of the file, or start "
+                        "from the weights that it was made from",
+                        by_weights_path(weights), name, kinds[coded->kind], (long long)coded->group,
+                        by_packing_kind_name(packing->kind),
+                        packing->kind == BY_PACKING_INT4 ? " and lora.base_group" : "");
+}
+
 /* Writes a tensor into its buffer; one that is cut over files is first assembled in a copy. */
 static by_status load(by__store *store, int flat, by__store_handle handle,
-                      const by_weights *weights, const by_tensor_view *tensor, int threads,
-                      by_error *error)
+                      const by_weights *weights, const by_tensor_view *tensor, bool exact,
+                      int threads, by_error *error)
 {
     size_t count;
     size_t bytes;
@@ -246,6 +261,9 @@ static by_status load(by__store *store, int flat, by__store_handle handle,
     const by_packing *packing = &by__store_entry(store, handle)->packing;
     if (coded != NULL && by__packing_accepts(packing, coded)) {
         return by__store_write_coded(store, flat, handle, &coded, threads, error);
+    }
+    if (coded != NULL && packing->kind != BY_PACKING_NONE && exact) {
+        return refuse_codes(packing, weights, tensor->name, coded, error);
     }
     if (tensor->data == NULL && !by__store_rearranges(by__store_entry(store, handle))) {
         return load_cut(store, flat, handle, weights, tensor, (int64_t)count, threads, error);
@@ -621,8 +639,10 @@ by_status by__checkpoint_store_load(by__store *store, int flat, const by_weights
         }
         BY_TRY(find(store, flat, (by__store_handle)i, weights, options, &tensor, error));
         const by__store_tensor held = by__store_held(store, flat, (by__store_handle)i);
-        BY_TRY((by__store_is_part(&held) ? load_boxes : load)(
-            store, flat, (by__store_handle)i, weights, &tensor, options->threads, error));
+        BY_TRY(by__store_is_part(&held) ? load_boxes(store, flat, (by__store_handle)i, weights,
+                                                     &tensor, options->threads, error)
+                                        : load(store, flat, (by__store_handle)i, weights, &tensor,
+                                               options->exact_codes, options->threads, error));
         BY_TRY(by__checkpoint_mean_rows(store, flat, (by__store_handle)i, weights, &tensor, options,
                                         error));
     }

@@ -105,7 +105,7 @@ static void print_json(const by_config *config, const by_trainer *trainer, const
            "\"workspace_bytes\":%llu,\"data_bytes\":%llu,\"staging_bytes\":%llu,"
            "\"process_bytes\":%llu,"
            "\"on_disk_bytes\":%llu,\"trained_parameters\":%lld,\"frozen_parameters\":%lld,\"spared_"
-           "bytes\":%llu,"
+           "bytes\":%llu,\"coded_bytes\":%llu,"
            "\"budget_bytes\":%lld,\"predicted_step_s\":%.4g",
            (long long)size->parameters, (long long)size->in_products, one, examples,
            size->flops_per_example, one, examples, size->flops_per_example_full,
@@ -114,8 +114,8 @@ static void print_json(const by_config *config, const by_trainer *trainer, const
            (unsigned long long)m->activations, (unsigned long long)m->workspace,
            (unsigned long long)m->data, (unsigned long long)m->staging,
            (unsigned long long)m->process, (unsigned long long)m->on_disk, (long long)size->trained,
-           (long long)size->frozen, (unsigned long long)m->spared, (long long)config->memory.budget,
-           by_trainer_seconds(trainer));
+           (long long)size->frozen, (unsigned long long)m->spared, (unsigned long long)m->coded,
+           (long long)config->memory.budget, by_trainer_seconds(trainer));
     if (options->ranks > 0) {
         char place[128];
         by_trainer_place(trainer, place, sizeof place);
@@ -254,6 +254,11 @@ static void print_plan(const by_config *config, const by_trainer *trainer,
                "gradients and optimizer state\n",
                (long long)size->trained, cli_trained_percent(size),
                by_format_bytes(text, m->spared));
+    }
+    if (m->coded > 0) {
+        char text[32];
+        printf("codes         frozen weights of layers in %s, which saves %s of parameters\n",
+               config->lora.base, by_format_bytes(text, m->coded));
     }
     printf("FLOPs         %.4g a %.*s", size->flops_per_example, one, examples);
     if (strcmp(examples, "tokens") == 0) {

@@ -34,10 +34,19 @@ static by_observe_options observed(const by_config *config, const by_model *mode
                                 .output = is_on ? model->output : BY_NONE};
 }
 
+static by_frozen_options frozen(const by_lora_config *lora)
+{
+    return (by_frozen_options){.kind = strcmp(lora->base, "int8") == 0   ? BY_PACKING_INT8
+                                       : strcmp(lora->base, "int4") == 0 ? BY_PACKING_INT4
+                                                                         : BY_PACKING_NONE,
+                               .group = lora->base_group};
+}
+
 by_pass_options by__trainer_graph_pass_options(const by_config *config, const by_model *model)
 {
     const char *kept = config->memory.activations;
     return (by_pass_options){.compute = by__trainer_compute_dtype(config),
+                             .frozen = frozen(&config->lora),
                              .loss = model == NULL ? BY_NONE : model->objective,
                              .kept = strcmp(kept, "bf16") == 0   ? BY_BF16
                                      : strcmp(kept, "int8") == 0 ? BY_U8

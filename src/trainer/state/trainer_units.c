@@ -26,6 +26,7 @@ static const char *const group_names[BY__GROUPS] = {
     "frozen.vectors",
     "frozen.wide.matrices",
     "frozen.wide.vectors",
+    [BY__GROUP_CODES] = "frozen.codes",
 };
 
 const char *by__trainer_group_name(int group)

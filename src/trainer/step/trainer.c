@@ -25,6 +25,7 @@ static void plan_memory(by_trainer *t)
     m->optimizer = by__store_bytes(t->store, BY__STATE) + t->updater->bytes(t);
     m->on_disk = by__store_disk_bytes(t->store);
     m->spared = by__trainer_spared(t, &t->plan.size.frozen);
+    m->coded = by__trainer_coded(t);
     m->activations = by__exec_set_arena_bytes(&t->programs) + t->strategy->bytes(t);
     m->workspace = by__exec_set_workspace_bytes(&t->programs) + by__trainer_sync_bytes(t) +
                    by__trainer_norm_bytes(t) + by__trainer_zero2_bytes(t) +

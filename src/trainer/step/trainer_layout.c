@@ -112,6 +112,24 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
     return bytes;
 }
 
+uint64_t by__trainer_coded(const by_trainer *t)
+{
+    uint64_t bytes = 0;
+    by_dtype copied = by__trainer_copies_dtype(t->config);
+    size_t each = by_dtype_size(by__trainer_weights_dtype(t->config)) +
+                  (copied != BY_F32 ? by_dtype_size(copied) : 0);
+    for (size_t i = 0; i < by__store_count(t->store); i++) {
+        const by__store_tensor *entry = by__store_entry(t->store, (by__store_handle)i);
+        by_shape codes = by__store_shape(t->store, t->flats.masters, (by__store_handle)i);
+        if (entry->group == BY__GROUP_CODES) {
+            uint64_t plain = (uint64_t)by_shape_count(&entry->shape) * each;
+            uint64_t held = (uint64_t)by_shape_count(&codes);
+            bytes += plain > held ? plain - held : 0;
+        }
+    }
+    return bytes;
+}
+
 /* Statistics are averages over the micro-batches of a step. Exchanges that are rounded, rare or
  * late would make other numbers of them, and an outer optimizer's momentum negative variances. */
 static by_status check_statistics(const by_trainer *t, by_error *error)
@@ -147,8 +165,11 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error)
     BY_TRY(by__trainer_buckets_plan(t, error));
     BY_TRY(by__trainer_shard_plan(t, error));
     BY_TRY(t->updater->plan(t, error));
-    by__store_flat_spec masters = {
-        .role = BY__MASTER, .dtype = weights, .wide = ~narrow, .groups = all};
+    by__store_flat_spec masters = {.role = BY__MASTER,
+                                   .dtype = weights,
+                                   .wide = ~narrow,
+                                   .groups = all,
+                                   .packed = 1u << BY__GROUP_CODES};
     BY_TRY(t->updater->add_flat(t, masters, by__trainer_shard_masters(t),
                                 copied != BY_F32 ? narrow : 0, &t->flats.masters, error));
     t->flats.copies = t->flats.masters;

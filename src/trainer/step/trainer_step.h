@@ -3,6 +3,7 @@
 #ifndef BY_TRAINER_STEP_TRAINER_STEP_H
 #define BY_TRAINER_STEP_TRAINER_STEP_H
 
+#include "checkpoint/storage.h"
 #include "trainer/state/trainer.h"
 
 /* ---- whole_model.c, rounds.c, update_in_memory.c ---- */
@@ -58,6 +59,21 @@ by_status by__trainer_lay_out(by_trainer *t, by_error *error);
 /* Bytes of gradients and states saved by frozen parameters; *elements: number of frozen
  * elements. */
 uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements);
+/* Bytes of parameters that weights in codes take less than as they are. */
+uint64_t by__trainer_coded(const by_trainer *t);
+
+/* ---- coded_slices.c: what checkpoints have of a weight that is held in codes ---- */
+
+bool by__trainer_codes_has(const by_trainer *trainer, size_t parameter);
+/* What a checkpoint has of it, from part 1 on. Returns false if there is no such part, or, with an
+ * error, if its name does not allow it. */
+bool by__trainer_codes_slice(by__checkpoint_held_slice *out, const by_trainer *trainer,
+                             size_t parameter, int part, by_error *error);
+/* Makes the values of a part from the panels of the weight; freed with free(). */
+by_status by__trainer_codes_read(const by_trainer *trainer, size_t parameter, int part,
+                                 const void *panels, void **owned, by_error *error);
+/* Adds to the text of config.json, which is freed and replaced, in which codes the weights are. */
+by_status by__trainer_codes_describe(char **text, const by_trainer *trainer, by_error *error);
 
 /* ---- trainer_weights.c ---- */
 

@@ -107,6 +107,7 @@ static by_status load_weights(by_trainer *t, const by_weights *weights, const by
                                            .anew = anew == NULL ? NULL : anew->items,
                                            .anew_count = anew == NULL ? 0 : anew->count,
                                            .known_rows = known_rows,
+                                           .exact_codes = true,
                                            .whole = t->model.stages == 1,
                                            .threads = t->threads};
     if (anew != NULL) {

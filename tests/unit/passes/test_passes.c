@@ -461,7 +461,7 @@ static void test_table_runs(void **state)
     by_value w = pass_parameter(graph, "w", BY_SHAPE(8, 16));
     by_graph_output(graph, by_linear(graph, x, w, BY_NONE, false), "y");
     check_error(by_passes_run(graph, BY_PURPOSE_INFER, &options, "magic", &error), BY_EARG, &error,
-                "one of forward, precision, gradients");
+                "one of forward, precision, quantise, gradients");
     check_ok(by_passes_run(graph, BY_PURPOSE_INFER, &options, "forward", &error), &error);
     assert_int_equal(pass_dtype(graph, w), BY_F32);
     check_ok(by_passes_run(graph, BY_PURPOSE_UPDATE, &options, NULL, &error), &error);

@@ -416,7 +416,66 @@ static void test_mistakes(void **state)
     refused(tied, BY_ECONFIG,
             "lora.train_also matches wte.weight, the head, tied to the embedding");
     refused(none, BY_ECONFIG, "lora.rank is 0");
+    static const char *const alone[] = {"lora.base=int8", NULL};
+    static const char *const group[] = {RANK4, "lora.base=int4", "lora.base_group=48", NULL};
+    static const char *const tensor[] = {RANK4, "lora.base=int4", "parallel.tensor=2", NULL};
+    static const char *const disk[] = {RANK4, "lora.base=int4", "offload.optimizer=disk", NULL};
+    refused(alone, BY_ECONFIG, "lora.base is int8, but lora.rank is 0");
+    refused(group, BY_ECONFIG, "lora.base_group is 48; must be 32, 64 or 128");
+    refused(tensor, BY_ECONFIG, "which parallel.tensor 2 cannot divide");
+    refused(disk, BY_ECONFIG, "offload.optimizer disk moves weights to disk");
     refused(frozen, BY_ECONFIG, "optimizer.groups freezes h.0.attn.c_attn.lora_A.weight");
+}
+
+/* ---- frozen weights in codes ---- */
+
+/* Adapters learn beside weights in codes, which do not change by a bit and take fewer bytes. */
+static void check_coded_training(const char *base, size_t bits)
+{
+    const char *const settings[] = {
+        RANK4, base, "lora.base_group=32", "lora.targets=[all-linear]", "model.width=64", NULL};
+    stepped s;
+    start(&s, settings);
+    size_t count = by_trainer_parameter_count(s.trainer);
+    char **before = calloc(count, sizeof *before);
+    size_t coded = 0;
+    size_t bytes_of_codes = 0;
+    assert_non_null(before);
+    for (size_t i = 0; i < count; i++) {
+        by_tensor_view view = by_trainer_parameter(s.trainer, i);
+        size_t bytes = count_of(&view) * by_dtype_size(view.dtype);
+        before[i] = malloc(bytes);
+        assert_non_null(before[i]);
+        memcpy(before[i], view.data, bytes);
+        coded += view.dtype == BY_U8;
+        bytes_of_codes += view.dtype == BY_U8 ? bytes : 0;
+    }
+    assert_int_equal(coded, 8); /* of two blocks */
+    /* One of 64 x 192, 64 x 64 and two of 64 x 256, each padded, with scales. */
+    assert_true(bytes_of_codes < (size_t)2 * 12 * 64 * 64 * (bits + 8) / 8);
+    double first = take_step(&s).loss;
+    double last = first;
+    for (int i = 0; i < 20; i++) {
+        last = take_step(&s).loss;
+    }
+    assert_true(last < first - 0.01);
+    assert_true(fabs(evaluated_loss(&s) - take_step(&s).loss) < 1e-6);
+    for (size_t i = 0; i < count; i++) {
+        by_tensor_view view = by_trainer_parameter(s.trainer, i);
+        size_t bytes = count_of(&view) * by_dtype_size(view.dtype);
+        bool trained = strstr(view.name, ".lora_") != NULL;
+        assert_int_equal(memcmp(view.data, before[i], bytes) != 0, trained);
+        free(before[i]);
+    }
+    free(before);
+    close_stepped(&s);
+}
+
+static void test_coded_training(void **state)
+{
+    BY_UNUSED(state);
+    check_coded_training("lora.base=int8", 8 * 2); /* padded to 128 inputs */
+    check_coded_training("lora.base=int4", 4);
 }
 
 /* ---- ranks ---- */
@@ -433,6 +492,8 @@ static void test_ranks(void **state)
         {ADAPTED, "parallel.zero=2", "parallel.shard=2", "memory.recompute=block"},
         {ADAPTED, "parallel.zero=3", "parallel.shard=2", "precision.compute=bf16"},
         {ADAPTED, "model.kind=llama", "precision.compute=bf16", "precision.weights=bf16"},
+        {ADAPTED, "lora.base=int4", "lora.base_group=32"},
+        {ADAPTED, "lora.base=int8", "parallel.zero=3", "parallel.shard=2"},
     };
     for (size_t i = 0; i < COUNT(settings); i++) {
         rank_job_compare(ranks, COUNT(ranks), settings[i]);
@@ -451,11 +512,17 @@ static void test_recompute(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum),          cmocka_unit_test(test_start),
-        cmocka_unit_test(test_trained),      cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_graphs_agree), cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_streams),      cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_ranks),        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_sum),
+        cmocka_unit_test(test_start),
+        cmocka_unit_test(test_trained),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_graphs_agree),
+        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_coded_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,8 @@ static by_status run_packed_embedding(const by__device_call *call,
     BY_UNUSED(context);
     const by_packing *packing = &call->attrs.packing;
     for (int64_t at = 0, count = by__tensor_count(&call->out[0]); at < count; at++) {
-        int64_t id = by__id(&call->in[0], at / packing->k);
+        bool all = !by__present(&call->in[0]);
+        int64_t id = all ? at / packing->k : by__id(&call->in[0], at / packing->k);
         bool found = id >= 0 && id < packing->n;
         by__set(&call->out[0], at,
                 found ? (double)by__packed_at(packing, call->in[1].data, id, at % packing->k)

@@ -111,7 +111,7 @@ BY__KERNEL(packed_embedding, 256)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < a.count) {
-        int64_t id = a.ids[i / a.packing.k];
+        int64_t id = a.ids == nullptr ? i / a.packing.k : a.ids[i / a.packing.k];
         const unsigned char *w = (const unsigned char *)a.w;
         by__put(a.y, a.dtype, i,
                 id >= 0 && id < a.packing.n ? by__packed_at(a.packing, w, id, i % a.packing.k)

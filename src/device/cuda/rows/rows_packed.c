@@ -135,7 +135,8 @@ static bool supports_embedding(const by__device_call *call)
 
 static by_status run_embedding(const by__device_call *call, const by__device_context *context)
 {
-    by__cuda_packed_embedding_args args = {.ids = call->in[0].data,
+    by__cuda_packed_embedding_args args = {.ids =
+                                               by__cuda_present(call, 0) ? call->in[0].data : NULL,
                                            .w = call->in[1].data,
                                            .y = call->out[0].data,
                                            .count = by__tensor_count(&call->out[0]),

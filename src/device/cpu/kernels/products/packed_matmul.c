@@ -452,14 +452,17 @@ BY__KERNEL(packed_grouped_matmul) = {BY_OP_PACKED_GROUPED_MATMUL,
 BY__INLINE void look_up(const by__device_call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const by_packing *packing = &call->attrs.packing;
-    const int32_t *ids = call->in[0].data;
+    const int32_t *ids = by__present(&call->in[0]) ? call->in[0].data : NULL; /* NULL: all rows */
     float chunk[8 * BY__LANES];
     for (int64_t id = begin; id < end; id++) {
-        bool found = ids[id] >= 0 && ids[id] < packing->n;
+        int64_t row = ids == NULL ? id : ids[id];
+        bool found = row >= 0 && row < packing->n;
         for (int64_t k = 0; k < packing->k; k += 8 * BY__LANES) {
             int64_t count = by__min_i64(8 * BY__LANES, packing->k - k);
-            for (int64_t i = 0; i < count; i++) {
-                chunk[i] = found ? by__packed_at(packing, call->in[1].data, ids[id], k + i) : 0.0f;
+            if (found) {
+                by__packed_row(chunk, packing, call->in[1].data, row, k, count);
+            } else {
+                memset(chunk, 0, sizeof chunk);
             }
 #define STORE(i, n)                                                                                \
     by__store_n(call->out[0].data, id * packing->k + k + (i), by__load_n(chunk, i, BY_F32, n),     \
@@ -479,7 +482,7 @@ static bool supports_look_up(const by__device_call *call)
 
 static by_status run_look_up(const by__device_call *call, const by__device_context *context)
 {
-    by__cpu_parallel(context, call, by__tensor_count(&call->in[0]), 4,
+    by__cpu_parallel(context, call, by__tensor_rows(&call->out[0]), 4,
                      by__tensor_count(&call->out[0]), look_up_ranges[call->out[0].dtype]);
     return BY_OK;
 }
