@@ -95,14 +95,16 @@
                 .before = {before_, before_},                                                      \
                 .after = {after_, after_}}
 /* A convolution of [B, H, W, C] with [O, C, h, w] in f32 and bf16, and both of its gradients. */
-#define BENCH_CONV(b, h, w, c, o, size, stride, padding, h1, w1)                                   \
-    BENCH(CONV, (CONVOLUTION(1, stride, 1, padding, padding)), A(b, h, w, c),                      \
-          A(o, c, size, size)),                                                                    \
+#define BENCH_GROUPS(groups, b, h, w, c, o, size, stride, padding, h1, w1)                         \
+    BENCH(CONV, (CONVOLUTION(groups, stride, 1, padding, padding)), A(b, h, w, c),                 \
+          A(o, (c) / (groups), size, size)),                                                       \
         BENCH(CONV_TRANSPOSED,                                                                     \
-              (CONVOLUTION(1, stride, 1, padding, (h1 - 1) * stride + size - padding - h)),        \
-              A(b, h1, w1, o), A(o, c, size, size)),                                               \
-        BENCH(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, size, size, stride, 1, padding, padding)),     \
-              A(b, h, w, c), A(b, h1, w1, o))
+              (CONVOLUTION(groups, stride, 1, padding, (h1 - 1) * stride + size - padding - h)),   \
+              A(b, h1, w1, o), A(o, (c) / (groups), size, size)),                                  \
+        BENCH(CONV_WEIGHT_GRAD,                                                                    \
+              (WEIGHT_GRADIENT(groups, size, size, stride, 1, padding, padding)), A(b, h, w, c),   \
+              A(b, h1, w1, o))
+#define BENCH_CONV(...) BENCH_GROUPS(1, __VA_ARGS__)
 
 /* Step k of a map's program as an operand. */
 #define AT(k) (BY_MAP_MAX_INPUTS + (k))
@@ -279,6 +281,9 @@ const op_case op_cases[] = {
     CASE(CONV, (CONVOLUTION(64, 2, 1, 2, 2)), A(2, 15, 14, 64), A(64, 1, 5, 5), F(64)),
     CASE(CONV, (CONVOLUTION(48, 1, 3, 3, 3)), A(1, 17, 9, 48), A(48, 1, 3, 3)),
     CASE(CONV, (CONVOLUTION(16, 1, 1, 1, 1)), A(1, 7, 6, 16), A(32, 1, 3, 3), F(32)),
+    CASE(CONV, (CONVOLUTION(40, 1, 1, 3, 3)), A(2, 5, 27, 40), A(40, 1, 7, 7), F(40),
+         A(2, 5, 27, 40)),
+    CASE(CONV, (CONVOLUTION(24, 1, 6, 6, 6)), A(1, 13, 14, 24), A(24, 1, 3, 3)),
     CASE(CONV_TRANSPOSED, (CONVOLUTION(1, 1, 1, 1, 1)), A(2, 9, 11, 33), A(33, 17, 3, 3)),
     CASE(CONV_TRANSPOSED, (CONVOLUTION(1, 2, 1, 3, 2)), A(2, 12, 11, 40), A(40, 3, 7, 7)),
     CASE(CONV_TRANSPOSED, (CONVOLUTION(1, 2, 1, 1, 0)), A(2, 7, 7, 70), A(70, 66, 3, 3), F(66),
@@ -292,6 +297,7 @@ const op_case op_cases[] = {
          A(2, 16, 14, 64)),
     CASE(CONV_TRANSPOSED, (CONVOLUTION(48, 2, 3, 3, 2)), A(1, 9, 6, 48), A(48, 1, 3, 3)),
     CASE(CONV_TRANSPOSED, (CONVOLUTION(16, 1, 1, 1, 1)), A(1, 7, 6, 32), A(32, 1, 3, 3)),
+    CASE(CONV_TRANSPOSED, (CONVOLUTION(40, 2, 1, 3, 2)), A(2, 4, 21, 40), A(40, 1, 7, 7)),
     CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, 3, 3, 1, 1, 1, 1)), A(2, 9, 11, 17),
          A(2, 9, 11, 33)),
     CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(1, 7, 7, 2, 1, 3, 3)), A(2, 23, 21, 3),
@@ -306,6 +312,17 @@ const op_case op_cases[] = {
     CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(64, 5, 5, 2, 1, 2, 2)), A(2, 15, 14, 64),
          A(2, 8, 7, 64)),
     CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(16, 3, 3, 1, 1, 1, 1)), A(1, 7, 6, 16), A(1, 7, 6, 32)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(40, 7, 7, 1, 1, 3, 3)), A(2, 5, 27, 40),
+         A(2, 5, 27, 40)),
+    CASE(CONV_WEIGHT_GRAD, (WEIGHT_GRADIENT(24, 3, 3, 1, 6, 6, 6)), A(1, 13, 5, 24),
+         A(1, 13, 5, 24)),
+    /* Depthwise layers of a ConvNeXt-T and of a MobileNetV2 for 224 x 224, a batch of 8. */
+    BENCH_GROUPS(96, 8, 56, 56, 96, 96, 7, 1, 3, 56, 56),
+    BENCH_GROUPS(384, 8, 14, 14, 384, 384, 7, 1, 3, 14, 14),
+    BENCH_GROUPS(768, 8, 7, 7, 768, 768, 7, 1, 3, 7, 7),
+    BENCH_GROUPS(32, 8, 112, 112, 32, 32, 3, 1, 1, 112, 112),
+    BENCH_GROUPS(96, 8, 112, 112, 96, 96, 3, 2, 1, 56, 56),
+    BENCH_GROUPS(384, 8, 14, 14, 384, 384, 3, 1, 1, 14, 14),
     /* The layers of a ResNet-50 for 224 x 224, a batch of 8. */
     BENCH_CONV(8, 224, 224, 3, 64, 7, 2, 3, 112, 112),
     BENCH_CONV(8, 56, 56, 64, 64, 1, 1, 0, 56, 56),
