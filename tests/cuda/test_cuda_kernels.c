@@ -1,6 +1,6 @@
 /* Every row of the CUDA device's table on the cases of its op (tests/support/op_cases.c), on the
  * emulator: without a fault, within the tolerances of the CPU's kernels against the reference, and
- * with the same bits in eight orders of blocks and threads. Rows that call a library run on the
+ * with the same bits in four orders of blocks and threads. Rows that call a library run on the
  * stand-ins of NVIDIA's.
  * `test_cuda_kernels --device cuda [op]` also runs each on a GPU: with the emulator's bits, but for
  * products and attention. */
@@ -20,7 +20,7 @@
 #include "kernel_test.h"
 #include "runner.h"
 
-#define SEEDS 8
+#define SEEDS 4
 /* Work from which a case is large, and runs in fewer orders; and from which it runs without checks
  * and in f32 alone. */
 #define LARGE   6e5
