@@ -10,6 +10,7 @@ cat >bin/banyan <<END
 case "\$*" in "train --data "*) exec "$banyan" "\$@" --minutes 0.3 --set train.steps=4 --set train.eval_batches=1 ;; esac
 case "\$*" in "assistant "*" --minutes "*) exec "$banyan" "\$@" --minutes 0.2 ;; esac
 case "\$*" in "train "*" --minutes "*) exec "$banyan" "\$@" --minutes 0.01 ;; esac
+case "\$*" in "generate "*" --image"*) exec "$banyan" "\$@" --steps 5 ;; esac
 case "\$1 \$2" in
 "train --resume") exec "$banyan" "\$@" ;;
 "train examples/bert_small.yaml") set -- "\$@" --set train.batch=8 ;;
