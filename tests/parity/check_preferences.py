@@ -6,10 +6,13 @@
 A tiny llama that banyan trains for some steps learns from pairs for 20 more, by plain gradient descent on all pairs at
 once, so that their order does not matter. PyTorch computes the same in float64 from the packed tokens, with the formulas
 of TRL's DPOTrainer (dpo, ipo), CPOTrainer (simpo) and ORPOTrainer (orpo, with the loss of the chosen answer alone as
-published). The gradient of the first step is read off a step with a large rate.
+published); rewards are compared with the loss of Bradley and Terry as TRL's RewardTrainer has it. The gradient of the
+first step is read off a step with a large rate.
 """
+import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -21,7 +24,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
 transformers.utils.logging.disable_progress_bar()
@@ -79,6 +82,14 @@ def checkpoint(run, step):
     return f"{WORK}/runs/{run}/checkpoints/step-{step:08d}"
 
 
+def load_weights(directory):
+    """Of all files: frozen weights have one of their own."""
+    weights = {}
+    for file in sorted(glob.glob(f"{directory}/model*.safetensors")):
+        weights.update(load_file(file))
+    return weights
+
+
 def read_texts():
     """Ids [2 pairs, T], chosen and rejected in turn, and which of them are learned."""
     tokens = numpy.load(f"{WORK}/pairs/tokens-00000.npy").astype("int64")
@@ -91,12 +102,12 @@ def read_texts():
     for i, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
         ids[i, :end - begin] = tokens[begin:end]
         learned[i, :end - begin] = mask[begin:end]
-    return torch.tensor(ids), torch.tensor(learned)
+    return torch.tensor(ids), torch.tensor(learned), torch.tensor(offsets[1:] - offsets[:-1]).long()
 
 
 def log_probabilities(model, texts, mean):
     """[pairs, 2]; what pads a text is behind it, so that it changes nothing."""
-    ids, learned = texts
+    ids, learned, _ = texts
     logits = model(ids[:, :-1]).logits
     each = torch.gather(F.log_softmax(logits, -1), 2, ids[:, 1:, None])[..., 0] * learned[:, 1:]
     sums = each.sum(1)
@@ -117,32 +128,65 @@ def loss_of(kind, s, chosen, rejected, reference):
     return -chosen - beta * F.logsigmoid(odds)
 
 
-def torch_run(kind, s, steps, rate, texts):
+def descend(parameters, steps, rate, loss_now):
     """The losses of the steps, and the gradients of the first."""
-    model = LlamaForCausalLM.from_pretrained(f"{WORK}/start", dtype=torch.float64)
-    mean = s.get("reduce", "auto") == "mean" or kind in ("simpo", "orpo")
-    with torch.no_grad():
-        reference = log_probabilities(model, texts, mean)
     losses = []
     first = None
     for _ in range(steps):
-        model.zero_grad()
-        chosen, rejected = log_probabilities(model, texts, mean).unbind(1)
-        loss = loss_of(kind, s, chosen, rejected, reference)
-        if "nll" in s:
-            loss = loss - s["nll"] * log_probabilities(model, texts, True)[:, 0]
-        loss = loss.mean()
+        for p in parameters.values():
+            p.grad = None
+        loss = loss_now()
         loss.backward()
         losses.append(loss.item())
-        first = first or {name: p.grad.clone() for name, p in model.named_parameters()}
+        learned = {name: p for name, p in parameters.items() if p.grad is not None}
+        first = first or {name: p.grad.clone() for name, p in learned.items()}
         with torch.no_grad():
-            for p in model.parameters():
+            for p in learned.values():
                 p -= rate * p.grad
     return losses, first
 
 
+def torch_preference(kind, s, steps, rate, texts):
+    model = LlamaForCausalLM.from_pretrained(f"{WORK}/start", dtype=torch.float64)
+    mean = s.get("reduce", "auto") == "mean" or kind in ("simpo", "orpo")
+    with torch.no_grad():
+        reference = log_probabilities(model, texts, mean)
+
+    def loss_now():
+        chosen, rejected = log_probabilities(model, texts, mean).unbind(1)
+        loss = loss_of(kind, s, chosen, rejected, reference)
+        if "nll" in s:
+            loss = loss - s["nll"] * log_probabilities(model, texts, True)[:, 0]
+        return loss.mean()
+
+    return descend(dict(model.named_parameters()), steps, rate, loss_now)
+
+
+def torch_reward(s, steps, rate, texts):
+    ids, _, lengths = texts
+    model = LlamaForCausalLM.from_pretrained(f"{WORK}/rated", dtype=torch.float64)
+    score = torch.nn.Parameter(load_file(f"{WORK}/rated/model.safetensors")["score.weight"].double())
+
+    def loss_now():
+        states = model.model(ids).last_hidden_state[torch.arange(len(ids)), lengths - 1]
+        chosen, rejected = (states @ score[0]).reshape(PAIRS, 2).unbind(1)
+        return (-F.logsigmoid(chosen - rejected) + s.get("center", 0.0) * (chosen + rejected) ** 2).mean()
+
+    return descend({**dict(model.named_parameters()), "score.weight": score}, steps, rate, loss_now)
+
+
+def make_rated():
+    """The start with a head for rewards."""
+    shutil.copytree(f"{WORK}/start", f"{WORK}/rated",
+                    ignore=shutil.ignore_patterns("manifest*", "optimizer*", "state*", "model.safetensors"))
+    weights = load_file(f"{WORK}/start/model.safetensors")
+    weights["score.weight"] = 0.3 * torch.randn(1, 32, generator=torch.Generator().manual_seed(1))
+    save_file(weights, f"{WORK}/rated/model.safetensors", metadata={"format": "pt"})
+
+
 def banyan_run(name, kind, s, steps, rate):
-    settings = [f"name={name}", f"task.loss={kind}", f"train.steps={steps}", f"optimizer.lr={rate}"]
+    settings = [f"name={name}", f"train.steps={steps}", f"optimizer.lr={rate}"]
+    settings += ["task.kind=reward", "model.from=rated"] if kind == "reward" else [f"task.loss={kind}"]
     settings += [f"task.{key}={value}" for key, value in s.items()]
     banyan("train", "learn.yaml", "--quiet", *[word for one in settings for word in ("--set", one)])
     losses = {}
@@ -150,13 +194,16 @@ def banyan_run(name, kind, s, steps, rate):
         event = json.loads(line)
         if "loss" in event and "step" in event:
             losses[event["step"]] = event["loss"]
-    return [losses[i] for i in range(1, steps + 1)], load_file(f"{checkpoint(name, steps)}/model.safetensors")
+    return [losses[i] for i in range(1, steps + 1)], load_weights(checkpoint(name, steps))
 
 
 def check(name, kind, rate=RATE, **s):
     texts = read_texts()
-    start = load_file(f"{WORK}/start/model.safetensors")
-    want, gradients = torch_run(kind, s, STEPS, rate, texts)
+    start = load_file(f"{WORK}/{'rated' if kind == 'reward' else 'start'}/model.safetensors")
+    if kind == "reward":
+        want, gradients = torch_reward(s, STEPS, rate, texts)
+    else:
+        want, gradients = torch_preference(kind, s, STEPS, rate, texts)
     got, _ = banyan_run(name, kind, s, STEPS, rate)
     off = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(got, want))
     _, stepped = banyan_run(f"{name}-step", kind, s, 1, GRADIENT_RATE)
@@ -183,6 +230,9 @@ def main():
     check("ipo-mean", "ipo", rate=0.02, reduce="mean", beta=0.5)
     check("simpo", "simpo", rate=0.05, beta=2.0, margin=1.0)
     check("orpo", "orpo", rate=0.05, beta=0.25)
+    make_rated()
+    check("reward", "reward", rate=0.05)
+    check("reward-centred", "reward", rate=0.05, center=0.1)
 
 
 BANYAN, WORK = sys.argv[1:3]
