@@ -100,7 +100,7 @@ agrees ranks
 
 say "weights in codes: resumed, on two ranks that divide state, and written once"
 set -- train c.yaml --json --set model.from=model --set lora.rank=4 --set lora.base=int4 --set lora.base_group=32 \
-    --set "lora.targets=[all-linear]" --set train.micro_batch=4 --set optimizer.lr=1e-2
+    --set "lora.targets=[all-linear]" --set train.micro_batch=4 --set optimizer.lr=1e-2 --set train.eval_batches=all
 run 0 "$banyan" info c.yaml --set model.from=model --set lora.rank=4 --json
 full=$(field parameter_bytes <out)
 run 0 "$banyan" info c.yaml --set model.from=model --set lora.rank=4 --set lora.base=int4
