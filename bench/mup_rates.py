@@ -3,7 +3,8 @@
 
 Trains a model of two layers on the characters of a text at four widths, with rates in steps of 2 and three seeds, one
 thread each, and prints the mean loss of the held-out text by width and rate. Runs go to runs/mup_rates; those that are
-done are not made again, so it can be stopped at any time. --in puts a command such as `nice -n 10` before each run.
+done are not made again, so it can be stopped at any time. --widths and --seeds make fewer runs. --in puts a command
+such as `nice -n 10` before each run.
 Exit code 1 if the best rates of two widths are more than a factor of 2 apart. BANYAN names the program."""
 import argparse
 import json
@@ -52,6 +53,8 @@ def main():
     parser.add_argument("text")
     parser.add_argument("--parameterisation", default="mup", choices=["mup", "standard"])
     parser.add_argument("--rates", type=float, nargs="+", default=[2.0**k for k in range(-10, -4)])
+    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--in", dest="within", default="")
     args = parser.parse_args()
@@ -60,11 +63,11 @@ def main():
     open(RUNS + "/empty.yaml", "w").close()
     print("width\t" + "\t".join(f"{rate:.3g}" for rate in args.rates) + "\tbest")
     best = []
-    for width in WIDTHS:
+    for width in args.widths:
         losses = []
         for rate in args.rates:
             each = []
-            for seed in SEEDS:
+            for seed in args.seeds:
                 name = f"{args.parameterisation}-{width}-{rate:.4g}-{args.steps}-{seed}"
                 if loss_of(name) is None:
                     train(args, width, rate, seed, name)
