@@ -5,7 +5,8 @@
 DIRECTORY has step_vtrain_single.csv, step_vtrain_multi.csv, step_fsdp.csv, step_megatron_seqsel.csv,
 step_mlperf.csv and models.csv (columns: docs/planning.md); --held has tables of the same names with other rows, which
 are only judged. Prints the mean absolute errors: with the device's published figures alone (not fitted), fitted to all
-rows, and of whole layouts, or of the larger runs, that are left out of a fit; layouts in five parts, in turn.
+rows, and of whole layouts that are left out of a fit, in five parts in turn; or of the larger runs, and of the largest
+run of each program and machine.
 """
 import argparse
 import csv
@@ -92,6 +93,18 @@ def layout_of(row):
     return tuple(row.get(k, "") for k in keys)
 
 
+def largest_runs(rows):
+    """Of each program and machine that has runs of several sizes, the runs on most devices."""
+    families = {}
+    for row in rows:
+        families.setdefault((row["round"], row["model"], row["machine"]), []).append(row)
+    largest = []
+    for family in families.values():
+        most = max(int(r["devices"]) for r in family)
+        largest += [r for r in family if int(r["devices"]) == most and len(family) > 1]
+    return largest
+
+
 class Tables:
     def __init__(self, args, scratch):
         self.banyan, self.scratch, self.out = args.banyan, pathlib.Path(scratch), args.out
@@ -141,6 +154,8 @@ class Tables:
             record["held_rows"] = self.run(self.write("held.csv", held, convert), fitted, "--keep")["mean_error"]
         if larger:
             record["larger_left_out"], _ = self.left_out(cluster, rows, convert, lambda r: int(r["devices"]) > larger)
+            largest = largest_runs(rows)
+            record["largest_left_out"], _ = self.left_out(cluster, rows, convert, lambda r: r in largest)
         if len(rows) >= 20:
             layouts = sorted({layout_of(r) for r in rows})
             parts = [self.left_out(cluster, rows, convert, lambda r, out=set(layouts[part::5]): layout_of(r) in out)
