@@ -3,6 +3,7 @@
  *
  *   pretrain   a tokenizer and a base model, of the text
  *   chat       the base model, tuned on conversations
+ *   prefer     that one, trained on preferences; only where there are any
  *   reinforce  that one, trained on rewards; only where there are prompts
  *   report     loss, suites of questions, samples, time and energy: report.md, report.html
  *
@@ -34,14 +35,16 @@ typedef struct by_assistant_part_config {
 typedef struct by_assistant_config {
     by_string_list text;          /* files or directories that the base model learns; required */
     by_string_list conversations; /* files that task.kind chat reads; required */
+    by_string_list preferences;   /* files that task.kind preference reads; default: none */
     by_string_list prompts;       /* files that task.kind reinforce reads; default: none */
     char *reward;                 /* task.reward for them; default "exact" */
     by_string_list suites;        /* files that by_suite_open reads; default: none */
     by_string_list questions;     /* of the report's samples; default: held-out ones */
-    /* Of pretrain and chat together; reinforce takes 30 % of them on top; default 10. */
+    /* Of pretrain and chat together; prefer takes 15 % and reinforce 30 % of them on top; default
+     * 10. */
     double minutes;
     double watts; /* that the machine draws; default 0: unknown */
-    by_assistant_part_config pretrain, chat, reinforce;
+    by_assistant_part_config pretrain, chat, prefer, reinforce;
     by_config *config; /* owns all of this */
 } by_assistant_config;
 

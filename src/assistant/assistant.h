@@ -24,7 +24,7 @@
 #include "banyan/assistant.h"
 #include "base/base.h"
 
-#define BY__ASSISTANT_PARTS 3
+#define BY__ASSISTANT_PARTS 4
 
 /* ---- the settings of a config (part_settings.c) ---- */
 
@@ -69,6 +69,7 @@ typedef struct by__assistant_row {
     double share;     /* of the minutes */
     size_t own;       /* offset of its by_assistant_part_config */
     size_t data;      /* offset of the list of its files */
+    double passes;    /* over data, at most: more only learns them by heart */
     bool rolls_out;   /* it has no passes over data */
     int64_t context;  /* of a config that the dial chooses unless there is one; 0: it does not */
     /* Adds what its config has; `from`: the run before it, NULL: none. */

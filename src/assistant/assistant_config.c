@@ -9,6 +9,7 @@ static const by__config_section sections[] = {
     {"", "Keys at the top of the file.", 0},
     {"pretrain", "The base model.", 0},
     {"chat", "The model that is tuned on conversations.", 0},
+    {"prefer", "The model that is trained on preferences.", 0},
     {"reinforce", "The model that is trained on rewards.", 0},
 };
 
@@ -31,6 +32,8 @@ static const by__config_key keys[] = {
      .help = "files or directories of text that the base model learns"},
     {"", "conversations", BY__KEY_TEXTS, OWN(conversations), "[]",
      .help = "files of conversations that the assistant learns (docs/chat_tuning.md)"},
+    {"", "preferences", BY__KEY_TEXTS, OWN(preferences), "[]",
+     .help = "files of preferences to learn (docs/preferences.md); empty: no such part"},
     {"", "prompts", BY__KEY_TEXTS, OWN(prompts), "[]",
      .help = "files of prompts to learn from rewards (docs/reinforcement.md); empty: no such part"},
     {"", "reward", BY__KEY_TEXT, OWN(reward), "exact", .min = 1,
@@ -40,12 +43,14 @@ static const by__config_key keys[] = {
     {"", "questions", BY__KEY_TEXTS, OWN(questions), "[]",
      .help = "what the assistant is asked for the report; empty: questions that were held out"},
     {"", "minutes", BY__KEY_REAL, OWN(minutes), "10", 0, 1e6, BY__ABOVE_MIN,
-     .help = "minutes of training: 70 % pretrain, 30 % chat, and 30 % on top reinforce"},
+     .help =
+         "minutes of training: 70 % pretrain, 30 % chat, and on top 15 % prefer, 30 % reinforce"},
     {"", "watts", BY__KEY_REAL, OWN(watts), "0", 0, 1e9,
      .help = "watts that the machine draws while it computes, for the report, where no counter "
              "tells; 0: unknown"},
     PART(pretrain),
     PART(chat),
+    PART(prefer),
     PART(reinforce),
 };
 /* clang-format on */
@@ -129,6 +134,7 @@ by_status by_assistant_create(const char *directory, const by_assistant_config *
                             "(docs/assistant.md).\n");
     add_list(&out, "text", &config->text);
     add_list(&out, "conversations", &config->conversations);
+    add_list(&out, "preferences", &config->preferences);
     add_list(&out, "prompts", &config->prompts);
     add_list(&out, "suites", &config->suites);
     by_string_format(&out, "minutes: %g\n", config->minutes);

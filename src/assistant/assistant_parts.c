@@ -48,6 +48,20 @@ static by_status set_chat(by__assistant_settings *out, const by_assistant_config
     return BY_OK;
 }
 
+static by_status set_prefer(by__assistant_settings *out, const by_assistant_config *config,
+                            const char *from, by_error *error)
+{
+    BY_UNUSED(error);
+    by__assistant_settings_fix(out, "model.from", from);
+    by__assistant_settings_fix_list(out, "data.text", &config->preferences);
+    by__assistant_settings_add(out, "data.valid_fraction", "0.1");
+    by__assistant_settings_add(out, "train.batch", "8");
+    by__assistant_settings_add(out, "optimizer.lr", "5e-5");
+    by__assistant_settings_add(out, "optimizer.schedule", "linear");
+    by__assistant_settings_add(out, "optimizer.warmup", "0.05");
+    return BY_OK;
+}
+
 /* What the tuned model reads of a question, with {prompt} in the place of it. */
 static by_status add_prompt_form(by__assistant_settings *out, const char *from, by_error *error)
 {
@@ -120,6 +134,7 @@ const by__assistant_row by__assistant_rows[BY__ASSISTANT_PARTS] = {
      .share = 0.7,
      .own = OWN(pretrain),
      .data = DATA(text),
+     .passes = 4,
      .context = CONTEXT,
      .set = set_pretrain},
     {.name = "chat",
@@ -128,11 +143,20 @@ const by__assistant_row by__assistant_rows[BY__ASSISTANT_PARTS] = {
      .share = 0.3,
      .own = OWN(chat),
      .data = DATA(conversations),
+     .passes = 4,
      .set = set_chat},
+    {.name = "prefer",
+     .help = "the tuned model, trained on preferences",
+     .kind = "preference",
+     .share = 0.15, /* on top of the others, which stay as they are when preferences are added */
+     .own = OWN(prefer),
+     .data = DATA(preferences),
+     .passes = 2,
+     .set = set_prefer},
     {.name = "reinforce",
      .help = "the tuned model, trained on rewards",
      .kind = "reinforce",
-     .share = 0.3, /* on top of the others, which stay as they are when prompts are added */
+     .share = 0.3, /* on top, too */
      .own = OWN(reinforce),
      .data = DATA(prompts),
      .rolls_out = true,

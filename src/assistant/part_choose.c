@@ -9,8 +9,6 @@
 #include "banyan/train.h"
 #include "config/kind.h"
 
-/* Passes over conversations, at most: more only learns them by heart. */
-#define MOST_EPOCHS 4.0
 /* Seconds of measuring, a share of the part's. */
 #define MEASURING_SHARE 0.04
 #define MEASURING_LEAST 0.5
@@ -61,8 +59,9 @@ static by_status open_settings(by_config **out, const by__assistant_settings *se
     return status;
 }
 
-/* The steps of the most passes over the data. */
-static by_status most_steps(int64_t *out, const by_train_options *options, by_error *error)
+/* The steps of so many passes over the data. */
+static by_status most_steps(int64_t *out, double passes, const by_train_options *options,
+                            by_error *error)
 {
     by_task_data *data;
     const by_task *task;
@@ -73,10 +72,14 @@ static by_status most_steps(int64_t *out, const by_train_options *options, by_er
     by_config *config;
     by_status status = by_config_copy(&config, options->config, error);
     if (status == BY_OK) {
+        by_source *source = NULL;
         status = by_task_complete(data, config, error);
-        double step = (double)config->train.batch * (double)task->per_sample(config);
-        double steps = MOST_EPOCHS * (double)data->train_examples / step;
-        *out = steps < 1.0 ? 1 : (int64_t)steps;
+        status = status == BY_OK ? task->source(&source, data, config, true, error) : status;
+        if (status == BY_OK) {
+            double steps = passes * (double)source->samples / (double)config->train.batch;
+            *out = steps < 1.0 ? 1 : (int64_t)steps;
+            by_source_close(&source);
+        }
         by_config_close(&config);
     }
     by_task_close(&data);
@@ -98,7 +101,7 @@ static by_status fit(by__assistant_settings *settings, const by__assistant_part 
                 : measuring > MEASURING_MOST ? MEASURING_MOST
                                              : measuring;
     if (!part->row->rolls_out) {
-        BY_TRY(most_steps(&most, &own, error));
+        BY_TRY(most_steps(&most, part->row->passes, &own, error));
     }
     BY_TRY(by_train_measure(&times, &own, measuring, error));
     double left = seconds - (by__now() - began);

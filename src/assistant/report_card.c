@@ -49,11 +49,13 @@ static by_status add_part(by__assistant_table *table, const by__assistant_part *
     double train[2];
     double held_out[2];
     double bits[2];
+    double right[2];
     by_config *config;
     BY_TRY(by_config_open_run(&config, part->run, NULL, 0, error));
     BY_TRY(read_ends(train, part->run, "train", rewards ? "reward" : "loss", error));
     BY_TRY(read_ends(held_out, part->run, "eval", "valid_loss", error));
     BY_TRY(read_ends(bits, part->run, "eval", "bits_per_byte", error));
+    BY_TRY(read_ends(right, part->run, "eval", "accuracy", error));
     by__assistant_table_add(table, "%s", part->row->name);
     by__assistant_table_add(table, "%s", part->row->help);
     by__assistant_table_add(table, "%lld", (long long)part->steps);
@@ -61,14 +63,16 @@ static by_status add_part(by__assistant_table *table, const by__assistant_part *
     add_change(table, train);
     add_change(table, held_out);
     add_change(table, bits);
+    add_change(table, right);
     by_config_close(&config);
     return BY_OK;
 }
 
 static by_status list_parts(report_facts *f, by_error *error)
 {
-    static const char *const names[] = {"part",          "what it makes", "steps",        "batch",
-                                        "loss (reward)", "held-out loss", "bits per byte"};
+    static const char *const names[] = {"part",          "what it makes",       "steps",
+                                        "batch",         "loss (reward)",       "held-out loss",
+                                        "bits per byte", "held-out pairs right"};
     f->parts.columns = BY_ARRAY_LENGTH(names);
     for (size_t i = 0; i < f->parts.columns; i++) {
         by__assistant_table_add(&f->parts, "%s", names[i]);

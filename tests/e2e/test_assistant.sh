@@ -132,7 +132,7 @@ holds out "pretrain: done already, in cut/pretrain-2"
 same edited.yaml cut/chat.yaml
 holds cut/chat-3/config.yaml "lr: 0.005"
 
-say "rewards come on top of what is done"
+say "preferences and rewards come on top of what is done"
 sed -i 's/steps: 42/steps: 40/' base.yaml
 cat >learn.yaml <<'END'
 task: {group: 4, max_tokens: 12, reward: length, reward_tokens: 4}
@@ -140,11 +140,30 @@ model: {context: 48}
 train: {steps: 3, batch: 16, micro_batch: 16, threads: 1}
 precision: {compute: f32}
 END
-printf 'prompts: prompts.jsonl\nreinforce: {config: learn.yaml}\n' >>whole/assistant.yaml
+awk 'BEGIN { for (i = 0; i < 24; i++) printf "{\"prompt\": \"After %d?\", \"chosen\": \"It is %d.\", \"rejected\": \"No %d\"}\n",
+    i % 9, i % 9 + 1, i % 5 }' >pairs.jsonl
+cat >prefer.yaml <<'END'
+data: {cache: cache}
+train: {micro_batch: 4, log_every: 1, threads: 1}
+optimizer: {lr: 3e-4}
+precision: {compute: f32}
+END
+cat >>whole/assistant.yaml <<'END'
+preferences: pairs.jsonl
+prefer: {config: prefer.yaml}
+prompts: prompts.jsonl
+reinforce: {config: learn.yaml}
+END
 run 0 "$banyan" assistant whole --plan --json
+holds out '"part":"prefer","state":"waits","minutes":0.15'
 holds out '"part":"reinforce","state":"waits","minutes":0.3'
 [ "$(grep -c '"state":"done"' out)" -eq 2 ] || fail "$(cat out)"
 run 0 "$banyan" assistant whole
+holds whole/prefer.yaml 'from: "whole/chat"'
+holds whole/prefer.yaml "steps: 5" # two passes over 22 pairs, eight a step
+holds whole/report.md "| held-out pairs right |"
+grep '^| prefer |' whole/report.md | grep -q ' to 1.000 |$' || fail "$(cat whole/report.md)"
+holds whole/reinforce.yaml 'from: "whole/prefer"'
 holds whole/reinforce.yaml 'prompt_form: "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"'
 holds whole/reinforce.yaml "prompt_field: question"
 holds out "banyan chat whole/reinforce"
@@ -153,7 +172,7 @@ echo "After 3?" | "$banyan" chat whole/reinforce --tokens 8 >out || fail "no cha
 say "few conversations: the last one is held out; one alone is not enough"
 head -n 2 talks.jsonl >few.jsonl
 run 0 cp -r whole few
-sed '/^prompts/d; /^reinforce/d; s/talks/few/' whole/assistant.yaml >few/assistant.yaml
+sed '/^pre[fp]/d; /^prompts/d; /^reinforce/d; s/talks/few/' whole/assistant.yaml >few/assistant.yaml
 run 0 "$banyan" assistant few
 holds err "would hold out none of 2 conversations: the last one is held out"
 holds few/report.md "> After 1?"

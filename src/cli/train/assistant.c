@@ -11,6 +11,7 @@
 typedef struct assistant_request {
     cli_list text;
     cli_list conversations;
+    cli_list preferences;
     cli_list prompts;
     cli_list suites;
     double minutes;
@@ -156,8 +157,8 @@ static by_string_list list_of(cli_list *list)
 /* Whether the command line describes a new assistant. */
 static bool is_new(const assistant_request *r)
 {
-    return r->text.count + r->conversations.count + r->prompts.count + r->suites.count > 0 ||
-           r->minutes > 0.0;
+    return r->text.count > 0 || r->conversations.count > 0 || r->preferences.count > 0 ||
+           r->prompts.count > 0 || r->suites.count > 0 || r->minutes > 0.0;
 }
 
 /* Writes DIR/assistant.yaml of a new one. */
@@ -166,6 +167,7 @@ static by_status create(assistant_request *r, const char *directory, by_error *e
     char reward[] = "exact";
     const by_assistant_config config = {.text = list_of(&r->text),
                                         .conversations = list_of(&r->conversations),
+                                        .preferences = list_of(&r->preferences),
                                         .prompts = list_of(&r->prompts),
                                         .suites = list_of(&r->suites),
                                         .reward = reward,
@@ -212,12 +214,15 @@ static int run(int argc, char **argv)
          "repeated"},
         {"conversations", CLI_INPUTS, &r.conversations, "FILE",
          "conversations that it is tuned on; may be repeated"},
+        {"preferences", CLI_INPUTS, &r.preferences, "FILE",
+         "pairs of answers of which one is preferred; may be repeated"},
         {"prompts", CLI_INPUTS, &r.prompts, "FILE",
          "prompts with answers, to learn from rewards; may be repeated"},
         {"suite", CLI_INPUTS, &r.suites, "FILE",
          "questions that its models are measured with; may be repeated"},
         {"minutes", CLI_NUMBER_ABOVE(0, 1e6), &r.minutes, "N",
-         "minutes of training, without rewards, which take 30 % of them (default: 10)"},
+         "minutes of training, without preferences and rewards, which take 15 and 30 % of them on "
+         "top (default: 10)"},
         {"plan", CLI_SWITCH, &r.plan, NULL, "print the parts and their minutes, and train nothing"},
         {"json", CLI_SWITCH, &r.screen.json, NULL,
          "print one JSON line per event to standard output"},
@@ -237,11 +242,14 @@ const cli_command cli_assistant = {
     .name = "assistant",
     .summary = "make an assistant from text files and conversations",
     .usage = "banyan assistant DIR [--plan] |\n       banyan assistant DIR --text FILE... "
-             "--conversations FILE... [--prompts FILE...] [--suite FILE...] [--minutes N]",
+             "--conversations FILE... [--preferences FILE...] [--prompts FILE...]\n"
+             "                           [--suite FILE...] [--minutes N]",
     .text = "Trains a tokenizer and a base model on text, tunes that on conversations and, where "
             "there\n"
-            "are prompts with answers, on rewards, measures all of them, and writes a report:\n"
-            "DIR/report.md and DIR/report.html. DIR/assistant.yaml names the data; flags write a "
+            "are any, on preferences and on prompts with rewards, measures all of them, and writes "
+            "a\n"
+            "report: DIR/report.md and DIR/report.html. DIR/assistant.yaml names the data; flags "
+            "write a\n"
             "new one.\n"
             "\n"
             "examples:\n"
@@ -249,8 +257,7 @@ const cli_command cli_assistant = {
             "  banyan assistant talker\n"
             "  banyan chat talker\n"
             "\n"
-            "Each part is an ordinary run, DIR/pretrain, DIR/chat and DIR/reinforce, of a config "
-            "that is\n"
+            "Each part is an ordinary run, such as DIR/pretrain and DIR/chat, of a config that is\n"
             "written beside it: `banyan train DIR/chat.yaml` repeats one. Called again after "
             "Ctrl-C, a\n"
             "crash or a power cut, the command goes on where it stood. Parts that are done stay; "

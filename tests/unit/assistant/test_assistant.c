@@ -64,10 +64,11 @@ static void a_config_is_checked(void **state)
     by_error error = {0};
     by_assistant_config *config;
     write_file("assistant.yaml", "text: a.txt\nconversations: [b.jsonl, c.json]\nminutes: 3\n"
-                                 "chat: {minutes: 2}\n");
+                                 "chat: {minutes: 2}\npreferences: d.json\n");
     check_ok(by_assistant_config_open(&config, "assistant.yaml", &error), &error);
     assert_int_equal(config->text.count, 1);
     assert_int_equal(config->conversations.count, 2);
+    assert_int_equal(config->preferences.count, 1);
     assert_true(config->minutes == 3.0 && config->chat.minutes == 2.0);
     assert_true(config->pretrain.minutes == -1.0 && config->watts == 0.0);
     assert_string_equal(config->reward, "exact");
