@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "banyan/model.h"
+#include "base/packing/packing.h"
 #include "kernel_test.h"
 #include "ops/ops.h"
 #include "runner.h"
@@ -80,11 +81,27 @@ static void name_of(char name[32], const char *prefix, int i)
     (void)snprintf(name, 32, "%s%d", prefix, i);
 }
 
+/* Attributes of the case in the format of this problem. */
+static by_attrs attrs_of(const gradients *p)
+{
+    by_attrs attrs = p->source->attrs;
+    attrs.dtype = attrs.dtype == ACT ? p->act : attrs.dtype;
+    attrs.packing.dtype = attrs.packing.dtype == ACT ? p->act : attrs.packing.dtype;
+    return attrs;
+}
+
+static bool is_packed(const gradients *p, int i)
+{
+    return p->source->attrs.packing.kind != BY_PACKING_NONE && p->source->in[i].type.dtype == BY_U8;
+}
+
 static by_value add_operand(gradients *p, int i)
 {
     char name[32];
     const operand *in = &p->source->in[i];
     by__graph_type type = {dtype_of(in, p->act), in->type.shape};
+    by_attrs attrs = attrs_of(p);
+    type.shape = is_packed(p, i) ? by__packed_shape(&attrs.packing) : type.shape;
     by_role role = in->kind == TRAINED ? BY_ROLE_PARAMETER : BY_ROLE_INPUT;
     name_of(name, "in.", i);
     return is_present(in) ? by__graph_add_value(p->graph, role, name, NULL, type) : BY_NONE;
@@ -112,8 +129,7 @@ static void build(gradients *p)
     by_value outs[BY_MAX_OUTPUTS];
     by_value dout[BY_MAX_OUTPUTS];
     char name[32];
-    by_attrs attrs = p->source->attrs;
-    attrs.dtype = attrs.dtype == ACT ? p->act : attrs.dtype;
+    by_attrs attrs = attrs_of(p);
     p->graph = open_graph();
     for (int i = 0; i < p->source->input_count; i++) {
         in[i] = add_operand(p, i);
@@ -185,6 +201,22 @@ static double value_of(const gradients *p, int i, size_t k)
     }
 }
 
+/* A weight of random values, packed. */
+static void fill_packed(gradients *p, int i, const char *name)
+{
+    by_error error = {0};
+    const by_attrs attrs = attrs_of(p);
+    float weight[64];
+    size_t count = (size_t)(attrs.packing.n * attrs.packing.k);
+    assert_true(count <= BY_ARRAY_LENGTH(weight));
+    for (size_t k = 0; k < count; k++) {
+        weight[k] = (float)value_of(p, i, k);
+    }
+    check_ok(by__pack_weight(runner_data(&p->runner, name), &attrs.packing, true, weight, BY_F32,
+                             attrs.packing.n, 1, &error),
+             &error);
+}
+
 static void open_problem(gradients *p, const op_case *source, uint32_t through, by_dtype act)
 {
     char name[32];
@@ -193,6 +225,10 @@ static void open_problem(gradients *p, const op_case *source, uint32_t through, 
     runner_open(&p->runner, p->graph, 1);
     for (int i = 0; i < p->source->input_count; i++) {
         name_of(name, "in.", i);
+        if (is_packed(p, i)) {
+            fill_packed(p, i, name);
+            continue;
+        }
         for (size_t k = 0; is_present(&source->in[i]) && k < runner_count(&p->runner, name); k++) {
             set_element(runner_data(&p->runner, name), dtype_of(&source->in[i], act), k,
                         value_of(p, i, k));

@@ -170,6 +170,10 @@ const op_case op_cases[] = {
     CASE(MATMUL, (.dtype = BY_F32, .trans_a = true, .trans_b = true), A(40, 7), A(19, 40)),
     CASE(MATMUL, (.dtype = ACT), A(2, 64, 96), A(96, 160), NONE, A(2, 64, 160)),
     BENCH(MATMUL, (.dtype = ACT), A(4, 1024, 768), A(768, 3072), F(3072)),
+    /* Codes round the other operand, too, which differences show: test_quantise_frozen.c. */
+    GRADIENT(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(5, 7)), A(2, 7), PACKED),
+    GRADIENT(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(3, 8)), A(2, 2, 8), PACKED, F(3),
+             A(2, 2, 3)),
     CASE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(1, 1)), A(1), PACKED),
     CASE(PACKED_MATMUL, (.dtype = BY_F32, .packing = PACKING(33, 17)), A(2, 3, 17), PACKED, F(33)),
     CASE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(70, 64)), A(5, 64), PACKED, A(70),
