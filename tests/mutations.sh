@@ -438,6 +438,10 @@ mutations() {
         '((p - 1.0) * w->stages->mean +' '(0.0 * w->stages->mean +' test_search
     mutation "a search without the head" src/plan/search/choice_cost.c \
         'by__layout_add(out, &b->passes[BY__SECTION_END][pass], 1.0);' '(void)end;' test_search
+    mutation "a search without gathered weights" src/plan/search/choice_cost.c \
+        '2.0 * w->model->weight * w->stages->gathered;' '0.0 * w->stages->gathered;' test_search
+    mutation "a search with one set of gradients" src/plan/search/choice_cost.c \
+        '? w->model->divided_sets' '? 1.0' test_search
     mutation "energy in megajoules" src/plan/cost/money.c 'return 1e-3 * pue' 'return 3.6e-3 * pue' test_cost
 }
 

@@ -361,7 +361,7 @@ static double set_memory(const cost_work *w)
     double used = b->weights - masters;
     double sets =
         c->zero >= 2 && s > 1.0
-            ? 1.0
+            ? w->model->divided_sets
             : (double)by__sum_tree_sets(0, c->micro_batches, w->model->batch / c->micro_batch);
     double bytes = s > 1.0 && c->zero >= 3 ? (masters + used) / s : masters / s + used;
     bytes += b->gradients * sets / (s > 1.0 && c->zero >= 2 ? s : 1.0) + b->optimizer / s;

@@ -5,6 +5,7 @@
 
 #include "plan/search/search.h"
 #include "trainer/graphs/graphs.h"
+#include "trainer/state/reducer.h"
 
 /* A list of numbers, ascending. */
 typedef struct candidate_numbers {
@@ -25,6 +26,8 @@ typedef struct layout_search {
     int experts;
     candidate_numbers micro_batches;
     candidate_numbers replicas;
+    int *sets;                 /* [micro-batch][replicas] of gradients with zero 2 and 3 */
+    size_t at;                 /* number of the micro-batch */
     by_search_choice smallest; /* the least memory */
     double limit;              /* goals above this are not reported */
 } layout_search;
@@ -128,6 +131,7 @@ static void try_replicas(layout_search *s, layout_place *at, const by__search_st
         if (replicas > s->devices / each || replicas > all) {
             continue;
         }
+        s->model.divided_sets = (double)s->sets[s->at * s->replicas.count + i];
         c->micro_batches = (all + replicas - 1) / replicas;
         c->devices = each * replicas;
         double least = (double)c->micro_batches * stages->slowest;
@@ -182,6 +186,7 @@ static void try_micro_batches(layout_search *s, layout_place *at, int sequence)
             continue;
         }
         at->choice.micro_batch = micro_batch;
+        s->at = i;
         by__search_profile_evaluate(&at->block, &at->profile, s->options->cluster, micro_batch,
                                     sequence);
         try_stages(s, at);
@@ -263,6 +268,20 @@ void by__search_describe(by__search_model *out, const by_config *c, const by_clu
         .saves = c->checkpoint.async != 0};
 }
 
+static by_status count_sets(layout_search *s, by_error *error)
+{
+    size_t replicas = s->replicas.count;
+    BY_TRY(by__alloc((void **)&s->sets, s->micro_batches.count * replicas, sizeof *s->sets, "sets",
+                     error));
+    for (size_t k = 0; k < s->micro_batches.count; k++) {
+        int64_t leaves = s->model.batch / s->micro_batches.items[k];
+        for (size_t i = 0; i < replicas && s->replicas.items[i] <= leaves; i++) {
+            s->sets[k * replicas + i] = by__trainer_reducer_sets(leaves, (int)s->replicas.items[i]);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status describe(layout_search *s, by_error *error)
 {
     const by_config *c = s->config;
@@ -279,7 +298,8 @@ static by_status describe(layout_search *s, by_error *error)
     s->experts = 64; /* those of the model that it does not have are refused */
     by__search_describe(&s->model, c, cluster);
     BY_TRY(list_micro_batches(s, error));
-    return list_replicas(s, error);
+    BY_TRY(list_replicas(s, error));
+    return count_sets(s, error);
 }
 
 static bool has_experts(const by_config *config)
@@ -324,6 +344,7 @@ by_status by_layout_search(by_search_result *out, const by_config *config,
     if (status == BY_OK) {
         status = try_all(&s, error);
     }
+    free(s.sets);
     free(s.replicas.items);
     free(s.micro_batches.items);
     if (status != BY_OK) {

@@ -117,6 +117,8 @@ typedef struct by__search_model {
     double gradient;      /* bytes of an element of gradients as they are exchanged */
     bool adds;            /* sets of gradients are added up; false: products add to them in
                  place */
+    double divided_sets;  /* of gradients with zero 2 and 3, which hold sums of several rounds, with
+                           the micro-batch and replicas of the choice */
     bool saves;           /* checkpoints while training goes on, of what `shard` divides
                  from a buffer */
 } by__search_model;

@@ -12,6 +12,7 @@
 #include "plan/search/search.h"
 #include "runner.h"
 #include "sanitizer.h"
+#include "trainer/state/reducer.h"
 
 static const by_cluster cluster = {.device = {.f32_flops = 1e13,
                                               .bf16_flops = 2e13,
@@ -62,6 +63,10 @@ static const whole_case whole[] = {
     {.choice = {.sizes = SIZES(1, 1, 8, 1, 1), .zero = 3, .chunks = 1, .micro_batch = 4},
      .time = 0.05,
      .memory = 0.06},
+    {.choice = {.sizes = SIZES(1, 1, 8, 1, 1), .zero = 3, .chunks = 1, .micro_batch = 1},
+     .time = 0.4,
+     .memory = 0.03,
+     .large = true},
     {.choice = {.sizes = SIZES(1, 2, 2, 1, 2),
                 .zero = 1,
                 .chunks = 1,
@@ -123,6 +128,8 @@ static void compose(by_search_choice *choice, const by_config *config)
     by__search_profile_evaluate(&block, &profile, &cluster, choice->micro_batch,
                                 choice->sizes[BY_MESH_SEQUENCE]);
     by__search_describe(&model, config, &cluster);
+    model.divided_sets =
+        (double)by__trainer_reducer_sets(config->train.batch / choice->micro_batch, (int)replicas);
     by__search_rank_stages(&stages, &model, &profile, &block, choice->sizes[BY_MESH_PIPELINE],
                            choice->chunks);
     by__search_cost(choice, &model, &profile, &block, &stages);
