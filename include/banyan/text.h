@@ -33,7 +33,7 @@ typedef struct by_string {
 BY_API void by_string_add(by_string *string, const void *bytes, size_t n);
 /* Adds what printf prints. */
 BY_API void by_string_format(by_string *string, const char *format, ...) BY_PRINTF(2, 3);
-/* Adds n bytes as a quoted JSON string; each byte that is not UTF-8 becomes U+FFFD. */
+/* Adds n bytes as a quoted JSON string; what is not UTF-8 becomes U+FFFD, as in Python. */
 BY_API void by_string_json(by_string *string, const char *bytes, size_t n);
 /* BY_EMEMORY if an allocation failed. */
 BY_API by_status by_string_check(const by_string *string, by_error *error);

@@ -86,7 +86,7 @@ void by__memory_available_under(by__host_memory *out, const char *root);
 void by__string_append(by_string *string, const char *text);
 /* Appends a text in which HTML sees no markup, within elements and quoted attributes. */
 void by__string_append_html(by_string *string, const char *text);
-/* Adds bytes as UTF-8; each invalid byte and each U+0000 becomes U+FFFD. */
+/* Adds bytes as UTF-8; each U+0000 and what by__utf8_broken finds becomes U+FFFD. */
 void by__string_add_valid(by_string *string, const char *bytes, size_t n);
 /* Transfers the string to the caller (freed with free()). BY_EMEMORY if building it failed. */
 by_status by__string_release(by_string *string, char **out, by_error *error);
