@@ -56,7 +56,7 @@ near() {
         fail "$1 and $2 differ by more than $3"
 }
 # Events without those that a clock decides (which rank was slow), and the others without such fields.
-without_time() { sed '/"event":"alert","kind":"straggler"/d; /"event":"config"/d; /"event":"plan"/d; /"event":"use"/d; s/"tokens_per_s":[^,]*,//; s/"exchange_seconds":[^,]*,"exposed_seconds":[^,]*,//; s/"mfu":[^,}]*,\{0,1\}//; s/,"time":[^}]*//' "$1"; }
+without_time() { sed '/"event":"straggler"/d; /"event":"config"/d; /"event":"plan"/d; /"event":"use"/d; s/"tokens_per_s":[^,]*,//; s/"exchange_seconds":[^,]*,"exposed_seconds":[^,]*,//; s/"mfu":[^,}]*,\{0,1\}//; s/,"time":[^}]*//' "$1"; }
 
 # make_text FILE LINES: words drawn at random from sixteen, the same for everybody.
 make_text() {

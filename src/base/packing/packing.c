@@ -428,9 +428,9 @@ void by__unpack_codes(uint8_t *codes, void *scales, const by_packing *packing, c
         int64_t c = j % BY_PACKED_COLUMNS;
         for (int64_t i = 0; i < packing->k; i++) {
             int half;
-            int code = *code_at(packing, panel, c, i, &half) >> half;
+            int code = *code_at(packing, panel, c, i, &half);
             if (narrow) {
-                out[i / 2] = (uint8_t)(out[i / 2] | (code & 15) << (i % 2 * 4));
+                out[i / 2] = (uint8_t)(out[i / 2] | (code >> half & 15) << (i % 2 * 4));
             } else {
                 out[i] = (uint8_t)(int8_t)(code - BY__INT8_OFFSET);
             }
