@@ -57,17 +57,6 @@ static void leave_behind(by__serve_child *c)
     continue_ending(s);
 }
 
-/* Removes a worker that has ended for good from the list. */
-static void remove_worker(by__serve_child *c)
-{
-    by__serve_child **at = &c->all->workers;
-    while (*at != c) {
-        at = &(*at)->next;
-    }
-    *at = c->next;
-    free(c);
-}
-
 static void end_all(by__supervisor *s)
 {
     s->ending = true;
@@ -384,11 +373,14 @@ static void end_worker(by__supervisor *s, const by__serve_group *group)
 
 static void free_ended(by__supervisor *s)
 {
-    for (by__serve_child *c = s->workers, *next; c != NULL; c = next) {
-        next = c->next;
-        if (!c->wanted && !c->process.running) {
-            remove_worker(c);
+    for (by__serve_child **at = &s->workers; *at != NULL;) {
+        by__serve_child *c = *at;
+        if (c->wanted || c->process.running) {
+            at = &c->next;
+            continue;
         }
+        *at = c->next;
+        free(c);
     }
     for (by__serve_group **at = &s->groups; *at != NULL;) {
         by__serve_group *g = *at;
@@ -565,7 +557,9 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     uv_close((uv_handle_t *)&s.child, NULL);
     uv_close((uv_handle_t *)&s.due, NULL);
     while (s.workers != NULL) {
-        remove_worker(s.workers); /* NOLINT(clang-analyzer-unix.Malloc): it leaves the list */
+        by__serve_child *c = s.workers;
+        s.workers = c->next;
+        free(c);
     }
     (void)uv_run(&s.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&s.loop);
