@@ -94,6 +94,11 @@ typedef struct by_step_forecast {
     double low;     /* an 80 % interval of it */
     double high;
     size_t runs; /* that correct it */
+    /* When it was made (by_clock), seconds of processors that this process had used until then, and
+     * those that its threads had waited for one: what is learned leaves out what others took. */
+    double began;
+    double used;
+    double waited;
 } by_step_forecast;
 
 /* What an event reports. */

@@ -90,9 +90,8 @@ static by_status measure_figure(by_machine *m, by_device *device, unsigned figur
     }
 }
 
-/* Returns the seconds that runnable threads of this process have waited for a processor so far: the
- * second number of schedstat, in nanoseconds. 0 if the kernel does not count it. */
-static double waited(void)
+/* The second number of schedstat, in nanoseconds. */
+double by__plan_waited(void)
 {
     double seconds = 0.0;
     DIR *tasks = opendir("/proc/self/task");
@@ -124,11 +123,11 @@ by_status by__plan_machine_measure(by_machine *machine, by_device *device, unsig
         if ((figures & figure) == 0) {
             continue;
         }
-        double before = waited();
+        double before = by__plan_waited();
         double began = by_clock();
         BY_TRY(measure_figure(&m, device, figure, error));
         double threads = m.threads > 0 ? (double)m.threads : 1.0; /* one waits for a device */
-        bool busy = waited() - before > MAX_WAIT * threads * (by_clock() - began);
+        bool busy = by__plan_waited() - before > MAX_WAIT * threads * (by_clock() - began);
         m.busy = busy ? m.busy | figure : m.busy & ~figure;
     }
     *machine = m;

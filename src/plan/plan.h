@@ -76,6 +76,9 @@ by_status by__plan_machine_describe(by_machine *out, const char *name, const by_
                                     by_error *error);
 by_status by__plan_machine_measure(by_machine *m, by_device *device, unsigned figures,
                                    by_error *error);
+/* Seconds that runnable threads of this process have waited for a processor so far; 0 if the kernel
+ * does not count them. (machine.c) */
+double by__plan_waited(void);
 /* Measures the best rate of a device's own kernels over by__plan_products, in 1e9 operations a
  * second. dtype is f32 or bf16. */
 by_status by__plan_measure_products(double *gflops, by_dtype dtype, by_device *device,
