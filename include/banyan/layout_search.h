@@ -78,6 +78,13 @@ typedef struct by_search_result {
  * be planned. */
 BY_API by_status by_layout_search(by_search_result *out, const by_config *config,
                                   const by_search_options *options, by_error *error);
+/* The same on this machine, whose cores its ranks divide: fewer are faster ones, so that layouts of
+ * at most options->devices ranks (1 or more), of half as many, of a quarter, ... are searched, each
+ * on the cluster that so many ranks are. options->cluster is not read; cluster->device.price is,
+ * and *cluster becomes that of the result. */
+BY_API by_status by_layout_search_here(by_search_result *out, by_cluster *cluster,
+                                       const by_config *config, const by_search_options *options,
+                                       by_error *error);
 /* Formats a choice as settings of a config, `separator` between them: "parallel.tensor=8
  * parallel.data=4 ...". Truncated to `size` bytes. */
 BY_API void by_search_settings(char *text, size_t size, const by_search_choice *choice,

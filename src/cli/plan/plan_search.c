@@ -260,42 +260,6 @@ static by_status open_options(search_report *r, by_config *config, by_error *err
     return status;
 }
 
-static double goal_of(const search_report *r, const by_search_result *found)
-{
-    double devices = r->options.goal == BY_SEARCH_MONEY ? (double)found->best.devices : 1.0;
-    return found->fits ? devices * found->best.seconds : (double)INFINITY;
-}
-
-/* The ranks of this machine divide its cores, so fewer ranks are faster ones: layouts of at most
- * half as many, of a quarter, ... are searched as those of other clusters. */
-static by_status search_fewer(search_report *r, const by_config *config, by_error *error)
-{
-    by_status status = BY_OK;
-    for (int64_t ranks = r->options.devices / 2; ranks >= 1 && status == BY_OK; ranks /= 2) {
-        by_search_options options = r->options;
-        by_search_result found;
-        by_cluster cluster;
-        status = cli_plan_cluster(&cluster, NULL, config, (int)ranks, error);
-        cluster.device.price = r->cluster.device.price;
-        options.cluster = &cluster;
-        options.devices = ranks;
-        if (status == BY_OK) {
-            status = by_layout_search(&found, config, &options, error);
-        }
-        if (status == BY_OK) {
-            double considered = r->result.considered + found.considered;
-            size_t compiled = r->result.compiled + found.compiled;
-            if (goal_of(r, &found) < goal_of(r, &r->result)) {
-                r->result = found;
-                r->cluster = cluster;
-            }
-            r->result.considered = considered;
-            r->result.compiled = compiled;
-        }
-    }
-    return status;
-}
-
 static by_status search(void *user, by_config *config, by_error *error)
 {
     search_report *r = user;
@@ -306,10 +270,9 @@ static by_status search(void *user, by_config *config, by_error *error)
         status = open_options(r, config, error);
     }
     if (status == BY_OK) {
-        status = by_layout_search(&r->result, config, &r->options, error);
-    }
-    if (status == BY_OK && r->request->cluster == NULL) {
-        status = search_fewer(r, config, error);
+        status = r->request->cluster == NULL
+                     ? by_layout_search_here(&r->result, &r->cluster, config, &r->options, error)
+                     : by_layout_search(&r->result, config, &r->options, error);
     }
     if (status == BY_OK) {
         status = r->result.fits ? compile_best(r, error) : find_enough(r, error);

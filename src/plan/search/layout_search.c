@@ -52,9 +52,9 @@ static by_status add_number(candidate_numbers *list, int64_t number, by_error *e
 
 /* ---- what was found ---- */
 
-static double goal_of(const layout_search *s, const by_search_choice *c)
+static double goal_of(const by_search_options *options, const by_search_choice *c)
 {
-    return s->options->goal == BY_SEARCH_MONEY ? c->seconds * (double)c->devices : c->seconds;
+    return options->goal == BY_SEARCH_MONEY ? c->seconds * (double)c->devices : c->seconds;
 }
 
 /* Keeps layouts that no other beats in time and memory, fastest first. */
@@ -94,8 +94,8 @@ static void consider(layout_search *s, const by_search_choice *c)
     if (c->memory > s->memory || late) {
         return;
     }
-    double goal = goal_of(s, c);
-    double best = r->fits ? goal_of(s, &r->best) : INFINITY;
+    double goal = goal_of(s->options, c);
+    double best = r->fits ? goal_of(s->options, &r->best) : INFINITY;
     if (goal < best || (!(goal > best) && c->memory < r->best.memory)) {
         r->best = *c;
         r->fits = true;
@@ -354,6 +354,40 @@ by_status by_layout_search(by_search_result *out, const by_config *config,
         result.best = s.smallest;
     }
     *out = result;
+    return BY_OK;
+}
+
+by_status by_layout_search_here(by_search_result *out, by_cluster *cluster, const by_config *config,
+                                const by_search_options *options, by_error *error)
+{
+    by_search_result best = {0};
+    by_cluster its_cluster = {0};
+    by_machine machine;
+    double considered = 0.0;
+    size_t compiled = 0;
+    BY_TRY(by_machine_load(&machine, config->device, (int)config->train.threads, 0, error));
+    for (int64_t ranks = options->devices; ranks >= 1; ranks /= 2) {
+        by_search_options mine = *options;
+        by_search_result found;
+        by_cluster here;
+        by_cluster_of_machine(&here, &machine, (int)ranks);
+        here.device.price = cluster->device.price;
+        mine.cluster = &here;
+        mine.devices = ranks;
+        BY_TRY(by_layout_search(&found, config, &mine, error));
+        considered += found.considered;
+        compiled += found.compiled;
+        bool better = found.fits &&
+                      (!best.fits || goal_of(options, &found.best) < goal_of(options, &best.best));
+        if (ranks == options->devices || better) {
+            best = found;
+            its_cluster = here;
+        }
+    }
+    best.considered = considered;
+    best.compiled = compiled;
+    *out = best;
+    *cluster = its_cluster;
     return BY_OK;
 }
 
