@@ -420,13 +420,15 @@ void by__unpack_codes(uint8_t *codes, void *scales, const by_packing *packing, c
     size_t panel_bytes = by__packed_panel_bytes(packing);
     int64_t together = by__packed_together(packing);
     int64_t scale_row = by__packed_scale_row(packing);
-    memset(codes, 0, (size_t)packing->n * row);
+    if (codes != NULL) {
+        memset(codes, 0, (size_t)packing->n * row);
+    }
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < packing->n; j++) {
         char *panel = (char *)(uintptr_t)data + (size_t)(j / BY_PACKED_COLUMNS) * panel_bytes;
-        uint8_t *out = codes + (size_t)j * row;
         int64_t c = j % BY_PACKED_COLUMNS;
-        for (int64_t i = 0; i < packing->k; i++) {
+        for (int64_t i = 0; i < packing->k && codes != NULL; i++) {
+            uint8_t *out = codes + (size_t)j * row;
             int half;
             int code = *code_at(packing, panel, c, i, &half);
             if (narrow) {
@@ -435,7 +437,7 @@ void by__unpack_codes(uint8_t *codes, void *scales, const by_packing *packing, c
                 out[i] = (uint8_t)(int8_t)(code - BY__INT8_OFFSET);
             }
         }
-        for (int64_t g = 0; g < scale_row; g++) {
+        for (int64_t g = 0; g < scale_row && scales != NULL; g++) {
             memcpy((char *)scales + (size_t)(j * scale_row + g) * size,
                    scale_at(packing, panel, c, g * together), size);
         }

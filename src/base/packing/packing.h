@@ -71,7 +71,7 @@ by_status by__pack_coded(void *out, const by_packing *packing, int64_t matrix,
 void by__packed_row(float *out, const by_packing *packing, const void *data, int64_t j,
                     int64_t first, int64_t count);
 /* Decodes a packed matrix of 8-bit (INT8) or 4-bit codes into those of files: rows of codes, as in
- * coded.h, and f32 or f16 scales [n, one a row or group]. */
+ * coded.h, and f32 or f16 scales [n, one a row or group]; either may be NULL: not wanted. */
 void by__unpack_codes(uint8_t *codes, void *scales, const by_packing *packing, const void *data,
                       int threads);
 /* Inputs that share a scale, as by__coded.group has it, and scales of each output. */

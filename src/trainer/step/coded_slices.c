@@ -71,25 +71,19 @@ by_status by__trainer_codes_read(const by_trainer *trainer, size_t parameter, in
     const by__store_tensor *entry = by__store_entry(trainer->store, (by__store_handle)parameter);
     const by_packing *p = &entry->packing;
     bool narrow = is_narrow(entry);
-    size_t codes = (size_t)p->n * by__coded_row_bytes(narrow ? BY__CODE_INT4 : BY__CODE_INT8, p->k);
-    size_t scales = (size_t)(p->n * by__packed_scale_row(p)) * (narrow ? 2 : sizeof(float));
     const int32_t sizes[2] = {(int32_t)p->n, (int32_t)p->k};
-    char *all;
-    BY_TRY(by__alloc((void **)&all, 1, codes + scales + sizeof sizes, "codes of a weight", error));
+    size_t bytes =
+        part == SIZES ? sizeof sizes
+        : part == SCALES
+            ? (size_t)(p->n * by__packed_scale_row(p)) * (narrow ? 2 : sizeof(float))
+            : (size_t)p->n * by__coded_row_bytes(narrow ? BY__CODE_INT4 : BY__CODE_INT8, p->k);
+    BY_TRY(by__alloc(owned, 1, bytes, "codes of a weight", error));
     if (part == SIZES) {
-        memcpy(all, sizes, sizeof sizes);
+        memcpy(*owned, sizes, sizeof sizes);
     } else {
-        void *other;
-        by_status status = by__alloc(&other, 1, codes + scales, "codes of a weight", error);
-        if (status != BY_OK) {
-            free(all);
-            return status;
-        }
-        by__unpack_codes((uint8_t *)(part == CODES ? all : other), part == CODES ? other : all, p,
-                         panels, trainer->threads);
-        free(other);
+        by__unpack_codes(part == CODES ? *owned : NULL, part == SCALES ? *owned : NULL, p, panels,
+                         trainer->threads);
     }
-    *owned = all;
     return BY_OK;
 }
 
