@@ -76,6 +76,22 @@ static inline size_t by__utf8_put(uint8_t out[4], uint32_t code)
     return 4;
 }
 
+/* Whether a byte begins a character: it does not continue one. */
+static inline bool by__utf8_begins(char byte)
+{
+    return ((uint8_t)byte & 0xc0) != 0x80;
+}
+
+/* Number of characters that begin in n bytes. */
+static inline size_t by__utf8_count(const char *s, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        count += by__utf8_begins(s[i]) ? 1 : 0;
+    }
+    return count;
+}
+
 /* Returns the length of the valid sequence at s, of which n > 0 bytes are left; 0: there is
  * none. */
 size_t by__utf8_span(const char *s, size_t n);

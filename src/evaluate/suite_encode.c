@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "evaluate/evaluate.h"
 
 /* ---- texts to tokens ---- */
@@ -300,7 +301,7 @@ static void measure(by__evaluate_item *item, const by__evaluate_texts *texts)
         const by_string *choice = &texts->choices[i];
         const char *data = choice->data == NULL ? "" : choice->data;
         s->lengths[BY__EVALUATE_NONE] = 1;
-        s->lengths[BY__EVALUATE_CHARACTERS] = by__template_characters(data, choice->length);
+        s->lengths[BY__EVALUATE_CHARACTERS] = by__utf8_count(data, choice->length);
         s->lengths[BY__EVALUATE_BYTES] = choice->length;
     }
 }

@@ -7,6 +7,7 @@
 
 #include "base/host/file_kind.h"
 #include "base/threads.h"
+#include "base/utf8.h"
 #include "data/corpus/text_source.h"
 
 #define BLOCK           ((size_t)1 << 20)
@@ -23,15 +24,6 @@ by_status by__data_source_open_file(int *fd, const by__data_source_file *file, b
 {
     *fd = open(content_path(file), O_RDONLY | O_CLOEXEC);
     return *fd >= 0 ? BY_OK : by__io_error(error, "open", file->path);
-}
-
-uint64_t by__data_count_characters(const char *data, size_t n)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        count += (signed char)data[i] >= -64 ? 1 : 0;
-    }
-    return count;
 }
 
 typedef struct text_scan {
@@ -90,7 +82,7 @@ static by_status scan_file(text_scan *s, by__data_source_file *file, char *block
                 file->mark_bytes = MARK_BYTES;
                 file->characters--; /* the mark counts as one */
             }
-            file->characters += by__data_count_characters(block, n);
+            file->characters += by__utf8_count(block, n);
             at += n;
             go_on = report(s, n);
         }

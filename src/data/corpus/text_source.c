@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/paths.h"
+#include "base/utf8.h"
 #include "formats/json_lines.h"
 #include "formats/parquet_text.h"
 #include "text/tokenizer/split.h"
@@ -258,7 +259,7 @@ static by_status find_character(text_position *out, const by__data_source_file *
         size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
         status = by__read_at(fd, file->path, at, block, n, error);
         for (size_t i = 0; i < n && status == BY_OK && !ended; i++) {
-            bool begins = (signed char)block[i] >= -64;
+            bool begins = by__utf8_begins(block[i]);
             if (begins && !found && seen == wanted) {
                 found = true;
                 p.offset = at + i;
@@ -479,7 +480,7 @@ static by_status line_error(const by__data_format_unit *unit, size_t line, by_st
 /* Leaves of a text the part that a unit has. */
 static void cut_text(by_text *text, const by__data_format_unit *unit)
 {
-    uint64_t all = by__data_count_characters(text->data, text->length);
+    uint64_t all = by__utf8_count(text->data, text->length);
     uint64_t kept = (uint64_t)floor((double)all * unit->share + 1e-9);
     size_t at = 0;
     for (uint64_t seen = 0; at < text->length; at++) {

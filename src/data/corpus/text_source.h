@@ -54,8 +54,6 @@ typedef struct by__data_source {
 by_status by__data_source_open(by__data_source *out, const char *const *inputs, size_t count,
                                const char *field, const by_remote_options *remote, by_error *error);
 void by__data_source_close(by__data_source *source);
-/* Counts the bytes that do not continue a UTF-8 sequence. */
-uint64_t by__data_count_characters(const char *data, size_t n);
 /* Opens the content of a file for reading, close-on-exec. */
 by_status by__data_source_open_file(int *fd, const by__data_source_file *file, by_error *error);
 /* Reads all files once and sets sizes, characters and hashes. `progress` (may be NULL) is called

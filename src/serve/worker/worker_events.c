@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "serve/protocol/messages.h"
 #include "serve/worker/worker.h"
 
@@ -94,7 +95,7 @@ static json_t *token_of(const by__worker *w, int32_t id, float log_probability, 
     }
     for (size_t i = 0; i < length; i++) {
         (void)json_array_append_new(list, json_integer((unsigned char)bytes[i]));
-        *characters += ((unsigned char)bytes[i] & 0xc0) != 0x80;
+        *characters += by__utf8_begins((char)bytes[i]) ? 1 : 0;
     }
     json_t *out = json_pack("{sI ss% so sf}", "id", (json_int_t)id, "token",
                             text.data == NULL ? "" : text.data, text.length, "bytes", list,
@@ -151,11 +152,7 @@ static void add_prompt_score(const by__worker *w, by__worker_job *job, const by_
 
 static size_t characters_of(const by_string *text)
 {
-    size_t count = 0;
-    for (size_t i = 0; text->data != NULL && i < text->length; i++) {
-        count += ((unsigned char)text->data[i] & 0xc0) != 0x80;
-    }
-    return count;
+    return text->data == NULL ? 0 : by__utf8_count(text->data, text->length);
 }
 
 /* Sends what is kept for each sequence, with the text of the prompt at first. */

@@ -397,8 +397,6 @@ by_status by__template_value_operate(by__template_render *r, by__template_operat
                                      by__template_value *out);
 /* The kind of a value for messages: "a string", "a list", ... */
 const char *by__template_value_word(const by__template_value *value);
-/* Number of characters in n bytes of UTF-8. */
-size_t by__template_characters(const char *s, size_t n);
 bool by__template_is_space(const char *s, size_t n, size_t *length);
 /* Strips whitespace, or the characters of `set`, from the ends. */
 void by__template_strip(const char **s, size_t *n, const by__template_value *set, bool left,

@@ -1,26 +1,18 @@
 /* Elements of Python values: characters of strings, items of lists and maps, slices. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/template/template.h"
 #include "text/unicode/unicode.h"
 
 /* ---- characters ---- */
-
-size_t by__template_characters(const char *s, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        count += ((uint8_t)s[i] & 0xc0) != 0x80 ? 1 : 0;
-    }
-    return count;
-}
 
 /* Offset of character `index`. */
 static size_t character_at(const char *s, size_t n, size_t index)
 {
     size_t at = 0;
     for (; at < n; at++) {
-        if (((uint8_t)s[at] & 0xc0) != 0x80 && index-- == 0) {
+        if (by__utf8_begins(s[at]) && index-- == 0) {
             break;
         }
     }
@@ -75,7 +67,7 @@ by_status by__template_value_length(by__template_render *r, const by__template_v
         *out = 0;
         return BY_OK;
     case BY__STRING:
-        *out = (int64_t)by__template_characters(v->as.string.data, v->as.string.length);
+        *out = (int64_t)by__utf8_count(v->as.string.data, v->as.string.length);
         return by__template_render_steps(r, v->as.string.length / 64);
     case BY__LIST:
         *out = (int64_t)v->as.list->count;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/template/template.h"
 
 #define MAX_DIGITS    22 /* of round: powers of ten up to it are exact */
@@ -177,7 +178,7 @@ static by_status add_text(by__template_render *r, by_string *out, const directiv
         s = text.as.string.data + 1;
         length = text.as.string.length - 2;
     }
-    size_t characters = by__template_characters(s, length);
+    size_t characters = by__utf8_count(s, length);
     while (d->precision >= 0 && characters > (size_t)d->precision) {
         do {
             length--;

@@ -2,6 +2,7 @@
  * conversion affects ASCII letters only. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/template/template.h"
 #include "text/unicode/unicode.h"
 
@@ -350,8 +351,7 @@ static by_status find_part(by__template_render *r, const by__template_value *v,
         }
         BY_TRY(by__template_render_steps(r, 1 + m / 16));
     }
-    *out = by__template_value_integer(
-        found == SIZE_MAX ? -1 : (int64_t)by__template_characters(s, found));
+    *out = by__template_value_integer(found == SIZE_MAX ? -1 : (int64_t)by__utf8_count(s, found));
     return BY_OK;
 }
 

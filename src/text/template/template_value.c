@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/template/template.h"
 #include "text/unicode/unicode.h"
 
@@ -397,7 +398,7 @@ static by_status string_items(by__template_render *r, const by__template_value *
 {
     const char *s = v->as.string.data;
     size_t n = v->as.string.length;
-    BY_TRY(by__template_value_list(r, by__template_characters(s, n), false, list));
+    BY_TRY(by__template_value_list(r, by__utf8_count(s, n), false, list));
     for (size_t i = 0, at = 0; i < list->as.list->count; i++) {
         uint32_t code;
         size_t length = by__utf8_next((const uint8_t *)s + at, n - at, &code);

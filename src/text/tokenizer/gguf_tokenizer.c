@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/tokenizer/split.h"
 #include "text/tokenizer/vocabulary.h"
 
@@ -423,7 +424,7 @@ static bool unescape(char out[8], size_t *length, const gguf_word *w)
     }
     /* A single character: all following bytes are continuation bytes. */
     for (size_t i = 1; i < *length; i++) {
-        if (((uint8_t)out[i] & 0xc0) != 0x80) {
+        if (by__utf8_begins(out[i])) {
             return false;
         }
     }

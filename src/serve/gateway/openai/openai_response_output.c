@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "serve/gateway/openai/openai_responses.h"
 #include "serve/gateway/openai/openai_tools.h"
 #include "serve/protocol/messages.h"
@@ -67,13 +68,10 @@ json_t *by__openai_response_tokens(const by__gateway_request *request, const jso
 /* The tokens of the first bytes of a text. */
 static json_t *tokens_within(const json_t *list, const char *text, size_t length)
 {
-    int64_t characters = 0; /* which offsets count */
+    int64_t characters = (int64_t)by__utf8_count(text, length); /* which offsets count */
     size_t i;
     json_t *token;
     json_t *out = json_array();
-    for (i = 0; i < length; i++) {
-        characters += ((unsigned char)text[i] & 0xc0) != 0x80;
-    }
     json_array_foreach(list, i, token)
     {
         if (by__protocol_get_integer(token, "offset") < characters &&

@@ -1,6 +1,7 @@
 /* OpenAI's API: reads a request for a response as one for a chat. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "serve/base/fields.h"
 #include "serve/gateway/openai/openai_responses.h"
 #include "serve/gateway/openai/openai_tools.h"
@@ -291,11 +292,7 @@ static bool wants_logprobs(const response_fields *a)
 
 static size_t characters(const char *text)
 {
-    size_t count = 0;
-    for (; *text != '\0'; text++) {
-        count += ((unsigned char)*text & 0xc0) != 0x80;
-    }
-    return count;
+    return by__utf8_count(text, strlen(text));
 }
 
 static by_status check_metadata(const json_t *metadata, const char **param, by_error *error)
