@@ -78,6 +78,9 @@ static by_status learn(const by_step_forecast *forecast, const by_trainer *t,
     by__layout_step_key key;
     char *path;
     BY_TRY(describe(&key, &machine, t, config, error));
+    if ((machine.busy & BY_MACHINE_COMPUTE) != 0) {
+        return BY_OK; /* the plan was wrong by the figures, which will be measured again */
+    }
     BY_TRY(by_layout_corrections_path(&path, error));
     double own = without_others(forecast, machine.threads, t->layout.ranks, measured);
     by_status status = by__layout_learn(path, &key, forecast->planned, own, error);
