@@ -4,8 +4,8 @@
 
 #include "config/schema.h"
 
-const char *by__config_next_given(char path[64], size_t *at, const by_config *config,
-                                  const by_config *as, const char *section)
+const char *by__config_next_given(size_t *at, const by_config *config, const by_config *as,
+                                  const char *section)
 {
     const by__config *given = (const by__config *)config;
     const by__config *other = (const by__config *)as;
@@ -14,7 +14,7 @@ const char *by__config_next_given(char path[64], size_t *at, const by_config *co
         if (entry->origin != NULL && entry->refusal == NULL &&
             strcmp(entry->key.section, section) == 0 &&
             by__config_entry_active(other, &other->entries[entry - given->entries])) {
-            return by__config_key_path(path, &entry->key);
+            return entry->path;
         }
     }
     return NULL;

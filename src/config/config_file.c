@@ -292,7 +292,7 @@ static by_status read_key(yaml_reader *r, by__config *config, const char *sectio
     if (r->event.type != YAML_SCALAR_EVENT) {
         return fail(r, "a key must be a word");
     }
-    by__config_entry *entry = by__config_entry_find(config, NULL, section, scalar_text(r));
+    by__config_entry *entry = by__config_entry_find(config, section, scalar_text(r));
     if (entry == NULL) {
         return refuse_key(r, config, section);
     }
@@ -439,6 +439,10 @@ by_status by__config_read_value(by__config_node *node, const char *text, const c
     if (text[0] == '\0' || strchr("[\"'", text[0]) == NULL) {
         /* `data.train=` clears a text; no other type accepts an empty one. */
         return by__config_node_add(node, text, strlen(text), text[0] == '\0', error);
+    }
+    if (strcmp(text, "[]") == 0) { /* the default of each list */
+        node->is_list = true;
+        return BY_OK;
     }
     yaml_reader r;
     BY_TRY(open_reader(&r, where, false, text, strlen(text), error));

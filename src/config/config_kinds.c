@@ -53,8 +53,10 @@ static by_status add_entry(by__config *config, size_t *capacity, const by__confi
                  : kind == NULL  ? config->own
                                  : by__config_kind_own(*values_of(config, table), kind);
     assert(base != NULL);
-    config->entries[config->count++] = (by__config_entry){
+    by__config_entry *entry = &config->entries[config->count++];
+    *entry = (by__config_entry){
         .key = *key, .kind = kind, .table = table, .at = (char *)base + key->place.offset};
+    (void)by__config_key_path(entry->path, key);
     return BY_OK;
 }
 
@@ -82,14 +84,37 @@ static by_status add_section(by__config *config, size_t *capacity, const char *s
         }
     }
     for (size_t t = 0; t < schema->table_count; t++) {
-        by__config_entry *kind = strcmp(schema->tables[t].section, section) != 0
-                                     ? NULL
-                                     : by__config_entry_find(config, NULL, section, "kind");
-        for (; kind != NULL; kind = by__config_entry_find(config, kind, section, "kind")) {
-            kind->key.choices = config->choices[t];
-        }
         for (size_t k = 0; schema->tables[t].row(k) != NULL; k++) {
             BY_TRY(add_kind(config, capacity, section, t, schema->tables[t].row(k), error));
+        }
+    }
+    return BY_OK;
+}
+
+/* Chains the keys of each path, and finds those that choose kinds. */
+static by_status add_index(by__config *config, by_error *error)
+{
+    const by__config_schema *schema = config->schema;
+    for (size_t i = 0; i < config->count; i++) {
+        const char *path = config->entries[i].path;
+        uint64_t hash = by__hash64(path, strlen(path));
+        by__config_entry *last = by__config_entry_first(config, path);
+        if (last == NULL) {
+            BY_TRY(by__base_table_add(&config->paths, hash, i, "the keys of a config", error));
+            continue;
+        }
+        while (last->next != 0) {
+            last = &config->entries[last->next];
+        }
+        last->next = i;
+    }
+    BY_TRY(by__alloc((void **)&config->kinds, schema->table_count + 1, sizeof *config->kinds,
+                     "a config", error));
+    for (size_t t = 0; t < schema->table_count; t++) {
+        by__config_entry *kind = by__config_entry_find(config, schema->tables[t].section, "kind");
+        config->kinds[t] = (size_t)(kind - config->entries);
+        for (; kind != NULL; kind = by__config_entry_next(config, kind)) {
+            kind->key.choices = config->choices[t];
         }
     }
     return BY_OK;
@@ -124,6 +149,7 @@ static by_status fill(by__config *config, by_error *error)
     for (size_t s = 0; s < config->schema->sections->count; s++) {
         BY_TRY(add_section(config, &capacity, config->schema->sections->rows[s].name, error));
     }
+    BY_TRY(add_index(config, error));
     return set_defaults(config, error);
 }
 
@@ -217,6 +243,8 @@ void by_config_close(by_config **config)
         free(whole->choices[t]);
     }
     free(whole->choices);
+    free(whole->kinds);
+    by__base_table_free(&whole->paths);
     by_string_free(&whole->notes);
     free(whole->own);
     free(whole->entries);
@@ -246,11 +274,16 @@ const by__config_kind *by__config_kind_named(const by_kind_values *own, const ch
 
 /* ---- finding keys ---- */
 
+/* The key that chooses the kind of a table. */
+static const by__config_entry *kind_key(const by__config *config, size_t table)
+{
+    return &config->entries[config->kinds[table]];
+}
+
 const by__config_kind *by__config_chosen_kind(const by__config *config, size_t table)
 {
     const by__config_kind_table *t = &config->schema->tables[table];
-    const by__config_entry *entry = by__config_entry_find(config, NULL, t->section, "kind");
-    const char *name = *(char *const *)entry->at;
+    const char *name = *(char *const *)kind_key(config, table)->at;
     for (size_t i = 0; name != NULL && t->row(i) != NULL; i++) {
         if (strcmp(t->row(i)->name, name) == 0) {
             return t->row(i);
@@ -268,19 +301,19 @@ bool by__config_kind_open(const by__config *config, size_t table)
 {
     const char *section = config->schema->tables[table].section;
     const char *from = config->config.model.from;
-    const by__config_entry *kind = by__config_entry_find(config, NULL, section, "kind");
+    const by__config_entry *kind = kind_key(config, table);
     bool of_model = strcmp(section, "model") == 0 || kind->kind != NULL; /* or of a part of it */
     return of_model && from != NULL && from[0] != '\0' && kind->origin == NULL;
 }
 
-/* Returns false for a section about a part that the chosen model does not have: each family that
- * has it lists the key that chooses the kind. */
-static bool section_active(const by__config *config, const char *section)
+/* Returns false for a table about a part that the chosen model does not have: each family that has
+ * it lists the key that chooses the kind. */
+static bool section_active(const by__config *config, size_t table)
 {
-    const by__config_entry *kind = by__config_entry_find(config, NULL, section, "kind");
+    const by__config_entry *kind = kind_key(config, table);
     while (kind != NULL && kind->kind != NULL &&
            by__config_chosen_kind(config, kind->table) != kind->kind) {
-        kind = by__config_entry_find(config, kind, section, "kind");
+        kind = by__config_entry_next(config, kind);
     }
     return kind != NULL;
 }
@@ -293,11 +326,11 @@ static bool is_overruled(const by__config *config, const by__config_entry *entry
     if (strcmp(config->schema->tables[entry->table].section, key->section) == 0) {
         return false;
     }
-    const by__config_entry *e = by__config_entry_find(config, NULL, key->section, key->name);
+    const by__config_entry *e = by__config_entry_first(config, entry->path);
     while (e != NULL && (e->kind == NULL ||
                          strcmp(config->schema->tables[e->table].section, key->section) != 0 ||
                          by__config_chosen_kind(config, e->table) != e->kind)) {
-        e = by__config_entry_find(config, e, key->section, key->name);
+        e = by__config_entry_next(config, e);
     }
     return e != NULL;
 }
@@ -306,43 +339,52 @@ bool by__config_entry_active(const by__config *config, const by__config_entry *e
 {
     return entry->kind == NULL ||
            (by__config_chosen_kind(config, entry->table) == entry->kind &&
-            section_active(config, config->schema->tables[entry->table].section) &&
-            !is_overruled(config, entry));
+            section_active(config, entry->table) && !is_overruled(config, entry));
 }
 
-by__config_entry *by__config_entry_find(const by__config *config, const by__config_entry *after,
-                                        const char *section, const char *name)
+by__config_entry *by__config_entry_first(const by__config *config, const char *path)
 {
-    size_t first = after == NULL ? 0 : (size_t)(after - config->entries) + 1;
-    for (size_t i = first; i < config->count; i++) {
-        const by__config_key *key = &config->entries[i].key;
-        if (strcmp(key->name, name) == 0 && strcmp(key->section, section) == 0) {
-            return &config->entries[i];
+    uint64_t hash = by__hash64(path, strlen(path));
+    for (by__base_probe p = by__base_probe_begin(&config->paths, hash);
+         by__base_probe_next(&config->paths, &p);) {
+        if (strcmp(config->entries[p.number].path, path) == 0) {
+            return &config->entries[p.number];
         }
     }
     return NULL;
+}
+
+by__config_entry *by__config_entry_find(const by__config *config, const char *section,
+                                        const char *name)
+{
+    char path[BY__CONFIG_PATH];
+    int length =
+        snprintf(path, sizeof path, "%s%s%s", section, section[0] == '\0' ? "" : ".", name);
+    by__config_entry *entry =
+        length >= BY__CONFIG_PATH ? NULL : by__config_entry_first(config, path);
+    /* a name "train.steps" of no section is none of section train */
+    return entry != NULL && strcmp(entry->key.section, section) == 0 ? entry : NULL;
+}
+
+by__config_entry *by__config_entry_next(const by__config *config, const by__config_entry *entry)
+{
+    return entry->next == 0 ? NULL : &config->entries[entry->next];
 }
 
 by__config_entry *by__config_entry_at(const by__config *config, const char *path)
 {
-    char text[64];
-    for (size_t i = 0; i < config->count; i++) {
-        by__config_entry *entry = &config->entries[i];
-        if (strcmp(by__config_key_path(text, &entry->key), path) == 0 &&
-            by__config_entry_active(config, entry)) {
-            return entry;
-        }
+    by__config_entry *entry = by__config_entry_first(config, path);
+    while (entry != NULL && !by__config_entry_active(config, entry)) {
+        entry = by__config_entry_next(config, entry);
     }
-    return NULL;
+    return entry;
 }
 
 void by__config_entry_owners(by_string *out, const by__config *config,
                              const by__config_entry *entry)
 {
-    const by__config_entry *e =
-        by__config_entry_find(config, NULL, entry->key.section, entry->key.name);
-    for (bool first = true; e != NULL;
-         e = by__config_entry_find(config, e, entry->key.section, entry->key.name)) {
+    const by__config_entry *e = by__config_entry_first(config, entry->path);
+    for (bool first = true; e != NULL; e = by__config_entry_next(config, e)) {
         if (e->kind != NULL && e->table == entry->table) {
             by_string_format(out, "%s%s", first ? "" : ", ", e->kind->name);
             first = false;
@@ -383,15 +425,11 @@ by_status by__config_assign(by__config *config, by__config_entry *first,
 {
     by_error ignored;
     bool suits = false;
-    const char *section = first->key.section;
-    const char *name = first->key.name;
-    for (by__config_entry *e = first; e != NULL;
-         e = by__config_entry_find(config, e, section, name)) {
+    for (by__config_entry *e = first; e != NULL; e = by__config_entry_next(config, e)) {
         suits = suits || by__config_value_check(&e->key, node, where, &ignored) == BY_OK;
     }
     if (!suits) { /* what the kind in use takes explains most */
-        for (by__config_entry *e = first; e != NULL;
-             e = by__config_entry_find(config, e, section, name)) {
+        for (by__config_entry *e = first; e != NULL; e = by__config_entry_next(config, e)) {
             if (by__config_entry_active(config, e)) {
                 first = e;
                 break;
@@ -399,8 +437,7 @@ by_status by__config_assign(by__config *config, by__config_entry *first,
         }
         return by__config_value_check(&first->key, node, where, error);
     }
-    for (by__config_entry *e = first; e != NULL && store;
-         e = by__config_entry_find(config, e, section, name)) {
+    for (by__config_entry *e = first; e != NULL && store; e = by__config_entry_next(config, e)) {
         BY_TRY(assign(e, node, where, config->level, error));
     }
     return BY_OK;
@@ -411,16 +448,15 @@ by_status by__config_assign(by__config *config, by__config_entry *first,
 /* Returns true if the key was given but none of the selected kinds has it. */
 static bool is_foreign(const by__config *config, const by__config_entry *entry)
 {
-    char path[64];
     return entry->origin != NULL && !by__config_entry_active(config, entry) &&
-           by__config_entry_at(config, by__config_key_path(path, &entry->key)) == NULL;
+           by__config_entry_at(config, entry->path) == NULL;
 }
 
 /* Returns true if the kind of the model is that of the weights of model.from. */
 static bool kind_is_found(const by__config *config)
 {
-    const char *kind = by__config_entry_find(config, NULL, "model", "kind")->origin;
-    const char *from = by__config_entry_find(config, NULL, "model", "from")->origin;
+    const char *kind = by__config_entry_find(config, "model", "kind")->origin;
+    const char *from = by__config_entry_find(config, "model", "from")->origin;
     return kind != NULL && from != NULL && strcmp(kind, from) == 0;
 }
 
@@ -429,7 +465,6 @@ static bool kind_is_found(const by__config *config)
 static by_status refuse_foreign(const by__config *config, const by__config_entry *entry,
                                 by_error *error)
 {
-    char path[64];
     by_string owners = {0};
     by_string text = {0};
     const char *section = config->schema->tables[entry->table].section;
@@ -438,7 +473,7 @@ static by_status refuse_foreign(const by__config *config, const by__config_entry
     bool near = strcmp(section, entry->key.section) == 0;
     by__config_entry_owners(&owners, config, entry);
     by_string_format(&text, "%s: %s belongs to %s%s%s; the %s here is %s", entry->origin,
-                     by__config_key_path(path, &entry->key), near ? "" : section, near ? "" : " ",
+                     entry->path, near ? "" : section, near ? "" : " ",
                      owners.failed ? entry->kind->name : owners.data, near ? "kind" : section,
                      chosen == NULL ? "unknown" : chosen->name);
     if (strcmp(section, "model") == 0 && kind_is_found(config)) {
@@ -448,7 +483,7 @@ static by_status refuse_foreign(const by__config *config, const by__config_entry
         bool several = strchr(owners.data, ',') != NULL;
         by_string_format(&text, ": set task.kind to %s", several ? "one of these" : owners.data);
     }
-    by_status status = by_error_set(error, BY_ECONFIG, "%s", text.failed ? path : text.data);
+    by_status status = by_error_set(error, BY_ECONFIG, "%s", text.failed ? entry->path : text.data);
     by_string_free(&text);
     by_string_free(&owners);
     return status;
@@ -489,18 +524,16 @@ static void reset(by__config_entry *entry)
 /* Drops what was given for the kind that the section had further back in the chain of files. */
 static bool drop_earlier(by__config *config, by__config_entry *entry)
 {
-    char path[64];
     const char *section = config->schema->tables[entry->table].section;
-    const by__config_entry *kind = by__config_entry_find(config, NULL, section, "kind");
+    const by__config_entry *kind = kind_key(config, entry->table);
     const by__config_kind *chosen = by__config_chosen_kind(config, entry->table);
     if (kind->origin == NULL || entry->level <= kind->level || chosen == NULL) {
         return false;
     }
     by__config_note(config, "%s: %s is not used: %s.kind %s has no such key", entry->origin,
-                    by__config_key_path(path, &entry->key), section, chosen->name);
-    const char *name = entry->key.name;
-    for (by__config_entry *e = by__config_entry_find(config, NULL, entry->key.section, name);
-         e != NULL; e = by__config_entry_find(config, e, entry->key.section, name)) {
+                    entry->path, section, chosen->name);
+    for (by__config_entry *e = by__config_entry_first(config, entry->path); e != NULL;
+         e = by__config_entry_next(config, e)) {
         reset(e);
     }
     return true;

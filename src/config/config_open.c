@@ -51,7 +51,7 @@ static by_status find_assigned(by__config_entry **out, const char **value, const
     if (dot == NULL && strcmp(name, "base") == 0) {
         return by_error_set(error, BY_ECONFIG, "%s: base can be set in a file only", where);
     }
-    *out = by__config_entry_find(config, NULL, section, name);
+    *out = by__config_entry_find(config, section, name);
     *value = equals + 1;
     return *out == NULL ? by__config_key_unknown(config, where, section, name, error) : BY_OK;
 }

@@ -296,25 +296,19 @@ static bool normalize(char out[64], const char *name)
 /* Returns true if a schema has a key or a section of this path. */
 static bool has(const by__config *config, const char *path)
 {
-    char text[64];
-    bool found = by__config_section_find(config->schema, path) != NULL;
-    for (size_t i = 0; i < config->count && !found; i++) {
-        found = strcmp(by__config_key_path(text, &config->entries[i].key), path) == 0;
-    }
-    return found;
+    return by__config_section_find(config->schema, path) != NULL ||
+           by__config_entry_first(config, path) != NULL;
 }
 
 /* Appends the keys of exactly this name: "model.dropout" or "lora.dropout". */
 static void add_same(by_string *out, const by__config *config, const char *name, bool active)
 {
-    char path[64];
     for (size_t i = 0; i < config->count; i++) {
         const by__config_entry *entry = &config->entries[i];
         bool same = strcmp(entry->key.name, name) == 0;
         char shown[96];
-        (void)by__config_key_path(path, &entry->key);
-        (void)snprintf(shown, sizeof shown, "\"%s\"%s", path,
-                       strchr(path, '.') == NULL ? " (a key of no section)" : "");
+        (void)snprintf(shown, sizeof shown, "\"%s\"%s", entry->path,
+                       strchr(entry->path, '.') == NULL ? " (a key of no section)" : "");
         if (same && active == by__config_entry_active(config, entry) &&
             (out->data == NULL || strstr(out->data, shown) == NULL)) {
             by_string_format(out, "%s%s", out->length == 0 ? "" : " or ", shown);
@@ -410,7 +404,7 @@ static size_t names_in(const by__config *config, const char *section, const char
     for (size_t i = 0; i < config->count; i++) {
         const by__config_key *key = &config->entries[i].key;
         if (strcmp(key->section, section) == 0 &&
-            by__config_entry_find(config, NULL, section, key->name) == &config->entries[i]) {
+            by__config_entry_first(config, config->entries[i].path) == &config->entries[i]) {
             names[count++] = key->name;
         }
     }
@@ -427,10 +421,9 @@ static size_t names_in(const by__config *config, const char *section, const char
 static bool suggest_near(by_string *out, const by__config *config, const char **names,
                          const char *section, const char *name)
 {
-    char path[64];
     const char *near = by_nearest_name(name, names, names_in(config, section, names));
     const by__config_entry *entry =
-        near == NULL ? NULL : by__config_entry_find(config, NULL, section, near);
+        near == NULL ? NULL : by__config_entry_find(config, section, near);
     if (near == NULL) {
         for (size_t i = 0; i < config->count; i++) {
             names[i] = config->entries[i].key.name;
@@ -443,8 +436,7 @@ static bool suggest_near(by_string *out, const by__config *config, const char **
     if (near == NULL) {
         return false;
     }
-    by_string_format(out, "did you mean \"%s\"",
-                     entry == NULL ? near : by__config_key_path(path, &entry->key));
+    by_string_format(out, "did you mean \"%s\"", entry == NULL ? near : entry->path);
     if (entry != NULL && entry->kind != NULL) {
         by__string_append(out, " (of ");
         by__config_entry_owners(out, config, entry);
@@ -473,8 +465,7 @@ static bool suggest_kind(by_string *out, const by__config *config, const char *s
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         means = means || strcmp(name, names[i]) == 0;
     }
-    means =
-        means && section[0] != '\0' && by__config_entry_find(config, NULL, section, "kind") != NULL;
+    means = means && section[0] != '\0' && by__config_entry_find(config, section, "kind") != NULL;
     if (means) {
         by_string_format(out, "did you mean \"%s.kind\"?", section);
     }

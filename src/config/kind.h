@@ -128,8 +128,8 @@ bool by__config_is_given(const by_config *config, const char *key);
 bool by__config_has_key(const by_config *config, const char *key);
 /* Iterates over the keys of a section that a file or an override sets, among those that the kinds
  * of `as`, a config of the same schema, have. *at starts at 0; NULL: there is no further one. */
-const char *by__config_next_given(char path[64], size_t *at, const by_config *config,
-                                  const by_config *as, const char *section);
+const char *by__config_next_given(size_t *at, const by_config *config, const by_config *as,
+                                  const char *section);
 /* Copies the value of a key of `to` from a config of the same schema, whose kinds may be others. */
 by_status by__config_copy_value(by_config *to, const by_config *from, const char *key,
                                 by_error *error);

@@ -1,6 +1,7 @@
 /* Declares the keys that every run has. */
 #include "config/schema.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const by__config_section sections[] = {
@@ -511,10 +512,16 @@ const by__config_section *by__config_section_find(const by__config_schema *schem
     return NULL;
 }
 
-const char *by__config_key_path(char buffer[64], const by__config_key *key)
+const char *by__config_key_path(char buffer[BY__CONFIG_PATH], const by__config_key *key)
 {
-    (void)snprintf(buffer, 64, "%s%s%s", key->section, key->section[0] == '\0' ? "" : ".",
-                   key->name);
+    size_t at = strlen(key->section);
+    size_t length = strlen(key->name);
+    assert(at + 1 + length < BY__CONFIG_PATH);
+    memcpy(buffer, key->section, at);
+    if (at > 0) {
+        buffer[at++] = '.';
+    }
+    memcpy(buffer + at, key->name, length + 1);
     return buffer;
 }
 

@@ -21,6 +21,7 @@
 #ifndef BY_CONFIG_SCHEMA_H
 #define BY_CONFIG_SCHEMA_H
 
+#include "base/hash_table.h"
 #include "config/kind.h"
 
 /* The kinds of a section. row(i) returns NULL past the last one. The section's key `kind` is one of
@@ -59,9 +60,13 @@ typedef struct by__config_schema {
 extern const by__config_section_list by__config_run_sections;
 extern const by__config_key_list by__config_run_keys;
 
+#define BY__CONFIG_PATH 64
+
 /* A key in one config. */
 typedef struct by__config_entry {
     by__config_key key;          /* a copy; a key `kind` gets the names of its table as choices */
+    char path[BY__CONFIG_PATH];  /* as by__config_key_path has it */
+    size_t next;                 /* index of the next key of this path; 0: none */
     const by__config_kind *kind; /* NULL: every config of the schema has the key */
     size_t table;                /* index of the schema's table that `kind` is in */
     void *at;                    /* the value */
@@ -76,10 +81,12 @@ typedef struct by__config {
     const by__config_schema *schema;
     by__config_entry *entries; /* by section; within one the common keys, then those of each kind */
     size_t count;
-    void *own;       /* the schema's struct; NULL: it has none */
-    char **choices;  /* for each table the names of its kinds, "gpt2|llama" */
-    size_t level;    /* of what is being read, as in by__config_entry */
-    by_string notes; /* what by_config_notes returns */
+    by__base_table paths; /* indices of the first keys of their paths */
+    size_t *kinds;        /* for each table the index of the key that chooses its kind */
+    void *own;            /* the schema's struct; NULL: it has none */
+    char **choices;       /* for each table the names of its kinds, "gpt2|llama" */
+    size_t level;         /* of what is being read, as in by__config_entry */
+    by_string notes;      /* what by_config_notes returns */
 } by__config;
 
 struct by_kind_values {
@@ -127,7 +134,7 @@ by_status by__config_reference(char **out, const by__config_schema *schema, cons
 const by__config_section *by__config_section_find(const by__config_schema *schema,
                                                   const char *name);
 /* Formats "train.steps", or "seed" for a top-level key. */
-const char *by__config_key_path(char buffer[64], const by__config_key *key);
+const char *by__config_key_path(char buffer[BY__CONFIG_PATH], const by__config_key *key);
 /* Appends what a key accepts, for messages and the reference: "a whole number from 1 to 10000". */
 void by__config_key_accepts(by_string *out, const by__config_key *key);
 
@@ -141,9 +148,13 @@ void *by__config_chosen_own(const by__config *config, size_t table);
 bool by__config_kind_open(const by__config *config, size_t table);
 /* Returns true if the key belongs to the selected kinds. */
 bool by__config_entry_active(const by__config *config, const by__config_entry *entry);
-/* Returns the next key of this name after `after` (NULL: the first), or NULL. */
-by__config_entry *by__config_entry_find(const by__config *config, const by__config_entry *after,
-                                        const char *section, const char *name);
+/* Returns the first key of this path, "train.steps", or NULL. */
+by__config_entry *by__config_entry_first(const by__config *config, const char *path);
+/* Returns the first key of this section and name, or NULL. */
+by__config_entry *by__config_entry_find(const by__config *config, const char *section,
+                                        const char *name);
+/* Returns the next key of the same path, or NULL. */
+by__config_entry *by__config_entry_next(const by__config *config, const by__config_entry *entry);
 /* Returns the key of this path that the selected kinds have, or NULL. */
 by__config_entry *by__config_entry_at(const by__config *config, const char *path);
 /* Appends the kinds that have a key named like `entry`: "gpt2, llama". */

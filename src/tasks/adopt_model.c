@@ -183,11 +183,10 @@ static by_status check_keys(const by_config *config, const by_config *theirs, by
     static const char *const sections[] = {"model",    "attention",  "values",
                                            "residual", "position",   "norm",
                                            "mlp",      "activation", "task"};
-    char path[64];
     const char *key;
     for (size_t s = 0; s < BY_ARRAY_LENGTH(sections); s++) {
         size_t at = 0;
-        while ((key = by__config_next_given(path, &at, config, theirs, sections[s])) != NULL) {
+        while ((key = by__config_next_given(&at, config, theirs, sections[s])) != NULL) {
             bool alike = may_set(config, theirs, key);
             if (!alike) {
                 BY_TRY(is_alike(&alike, config, theirs, key, error));
@@ -203,7 +202,6 @@ static by_status check_keys(const by_config *config, const by_config *theirs, by
 /* Takes what config.json says, and of what was given before what a run may set otherwise. */
 static by_status inherit_config(by_config *config, const char *json, by_error *error)
 {
-    char path[64];
     size_t at = 0;
     by_config *given;
     const char *from = config->model.from;
@@ -212,8 +210,7 @@ static by_status inherit_config(by_config *config, const char *json, by_error *e
     bool open = status == BY_OK && !is_scaled(config);
     int64_t context = config->model.context;
     const char *key = NULL;
-    while (status == BY_OK &&
-           (key = by__config_next_given(path, &at, given, config, "model")) != NULL) {
+    while (status == BY_OK && (key = by__config_next_given(&at, given, config, "model")) != NULL) {
         inherit_rule r = rule_of(key);
         bool grows = strcmp(key, "model.vocab") == 0 && may_grow(given, config);
         if (strcmp(key, "model.kind") != 0 &&

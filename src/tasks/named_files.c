@@ -49,7 +49,6 @@ static const struct {
 static by_status check_path(const by__config_entry *entry, shape form, bool remote,
                             const char *value, by_error *error)
 {
-    char key[64];
     char path[4096];
     char near[BY_PATH_HINT];
     const char *equals = form == PATH_IS_WEIGHT ? strrchr(value, '=') : strchr(value, '=');
@@ -69,12 +68,11 @@ static by_status check_path(const by__config_entry *entry, shape form, bool remo
         return by_error_set(error, BY_ECONFIG,
                             "%s: %s is read from a local path, and not from a URL: texts, tables, "
                             "pictures and their labels may be remote",
-                            entry->origin == NULL ? "config" : entry->origin,
-                            by__config_key_path(key, &entry->key));
+                            entry->origin == NULL ? "config" : entry->origin, entry->path);
     }
     return by_error_set(error, BY_ECONFIG, "%s: %s: there is no file or directory %s%s",
-                        entry->origin == NULL ? "config" : entry->origin,
-                        by__config_key_path(key, &entry->key), path, by_path_hint(near, path));
+                        entry->origin == NULL ? "config" : entry->origin, entry->path, path,
+                        by_path_hint(near, path));
 }
 
 by_status by__task_named_files_exist(const by_config *config, bool resumed, by_error *error)
@@ -93,9 +91,8 @@ by_status by__task_named_files_exist(const by_config *config, bool resumed, by_e
         const by_string_list *list = entry->at;
         for (size_t k = 0; k < list->count; k++) {
             if (list->items[k][0] == '\0') {
-                char key[64];
                 return by_error_set(error, BY_ECONFIG, "%s: %s: a path in the list is empty",
-                                    entry->origin, by__config_key_path(key, &entry->key));
+                                    entry->origin, entry->path);
             }
             BY_TRY(check_path(entry, keys[i].form, keys[i].remote, list->items[k], error));
         }
