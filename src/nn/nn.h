@@ -525,14 +525,18 @@ by_status by__nn_json_image_size(by_model_config *config, const char *name, cons
 void by__nn_series_resolve(by_model_config *config);
 /* The input "series": [B, context, channels]. */
 by_value by__nn_series(by__nn_build *b);
-/* Mean and deviation of each channel of a window, [B, 1, channels]. */
+/* Mean and deviation of each channel of a window, [B, 1, channels], or what else the inverse of its
+ * standardization adds and multiplies by. */
 typedef struct by__nn_window_scales {
     by_value mean;
     by_value deviation;
 } by__nn_window_scales;
-/* Standardizes each channel of x [B, T, C] over the window (Kim et al. 2022, without learned
- * scales): the square root is of the variance plus 1e-5. */
-by_value by__nn_series_standardize(by__nn_build *b, by_value x, by__nn_window_scales *scales);
+/* Standardizes each channel of x [B, T, C] over the window: the square root is of the variance plus
+ * 1e-5. affine: a learned gain and a shift of each channel follow (RevIN, Kim et al. 2022), the
+ * parameters "revin_layer.affine_weight" and "revin_layer.affine_bias", named as in the authors'
+ * program; the scales then undo them, too. */
+by_value by__nn_series_standardize(by__nn_build *b, by_value x, bool affine,
+                                   by__nn_window_scales *scales);
 /* The inverse for a forecast [B, outputs, C]. */
 by_value by__nn_series_restore(by__nn_build *b, by_value x, const by__nn_window_scales *scales);
 

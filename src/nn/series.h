@@ -10,11 +10,12 @@ typedef struct by__nn_series_forecast {
     char *loss; /* "mse", "mae" or "smooth_l1" of a point; "quantile"; "gaussian" or
                    "negative_binomial" */
     by_string_list quantiles;
-    char *head; /* "forecast" or "window"; NULL: the family only forecasts */
+    char *head;     /* "forecast" or "window"; NULL: the family only forecasts */
+    int64_t affine; /* channels of a standardized window have a learned gain and shift */
 } by__nn_series_forecast;
 
-/* task.loss and task.quantiles, which determine how many numbers a model gives. A family without
- * them forecasts points by squared error. */
+/* task.loss and task.quantiles, which determine how many numbers a model gives, and model.affine. A
+ * family without them forecasts points by squared error. */
 extern const by__config_key_list by__nn_series_forecast_keys;
 /* Checks them, and derives the rows that are forecast. */
 by_status by__nn_series_forecast_resolve(by_config *config, const by__nn_series_forecast *forecast,
@@ -62,6 +63,16 @@ by_status by__nn_json_texts(by_string_list *out, const char *name, const json_t 
                             by_error *error);
 void by__nn_free_texts(by_string_list *list);
 
+/* BY_ECONFIG: model.affine, but windows are not standardized. */
+by_status by__nn_series_check_affine(const by_config *config,
+                                     const by__nn_series_forecast *forecast, bool standardize,
+                                     by_error *error);
+/* "standardize" of config.json, and "affine", if it is true. usual: if config.json does not say. */
+void by__nn_series_write_standardize(json_t *out, const by__nn_series_forecast *forecast,
+                                     bool standardize);
+by_status by__nn_series_read_standardize(int64_t *standardize, by__nn_series_forecast *forecast,
+                                         const char *name, const json_t *in, bool usual,
+                                         by_error *error);
 /* The members of config.json that tell what the model gives: "loss" and "quantiles" of forecasts,
  * with their rows, or "head" and the classes. */
 void by__nn_series_write_forecast(json_t *out, const by_model_config *config);

@@ -13,6 +13,11 @@ static const by__config_key keys[] = {
      "[0.1, 0.5, 0.9]", .later = true,
      .help = "levels of loss quantile, or of the quantiles of a distribution that are told, "
              "ascending between 0 and 1"},
+    {"model", "affine", BY__KEY_SWITCH, BY__OWN(by__nn_series_forecast, affine), "false",
+     .later = true,
+     .help =
+         "learn a gain and a shift of each channel of a standardized window, which are undone in "
+         "the forecast (RevIN, Kim et al. 2022)"},
 };
 const by__config_key_list by__nn_series_forecast_keys = BY__KEY_LIST(keys);
 
@@ -139,6 +144,16 @@ by_status by__nn_series_forecast_resolve(by_config *config, const by__nn_series_
 
 /* ---- the end of a model ---- */
 
+/* A learned gain may be negative. */
+static by_value magnitude(by__nn_build *b, by_value x)
+{
+    by_graph *g = b->graph;
+    return forecast_of(b->config)->affine == 0
+               ? x
+               : by_add(g, by_unary(g, x, BY_FN_RELU),
+                        by_unary(g, by_unary(g, x, BY_FN_NEGATE), BY_FN_RELU));
+}
+
 /* The parameters of distributions, [B, outputs, 2, C], of what the network says of them. scales: of
  * [B, 1, 1, C]. */
 static by_value end_distribution(by__nn_build *b, by_value x, const by__nn_window_scales *scales)
@@ -149,7 +164,7 @@ static by_value end_distribution(by__nn_build *b, by_value x, const by__nn_windo
                          by_unary(g, by_slice(g, x, 2, 1, 1), BY_FN_SOFTPLUS)};
     if (scales != NULL) {
         parts[0] = by__nn_series_restore(b, parts[0], scales);
-        parts[1] = counts ? parts[1] : by_mul(g, parts[1], scales->deviation);
+        parts[1] = counts ? parts[1] : by_mul(g, parts[1], magnitude(b, scales->deviation));
     }
     parts[0] = counts ? by_unary(g, parts[0], BY_FN_SOFTPLUS) : parts[0];
     return by_concat(g, parts, 2, 2);
@@ -178,6 +193,37 @@ void by__nn_series_end(by__nn_build *b, by_value x, const by__nn_window_scales *
     b->model.output = kind != BY__NN_SERIES_QUANTILES ? end_distribution(b, x, of_rows)
                       : scales == NULL                ? x
                                                       : by__nn_series_restore(b, x, of_rows);
+}
+
+/* ---- standardization ---- */
+
+by_status by__nn_series_check_affine(const by_config *config,
+                                     const by__nn_series_forecast *forecast, bool standardize,
+                                     by_error *error)
+{
+    return standardize || forecast->affine == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: model.affine is of windows that are standardized: set "
+                              "model.standardize=true",
+                              by__config_where(config, "model.affine", "model.standardize"));
+}
+
+void by__nn_series_write_standardize(json_t *out, const by__nn_series_forecast *forecast,
+                                     bool standardize)
+{
+    (void)json_object_set_new(out, "standardize", json_boolean(standardize));
+    if (forecast->affine != 0) {
+        (void)json_object_set_new(out, "affine", json_true());
+    }
+}
+
+by_status by__nn_series_read_standardize(int64_t *standardize, by__nn_series_forecast *forecast,
+                                         const char *name, const json_t *in, bool usual,
+                                         by_error *error)
+{
+    BY_TRY(by__nn_json_switch(&forecast->affine, name, in, "affine", false, error));
+    return by__nn_json_switch(standardize, name, in, "standardize", usual, error);
 }
 
 /* ---- config.json ---- */

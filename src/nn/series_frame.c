@@ -48,6 +48,7 @@ by_status by__nn_series_window_resolve(by_config *config, void *own, by_error *e
 {
     by__nn_window_keys *keys = own;
     BY_TRY(by__nn_series_choose_head(config, &keys->forecast, error));
+    BY_TRY(by__nn_series_check_affine(config, &keys->forecast, keys->standardize != 0, error));
     return by__nn_series_forecast_resolve(config, &keys->forecast, error);
 }
 
@@ -55,7 +56,9 @@ by_value by__nn_series_read(by__nn_build *b, const by__nn_window_keys *keys,
                             by__nn_window_scales *scales)
 {
     by_value x = by__nn_series(b);
-    return keys->standardize != 0 ? by__nn_series_standardize(b, x, scales) : x;
+    return keys->standardize != 0
+               ? by__nn_series_standardize(b, x, keys->forecast.affine != 0, scales)
+               : x;
 }
 
 by_value by__nn_series_channels(by__nn_build *b, by_value x)
@@ -114,7 +117,7 @@ void by__nn_series_write_config(json_t *out, const by_model_config *c,
     (void)json_object_set_new(out, "num_hidden_layers", json_integer(c->layers));
     (void)json_object_set_new(out, "hidden_size", json_integer(c->width));
     (void)json_object_set_new(out, "dropout", json_real(c->dropout));
-    (void)json_object_set_new(out, "standardize", json_boolean(keys->standardize));
+    by__nn_series_write_standardize(out, &keys->forecast, keys->standardize != 0);
     if (keys->known > 0) {
         (void)json_object_set_new(out, "num_known_inputs", json_integer(keys->known));
     }
@@ -130,5 +133,6 @@ by_status by__nn_series_read_config(by_model_config *c, by__nn_window_keys *keys
     BY_TRY(by__nn_json_integer(&c->width, name, in, "hidden_size", BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&keys->known, name, in, "num_known_inputs", 0, error));
     BY_TRY(by__nn_series_read_forecast(c, name, in, BY__REQUIRED, error));
-    return by__nn_json_switch(&keys->standardize, name, in, "standardize", true, error);
+    return by__nn_series_read_standardize(&keys->standardize, &keys->forecast, name, in, true,
+                                          error);
 }

@@ -100,6 +100,8 @@ CASES = {
     "tcn": dict(kind="tcn", layers=3, width=8, kernel=3, context=24, horizon=6, channels=3, classes=0, seed=303),
     "tcn_near": dict(kind="tcn", layers=2, width=8, kernel=2, context=24, horizon=6, channels=3, classes=0, seed=309),
     "nbeats": dict(kind="nbeats", blocks=2, layers=2, width=16, context=24, horizon=6, channels=3, classes=0, seed=304),
+    "nbeats_affine": dict(kind="nbeats", blocks=2, layers=2, width=16, context=24, horizon=6, channels=3, affine=1, classes=0,
+                          seed=314),
     "tide": dict(kind="tide", layers=2, decoder_layers=2, width=16, decoder_width=4, temporal_width=8, context=24,
                  horizon=6, channels=3, classes=0, norm_eps=1e-5, seed=306),
     "lstm": dict(kind="lstm", layers=2, width=8, context=24, horizon=6, channels=3, classes=0, seed=307),
@@ -1149,8 +1151,12 @@ def standardized(forward, w, series, whole=False):
     x = series.to(next(iter(w.values())).dtype)
     mean = x.mean(1, keepdim=True)
     deviation = torch.sqrt(x.var(1, correction=0, keepdim=True) + 1e-5)
-    y = forward((x - mean) / deviation)
-    return y if whole else y * deviation + mean
+    gain, shift = (w.get(f"revin_layer.affine_{part}") for part in ("weight", "bias"))
+    x = (x - mean) / deviation
+    y = forward(x if gain is None else x * gain + shift)
+    if whole:
+        return y
+    return (y if gain is None else (y - shift) / (gain + 1e-10)) * deviation + mean
 
 
 def told_of_all(c, features, w, name):
@@ -1195,6 +1201,8 @@ def nbeats_shapes(c):
         for layer in range(c["layers"]):
             linear_shapes(shapes, f"blocks.{block}.layers.{layer}", c["width"], c["width"] if layer else c["context"])
         linear_shapes(shapes, f"blocks.{block}.basis_parameters", c["context"] + c["horizon"], c["width"])
+    if "affine" in c:
+        shapes["revin_layer.affine_weight"] = shapes["revin_layer.affine_bias"] = (c["channels"],)
     return shapes
 
 
@@ -1511,7 +1519,7 @@ def make_inputs(c):
             # Standard deviation 0.25, about 1.4 / sqrt(width): attention, gates and GELU leave their
             # linear range, and no gradient is tiny.
             weights[name] = uniform(shape, -0.4375, 0.4375)
-        elif name.endswith((".weight", ".running_var")):
+        elif name.endswith((".weight", ".affine_weight", ".running_var")):
             weights[name] = uniform(shape, 0.5, 1.5)
         else:
             weights[name] = uniform(shape, -0.25, 0.25)

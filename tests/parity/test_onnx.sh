@@ -160,7 +160,7 @@ END
 forecasts dlinear "dlinear, standardize: true"
 forecasts patchtst "patchtst, layers: 1, width: 8, heads: 2, patch: 8, stride: 4"
 forecasts tcn "tcn, layers: 3, width: 8"
-forecasts nbeats "nbeats, width: 16"
+forecasts nbeats "nbeats, width: 16, affine: true"
 forecasts tide "tide, width: 16"
 forecasts lstm "lstm, layers: 2, width: 8"
 forecasts gru "gru, layers: 2, width: 8"

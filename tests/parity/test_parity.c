@@ -825,7 +825,10 @@ static void test_nbeats(void **state)
     BY_UNUSED(state);
     static const char *const settings[] = {"model.kind=nbeats", FORECAST, "model.width=16",
                                            "model.blocks=2"};
+    static const char *const affine[] = {"model.kind=nbeats", FORECAST, "model.width=16",
+                                         "model.blocks=2", "model.affine=true"};
     compare_all(CASE("nbeats", &forecasts, settings, "series", "targets"));
+    compare_all(CASE("nbeats_affine", &forecasts, affine, "series", "targets"));
 }
 
 static void test_tide(void **state)

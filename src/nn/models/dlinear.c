@@ -30,6 +30,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const dlinear_keys *d = own;
     BY_TRY(by__nn_series_forecast_resolve(config, &d->forecast, error));
+    BY_TRY(by__nn_series_check_affine(config, &d->forecast, d->standardize != 0, error));
     return d->kernel % 2 == 1 && d->kernel <= 2 * config->model.context
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
@@ -72,10 +73,11 @@ static by_value linear(by__nn_build *b, by_value x, const char *prefix)
 static void body(by__nn_build *b)
 {
     by_graph *g = b->graph;
-    bool standardize = own_keys(b->config)->standardize != 0;
+    const dlinear_keys *d = own_keys(b->config);
+    bool standardize = d->standardize != 0;
     by__nn_window_scales scales;
     by_value x = by__nn_series(b);
-    x = standardize ? by__nn_series_standardize(b, x, &scales) : x;
+    x = standardize ? by__nn_series_standardize(b, x, d->forecast.affine != 0, &scales) : x;
     by_value trend = trend_of(b, x);
     by_value season = by_transpose(g, by_sub(g, x, trend), 1, 2);
     x = by_add(g, linear(b, season, "Linear_Seasonal"),
@@ -88,7 +90,7 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "context_length", json_integer(c->context));
     (void)json_object_set_new(out, "num_input_channels", json_integer(c->channels));
     (void)json_object_set_new(out, "moving_average", json_integer(own_keys(c)->kernel));
-    (void)json_object_set_new(out, "standardize", json_boolean(own_keys(c)->standardize));
+    by__nn_series_write_standardize(out, &own_keys(c)->forecast, own_keys(c)->standardize != 0);
     by__nn_series_write_forecast(out, c);
 }
 
@@ -100,7 +102,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(by__nn_json_integer(&c->channels, name, in, "num_input_channels", BY__REQUIRED, error));
     BY_TRY(by__nn_series_read_forecast(c, name, in, BY__REQUIRED, error));
     BY_TRY(by__nn_json_integer(&d->kernel, name, in, "moving_average", 25, error));
-    return by__nn_json_switch(&d->standardize, name, in, "standardize", false, error);
+    return by__nn_series_read_standardize(&d->standardize, &d->forecast, name, in, false, error);
 }
 
 const by__nn_family by__nn_family_dlinear = {

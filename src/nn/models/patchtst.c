@@ -179,7 +179,8 @@ static void body(by__nn_build *b)
     int64_t batch = b->request->batch;
     int64_t features = patch_count(c) * c->width;
     by__nn_window_scales scales;
-    by_value x = embed(b, by__nn_series_standardize(b, by__nn_series(b), &scales));
+    bool affine = own_keys(c)->forecast.affine != 0;
+    by_value x = embed(b, by__nn_series_standardize(b, by__nn_series(b), affine, &scales));
     for (int layer = 0; layer < c->layers; layer++) {
         x = block(b, x, layer);
     }
@@ -209,6 +210,9 @@ static void write_config(json_t *out, const by_model_config *c)
     (void)json_object_set_new(out, "pooling_type",
                               by__nn_series_is_whole(c) ? json_string("mean") : json_null());
     (void)json_object_set_new(out, "scaling", json_string("std"));
+    if (own_keys(c)->forecast.affine != 0) {
+        (void)json_object_set_new(out, "affine", json_true());
+    }
     by__nn_series_write_forecast(out, c);
     (void)json_object_set_new(out, "do_mask_input", json_false());
     (void)json_object_set_new(out, "ff_dropout", json_real(c->dropout));
@@ -220,10 +224,14 @@ static void write_config(json_t *out, const by_model_config *c)
 /* Heads as transformers calls models with them. */
 static const by__nn_published forecaster = {"patchtst", "PatchTSTForPrediction", false};
 static const by__nn_published classifier = {"patchtst", "PatchTSTForClassification", false};
+/* transformers has no learned gain and shift. */
+static const by__nn_published affine[2] = {{"banyan_patchtst", "PatchTSTForPrediction", false},
+                                           {"banyan_patchtst", "PatchTSTForClassification", false}};
 
 static const by__nn_published *publish(const by_model_config *c)
 {
-    return by__nn_series_is_whole(c) ? &classifier : &forecaster;
+    bool whole = by__nn_series_is_whole(c);
+    return own_keys(c)->forecast.affine != 0 ? &affine[whole] : whole ? &classifier : &forecaster;
 }
 
 static bool is_whole(const json_t *in)
@@ -267,6 +275,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
         c->outputs = by__nn_json_labels(in);
         BY_TRY(by__nn_set_string(&p->forecast.head, "window", error));
     }
+    BY_TRY(by__nn_json_switch(&p->forecast.affine, name, in, "affine", false, error));
     BY_TRY(by__nn_json_integer(&p->patch, name, in, "patch_length", 1, error));
     BY_TRY(by__nn_json_integer(&p->stride, name, in, "patch_stride", 1, error));
     BY_TRY(by__nn_json_integer(&c->layers, name, in, "num_hidden_layers", 3, error));
@@ -298,7 +307,9 @@ const by__nn_family by__nn_family_patchtst = {
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
-    .published = (const by__nn_published[]){{"patchtst", "PatchTSTForPrediction", false}, {0}},
+    .published = (const by__nn_published[]){{"patchtst", "PatchTSTForPrediction", false},
+                                            {"banyan_patchtst", "PatchTSTForPrediction", false},
+                                            {0}},
     .publish = publish,
     .other_heads = "head.",
 };

@@ -306,7 +306,8 @@ static void test_config_json_of_series(void **state)
                                        "model.decoder_layers=1", "model.decoder_width=5",
                                        "model.temporal_width=9", "norm.kind=batch"};
     static const char *const plain[] = {"model.kind=tide", WINDOW, "model.norm=false"};
-    static const char *const lstm[] = {"model.kind=lstm", WINDOW};
+    static const char *const lstm[] = {"model.kind=lstm", WINDOW, "model.standardize=true",
+                                       "model.affine=true"};
     static const char *const gru[] = {"model.kind=gru", WINDOW};
     round_trip(lstm, BY_ARRAY_LENGTH(lstm));
     round_trip(gru, BY_ARRAY_LENGTH(gru));
