@@ -258,6 +258,8 @@ typedef struct by_task_graph {
 #define BY_REFERENCE_VALUES 2
 
 /* For a task that compares a model with the weights that it starts from (model.from): what these
+    const float *graph_features; /* [graph_width] of the graph as a whole; NULL: there are none */
+    size_t graph_width;
  * make of the samples is computed once, before the first step. */
 typedef struct by_task_reference {
     /* Returns the number of data sets whose samples are compared; 0: none. */

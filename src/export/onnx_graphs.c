@@ -35,8 +35,8 @@ int64_t by__export_onnx_graphs_choose(by_model_config *config, int64_t batch)
 /* ---- inputs ---- */
 
 /* The inputs of the ONNX graph, by number. The fourth says what is wanted: nodes, pairs of them, or
- * where the nodes of each graph begin; the last one is there if edges have features. */
-enum { FEATURES, OFFSETS, SOURCES, WANTED, EDGE_FEATURES, INPUTS };
+ * where the nodes of each graph begin; the last ones are there if edges or graphs have features. */
+enum { FEATURES, OFFSETS, SOURCES, WANTED, EDGE_FEATURES, GRAPH_FEATURES, INPUTS };
 
 static int column(by__op_onnx *o, int x)
 {
@@ -101,6 +101,9 @@ static int value_of(by__op_onnx *o, const by__graph_value *v)
     if (strcmp(v->name, "edges.x") == 0) {
         return by__op_onnx_reshape(o, EDGE_FEATURES, (const int64_t[]){1, -1, v->shape.dim[2]}, 3);
     }
+    if (strcmp(v->name, "graphs.x") == 0) {
+        return by__op_onnx_reshape(o, GRAPH_FEATURES, (const int64_t[]){1, -1, v->shape.dim[2]}, 3);
+    }
     if (strcmp(v->name, "edges.each") == 0) {
         return count_rows(o, SOURCES, 1);
     }
@@ -114,13 +117,13 @@ static int value_of(by__op_onnx *o, const by__graph_value *v)
                                                     : -1;
 }
 
-/* edge_features: of each; 0: there are none. */
 static void add_ports(by__export_onnx_writer *w, const char *const *names, graph_subject subject,
-                      int64_t channels, int64_t edge_features)
+                      int64_t channels, const by__nn_node_sizes *sizes)
 {
     const by__export_onnx_axis features[2] = {{0, "nodes"}, {channels, NULL}};
     const by__export_onnx_axis offsets = {0, "nodes_and_one"};
-    const by__export_onnx_axis sources[2] = {{0, "edges"}, {edge_features, NULL}};
+    const by__export_onnx_axis sources[2] = {{0, "edges"}, {sizes->edge_features, NULL}};
+    const by__export_onnx_axis graphs[2] = {{0, "graphs"}, {sizes->graph_features, NULL}};
     const by__export_onnx_axis wanted[2] = {
         {0, subject == SUBJECT_GRAPHS ? "graphs_and_one" : "targets"}, {2, NULL}};
     by__export_onnx_writer_port(w, 11, names[FEATURES], BY__ONNX_FLOAT, features, 2);
@@ -128,8 +131,11 @@ static void add_ports(by__export_onnx_writer *w, const char *const *names, graph
     by__export_onnx_writer_port(w, 11, names[SOURCES], BY__ONNX_INT64, sources, 1);
     by__export_onnx_writer_port(w, 11, names[WANTED], BY__ONNX_INT64, wanted,
                                 subject == SUBJECT_PAIRS ? 2 : 1);
-    if (edge_features > 0) {
+    if (sizes->edge_features > 0) {
         by__export_onnx_writer_port(w, 11, names[EDGE_FEATURES], BY__ONNX_FLOAT, sources, 2);
+    }
+    if (sizes->graph_features > 0) {
+        by__export_onnx_writer_port(w, 11, names[GRAPH_FEATURES], BY__ONNX_FLOAT, graphs, 2);
     }
 }
 
@@ -139,7 +145,8 @@ by_status by__export_onnx_graphs_inputs(by__export_onnx_writer *w, const by_mode
     static const char *const wanted[] = {
         [SUBJECT_NODES] = "nodes", [SUBJECT_PAIRS] = "pairs", [SUBJECT_GRAPHS] = "graphs"};
     graph_subject subject = subject_of(config);
-    const char *in[INPUTS] = {"features", "offsets", "sources", wanted[subject], "edge_features"};
+    const char *in[INPUTS] = {"features",      "offsets",       "sources",
+                              wanted[subject], "edge_features", "graph_features"};
     by_value x = by_graph_find(graph, "nodes.x");
     if (x == BY_NONE) {
         return by_error_set(error, BY_EFORMAT, "the model has no features of nodes");
@@ -147,8 +154,7 @@ by_status by__export_onnx_graphs_inputs(by__export_onnx_writer *w, const by_mode
     if (by_graph_find(graph, "relations.offsets") != BY_NONE) {
         return by_error_set(error, BY_EFORMAT, "models of relations are not written as ONNX");
     }
-    add_ports(w, in, subject, graph->values[x].shape.dim[2],
-              by__nn_node_sizes_of(config)->edge_features);
+    add_ports(w, in, subject, graph->values[x].shape.dim[2], by__nn_node_sizes_of(config));
     for (size_t i = 0; i < graph->value_count; i++) {
         const by__graph_value *v = &graph->values[i];
         if (v->role != BY_ROLE_INPUT) {

@@ -10,6 +10,7 @@
 #include "data/table/row_table.h"
 #include "job/job.h"
 #include "job/table_cells.h"
+#include "nn/nn.h"
 
 #define MAX_BATCH  4096
 #define MAX_ARRAYS 24
@@ -128,13 +129,18 @@ by_status by_predictor_table(by_table **out, const by_predictor *p, const char *
 
 /* ---- opening ---- */
 
-/* One node without edges. */
+/* One node without edges; all features are 0. */
 static by_status make_graph(by_predictor_input **out, const by_predictor *p, by_error *error)
 {
     float *features;
     size_t width = (size_t)p->config->model.channels;
-    BY_TRY(by__alloc((void **)&features, width + 1, sizeof *features, "an example", error));
-    const by_task_graph graph = {.features = features, .nodes = 1, .width = width};
+    size_t own = (size_t)by__nn_node_sizes_of(&p->config->model)->graph_features;
+    BY_TRY(by__alloc((void **)&features, width + own + 1, sizeof *features, "an example", error));
+    const by_task_graph graph = {.features = features,
+                                 .nodes = 1,
+                                 .width = width,
+                                 .graph_features = features + width,
+                                 .graph_width = own};
     by_status status = by_predictor_graph_open(out, p, &graph, error);
     free(features);
     return status;

@@ -111,6 +111,11 @@ static const by__config_key nodes[] = {
     {"model", "readout", BY__KEY_TEXT, BY__OWN(by__nn_node_sizes, readout), "mean",
      .choices = "mean|sum|max", .help = "what is made of the nodes of each of these graphs",
      .later = true},
+    {"model", "graph_features", BY__KEY_INT, BY__OWN(by__nn_node_sizes, graph_features), "0", 0,
+     BY__MI20,
+     .help = "features of such a graph as a whole; task.kind graphs sets it to what the "
+             "data has",
+     .later = true},
     {"model", "candidates", BY__KEY_INT, BY__OWN(by__nn_node_sizes, candidates), "0", 0, BY__MI20,
      .help = "scores of a sample of links in training; task.kind links sets it", .later = true},
     {"model", "held_out_candidates", BY__KEY_INT, BY__OWN(by__nn_node_sizes, held_out_candidates),

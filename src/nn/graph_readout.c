@@ -69,7 +69,7 @@ static by_value read_graphs(by__nn_build *b, const by__nn_node_sizes *sizes, by_
     return by_mul(g, sums, scale);
 }
 
-/* A linear layer of what is read out of a graph. */
+/* A linear layer of what is read out of a graph, and of the graph's own features behind it. */
 static by_value classify_graphs(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x)
 {
     const by_model_config *c = b->config;
@@ -77,10 +77,17 @@ static by_value classify_graphs(by__nn_build *b, const by__nn_node_sizes *sizes,
     if (b->request->mode != BY_MODEL_TRAIN) {
         by_model_register(&b->model, b->graph, "features", read);
     }
-    by_value w = by__nn_weight(b, "out in", BY_SHAPE(c->outputs, c->width),
-                               by__nn_init_glorot(c->width, c->outputs), "lin.weight");
+    int64_t width = c->width + sizes->graph_features;
+    by_value w = by__nn_weight(b, "out in", BY_SHAPE(c->outputs, width),
+                               by__nn_init_glorot(width, c->outputs), "lin.weight");
     by_value bias = by__nn_weight(b, "out", BY_SHAPE(c->outputs), (by_init){0}, "lin.bias");
-    return by_linear(b->graph, by__nn_drop(b, read), w, bias, true);
+    by_value parts[2] = {by__nn_drop(b, read), BY_NONE};
+    if (sizes->graph_features > 0) {
+        parts[1] = by__nn_input(b, "graphs.x", BY_F32,
+                                BY_SHAPE(b->request->batch, sizes->graphs, sizes->graph_features));
+        parts[0] = by_concat(b->graph, parts, 2, 2);
+    }
+    return by_linear(b->graph, parts[0], w, bias, true);
 }
 
 by_value by__nn_node_read_out(by__nn_build *b, const by__nn_node_sizes *sizes, by_value x)

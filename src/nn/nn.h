@@ -564,7 +564,8 @@ typedef struct by__nn_node_sizes {
     int64_t residual;
     int64_t relations; /* of edges; 0: they have none */
     int64_t relation_edges;
-    int64_t edge_features; /* of each edge of small graphs; 0: none are read */
+    int64_t edge_features;  /* of each edge of small graphs; 0: none are read */
+    int64_t graph_features; /* of each small graph, beside what is read out; 0: none are read */
     int64_t
         own_graphs; /* not 0: each sample has a graph of its own, of at most `nodes` and `edges` */
     int64_t graphs; /* of a sample, several of which are one after another, and each of which is

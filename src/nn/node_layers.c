@@ -331,6 +331,9 @@ void by__nn_node_write_config(json_t *out, const by_model_config *c, const by__n
         (void)json_object_set_new(out, "num_graphs", json_integer(sizes->graphs));
         (void)json_object_set_new(out, "readout", json_string(sizes->readout));
     }
+    if (sizes->graph_features > 0) {
+        (void)json_object_set_new(out, "graph_dim", json_integer(sizes->graph_features));
+    }
     if (sizes->candidates > 0) {
         (void)json_object_set_new(out, "candidates", json_integer(sizes->candidates));
         (void)json_object_set_new(out, "held_out_candidates",
@@ -373,6 +376,7 @@ static by_status read_readout(by__nn_node_sizes *sizes, const char *name, const 
     sizes->own_graphs = json_object_get(in, "num_graphs") != NULL;
     BY_TRY(by__nn_json_integer(&sizes->graphs, name, in, "num_graphs", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->edge_features, name, in, "edge_dim", 0, error));
+    BY_TRY(by__nn_json_integer(&sizes->graph_features, name, in, "graph_dim", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->candidates, name, in, "candidates", 0, error));
     BY_TRY(by__nn_json_integer(&sizes->held_out_candidates, name, in, "held_out_candidates", 0,
                                error));

@@ -167,3 +167,12 @@ assert len(said) == 120 and sum(abs(p["value"] - sizes[p["graph"]]) for p in sai
 END
 run 2 "$banyan" train rings.yaml --set name=bad --set data.pack_nodes=5
 holds err "has 11 nodes"
+# The mean of the nodes does not tell how many there are; a feature of the graph does.
+awk '{ print $1 / 8 - 1 }' sizes.csv >sized/raw/graph-feat.csv
+run 0 "$banyan" train rings.yaml --set name=known --set data.graph=sized --set data.target=number --set data.label_names='[]' \
+    --set model.readout=mean --set data.graph_features=true --set train.steps=120 --set optimizer.lr=0.05
+run 0 "$banyan" eval runs/known --test --json
+above mae 0 0.5
+sed -i '$d' sized/raw/graph-feat.csv
+run 1 "$banyan" train rings.yaml --set name=bad --set data.graph=sized --set data.graph_features=true
+holds err "119 rows of features of graphs, and 120 graphs"

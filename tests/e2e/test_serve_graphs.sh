@@ -26,7 +26,8 @@ graph("own", count)
 npy("y.npy", "|i1", (count,), bytes(i % 2 for i in range(count)))
 graph("new", 12)
 os.makedirs("small")
-tables = {n: open(f"small/{n}.csv", "w") for n in ("num-node-list", "num-edge-list", "edge", "node-feat", "graph-label", "edge-feat")}
+tables = {n: open(f"small/{n}.csv", "w") for n in ("num-node-list", "num-edge-list", "edge", "node-feat", "graph-label", "edge-feat",
+                                                      "graph-feat")}
 for g in range(12):
     x, edges = graph("small-one", 5)
     tables["num-node-list"].write("5\n")
@@ -36,7 +37,8 @@ for g in range(12):
     tables["graph-label"].write(f"{g % 2}\n")
     bonds = [[(2 * a + b) % 3, 1] for a, b in edges]
     tables["edge-feat"].writelines(f"{k},{one}\n" for k, one in bonds)
-    json.dump({"features": x, "edges": edges, "edge_features": bonds}, open("small-bonds.json", "w"))
+    tables["graph-feat"].write(f"{g / 4},-1\n")
+    json.dump({"features": x, "edges": edges, "edge_features": bonds, "graph_features": [g / 4, -1]}, open("small-bonds.json", "w"))
 END
 cat >own.yaml <<'END'
 name: own
@@ -57,7 +59,7 @@ train: {steps: 5, batch: 1, threads: 1, eval_every: 0}
 precision: {compute: f32}
 optimizer: {lr: 0.02, schedule: constant, warmup: 0}
 END
-sed 's/^name: small/name: bonds/; s/kind: gat, layers: 2, width: 8, heads: 2/kind: gin, layers: 2, width: 8/; s/self_loops: true/self_loops: true, edge_features: true/' small.yaml >bonds.yaml
+sed 's/^name: small/name: bonds/; s/kind: gat, layers: 2, width: 8, heads: 2/kind: gin, layers: 2, width: 8/; s/self_loops: true/self_loops: true, edge_features: true, graph_features: true/' small.yaml >bonds.yaml
 cat >links.yaml <<'END'
 name: links
 task: {kind: links}
@@ -116,6 +118,11 @@ bonds = json.load(open("small-bonds.json"))
 alike(ask(model="bonds", graph=bonds), [{k: lines("bonds.lines")[0][k] for k in ("class", "label", "probability")}])
 other = ask(model="bonds", graph={**bonds, "edge_features": [[2, 0]] * len(bonds["edges"])})
 assert abs(other[0]["probability"] - lines("bonds.lines")[0]["probability"]) > 1e-4, other
+other = ask(model="bonds", graph={**bonds, "graph_features": [9, 9]})
+assert abs(other[0]["probability"] - lines("bonds.lines")[0]["probability"]) > 1e-4, other
+assert "'graph.graph_features' must be a list of 2 numbers" in ask(400, model="bonds", graph={**bonds, "graph_features": [1]})
+assert "feature 1 of graph 0 is no number" in ask(400, model="bonds", graph={**bonds, "graph_features": [1, "x"]})
+assert "reads no 'graph.graph_features'" in ask(400, model="own", graph={"features": [[1, 2, 3]], "graph_features": [1]})
 assert "list of 10 lists of 2 numbers" in ask(400, model="bonds", graph=json.load(open("small-one.json")))
 assert "edge 0 has 1 features; the model reads 2" in ask(400, model="bonds", graph={**bonds, "edge_features": [[1]] * 10})
 assert "reads no 'graph.edge_features'" in ask(400, model="small", graph=bonds)

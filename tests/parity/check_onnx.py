@@ -292,7 +292,7 @@ def gine(checkpoint, file, lines):
         for (a, b), f in edges.items():
             y[b] += np.maximum(x[a] + linear(f.astype(np.float64), "convs.0.lin"), 0)
         y = linear(np.maximum(linear(y, "convs.0.nn.lins.0"), 0), "convs.0.nn.lins.1")
-        out = linear(y.sum(0), "lin")
+        out = linear(np.concatenate([y.sum(0), data["graph_feat"][g].astype(np.float64)]), "lin")
         said = json.loads(line)
         p = np.exp(out - out.max()) / np.exp(out - out.max()).sum()
         distance = max(distance, abs(p[said["class"]] - said["probability"]))
@@ -328,6 +328,9 @@ def graphs(path, file, lines):
             e = np.array([listed[p] if p in listed else listed[p[::-1]] for p in zip(sources, ends_in)], np.float32)
             e = e.reshape(-1, data["edge_feat"].shape[1])
             feeds["edge_features"] = np.concatenate([e, np.ones((room, e.shape[1]), np.float32)])
+        if any(i.name == "graph_features" for i in model.session.get_inputs()):
+            whole = data["graph_feat"][chosen].astype(np.float32)
+            feeds["graph_features"] = np.concatenate([whole, np.ones((room, whole.shape[1]), np.float32)])
         out = model.session.run(None, feeds)[0][:len(chosen)].astype(np.float64)
         if numbers:
             return out[:, 0]

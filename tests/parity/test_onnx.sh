@@ -186,7 +186,8 @@ edges = np.concatenate([random.integers(0, n, (2, m)) for n, m in zip(sizes, cou
 x = random.normal(size=(sizes.sum(), 5)).astype(np.float32)
 bonds = random.integers(0, 3, (counts.sum(), 2))
 small = dict(num_node_list=sizes, num_edge_list=counts, edge_index=edges, node_feat=x)
-np.savez("bonds.npz", **small, graph_label=(sizes > 5).astype(np.int64), edge_feat=bonds)
+np.savez("bonds.npz", **small, graph_label=(sizes > 5).astype(np.int64), edge_feat=bonds,
+         graph_feat=random.normal(size=(40, 3)).astype(np.float32))
 np.savez("small.npz", **small, graph_label=(sizes > 5).astype(np.int64))
 np.savez("sized.npz", **small, graph_label=1e3 + 20.0 * sizes + counts)
 END
@@ -236,9 +237,9 @@ END
     later "$task" "$name.onnx" "$files" "$name.lines"
 }
 about gin-graphs graphs "gin, layers: 2, readout: sum" "graph: small.npz, pack_nodes: 32" small.npz
-about sage-graphs graphs "sage, layers: 2, readout: max" "graph: small.npz" small.npz
+about sage-graphs graphs "sage, layers: 2, readout: max" "graph: bonds.npz, graph_features: true" bonds.npz
 about gat-graphs graphs "gat, layers: 1, heads: 2" "graph: small.npz" small.npz
-about gine-graphs graphs "gin, layers: 1, readout: sum" "graph: bonds.npz, edge_features: true" bonds.npz
+about gine-graphs graphs "gin, layers: 1, readout: sum" "graph: bonds.npz, edge_features: true, graph_features: true" bonds.npz
 later gine runs/gine-graphs/checkpoints/step-00000012 bonds.npz gine-graphs.lines
 about gine-deep graphs "gin, layers: 2" "graph: bonds.npz, pack_nodes: 32, edge_features: true" bonds.npz
 about gcn-numbers graphs "gcn, layers: 2" "graph: sized.npz, target: number" sized.npz

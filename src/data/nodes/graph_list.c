@@ -10,7 +10,7 @@
 #include "formats/npz.h"
 
 /* The tables that graphs are read from: in f64, which holds whole numbers up to 2^53. */
-enum { NODE_COUNTS, EDGE_COUNTS, EDGES, FEATURES, LABELS, EDGE_FEATURES, TABLES };
+enum { NODE_COUNTS, EDGE_COUNTS, EDGES, FEATURES, LABELS, EDGE_FEATURES, GRAPH_FEATURES, TABLES };
 
 typedef struct table_name {
     const char *member;
@@ -24,7 +24,8 @@ static const table_name table_names[TABLES] = {
     [EDGES] = {"edge_index", "edge.csv", false},
     [FEATURES] = {"node_feat", "node-feat.csv", true},
     [LABELS] = {"graph_label", "graph-label.csv", true},
-    [EDGE_FEATURES] = {"edge_feat", "edge-feat.csv", false}};
+    [EDGE_FEATURES] = {"edge_feat", "edge-feat.csv", false},
+    [GRAPH_FEATURES] = {"graph_feat", "graph-feat.csv", false}};
 
 typedef struct graph_table {
     double *values; /* NULL: there is none */
@@ -43,7 +44,9 @@ typedef struct graph_reading {
 
 static bool is_wanted(const graph_reading *r, int table)
 {
-    return table != EDGE_FEATURES || r->options->edge_features;
+    return table == EDGE_FEATURES    ? r->options->edge_features
+           : table == GRAPH_FEATURES ? r->options->graph_features
+                                     : true;
 }
 
 static by_status read_member(graph_table *out, const char *file, const by__map *map,
@@ -86,9 +89,12 @@ static by_status read_archive(graph_reading *r, by_error *error)
             ? BY_OK
             : by_error_set(error, BY_EFORMAT, "%s is neither an npz file nor a directory of tables",
                            r->options->graph);
-    for (int i = 0; status == BY_OK && i < TABLES && is_wanted(r, i); i++) {
+    for (int i = 0; status == BY_OK && i < TABLES; i++) {
         by__format_npz_member member;
         bool found = true;
+        if (!is_wanted(r, i)) {
+            continue;
+        }
         status = by__format_npz_find(&member, &found, r->options->graph, map.data, map.size,
                                      table_names[i].member, error);
         if (status == BY_OK && (found || !table_names[i].optional)) {
@@ -120,11 +126,11 @@ static char *find_table(const char *directory, const char *name)
 
 static by_status read_directory(graph_reading *r, by_error *error)
 {
-    for (int i = 0; i < TABLES && is_wanted(r, i); i++) {
-        char *path = find_table(r->options->graph, table_names[i].file);
+    for (int i = 0; i < TABLES; i++) {
+        char *path = is_wanted(r, i) ? find_table(r->options->graph, table_names[i].file) : NULL;
         uint8_t *text = NULL;
         size_t size = 0;
-        if (path == NULL && table_names[i].optional) {
+        if (path == NULL && (table_names[i].optional || !is_wanted(r, i))) {
             continue;
         }
         if (path == NULL) {
@@ -308,6 +314,30 @@ static by_status take_edge_features(graph_reading *r, bool in_rows, by_error *er
     return status;
 }
 
+static by_status take_graph_features(graph_reading *r, by_error *error)
+{
+    by__nodes_graph_list *l = r->list;
+    const graph_table *t = &r->tables[GRAPH_FEATURES];
+    if (t->values == NULL) {
+        return BY_OK;
+    }
+    if (t->rows != (uint64_t)l->graphs || t->columns < 1) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: %llu rows of features of graphs, and %lld graphs",
+                            r->options->graph, (unsigned long long)t->rows, (long long)l->graphs);
+    }
+    size_t count = (size_t)(t->rows * t->columns);
+    l->features = (int64_t)t->columns;
+    BY_TRY(by__nodes_set_alloc(l->set, (void **)&l->x, count, sizeof *l->x, error));
+    for (size_t i = 0; i < count; i++) {
+        l->x[i] = (float)t->values[i];
+        if (!isfinite(l->x[i])) {
+            return refuse(r, GRAPH_FEATURES, i / t->columns, t->values[i], "is no feature", error);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status take_labels(graph_reading *r, by_error *error)
 {
     by__nodes_graph_list *l = r->list;
@@ -341,6 +371,9 @@ static by_status take_hash(by__nodes_graph_list *l, by_error *error)
         by__hasher_add(hasher, set->edge_x,
                        (size_t)(set->edges * set->edge_features) * sizeof *set->edge_x);
     }
+    if (l->x != NULL) {
+        by__hasher_add(hasher, l->x, (size_t)(l->graphs * l->features) * sizeof *l->x);
+    }
     if (l->values != NULL) {
         by__hasher_add(hasher, l->values, (size_t)l->graphs * sizeof *l->values);
     }
@@ -364,6 +397,7 @@ static by_status read_all(graph_reading *r, by_error *error)
     BY_TRY(take_edges(r, is_directory, error));
     BY_TRY(take_features(r, error));
     BY_TRY(take_edge_features(r, is_directory, error));
+    BY_TRY(take_graph_features(r, error));
     BY_TRY(take_labels(r, error));
     return take_hash(l, error);
 }
@@ -427,6 +461,11 @@ static by_status make_one(by__nodes_graph_list *l, const by__nodes_graph *g,
     BY_TRY(by__nodes_set_alloc(set, (void **)&own, elements, sizeof *own, error));
     memcpy(own, g->x, elements * sizeof *own);
     set->x = own;
+    l->features = g->graph_features;
+    if (l->features > 0) {
+        BY_TRY(by__nodes_set_alloc(set, (void **)&l->x, (size_t)l->features, sizeof *l->x, error));
+        memcpy(l->x, g->graph_x, (size_t)l->features * sizeof *l->x);
+    }
     BY_TRY(make_edges(set, g, options, error));
     return set_edge_features(set, g, options->symmetric, error);
 }

@@ -8,8 +8,10 @@
 typedef struct by__nodes_graph_list {
     by__nodes_set *set; /* of all graphs, one after another */
     int64_t graphs;
-    int64_t *begins; /* [graphs + 1] the first node of each */
-    double *values;  /* [graphs] a class or a number; NaN: none */
+    int64_t *begins;  /* [graphs + 1] the first node of each */
+    double *values;   /* [graphs] a class or a number; NaN: none */
+    int64_t features; /* of a graph as a whole; 0: none are read */
+    float *x;         /* [graphs, features], owned by the set */
 } by__nodes_graph_list;
 
 /* Reads graphs from an npz file with num_node_list and num_edge_list [graphs], edge_index
@@ -18,8 +20,9 @@ typedef struct by__nodes_graph_list {
  * node-feat.csv and graph-label.csv, each of which may end in .gz, or with these in a folder "raw"
  * (Hu et al. 2020). Without features each node has the feature 1. options: graph, how edges are
  * read, and whether edge_feat [edges, features] or edge-feat.csv is: an edge back has the features
- * of the edge unless it is listed, too, and edges that are added have 0. BY_EFORMAT names the file,
- * the value and the line or number that is wrong. */
+ * of the edge unless it is listed, too, and edges that are added have 0; and whether graph_feat
+ * [graphs, features] or graph-feat.csv is. BY_EFORMAT names the file, the value and the line or
+ * number that is wrong. */
 by_status by__nodes_graph_list_open(by__nodes_graph_list **out, const by__nodes_options *options,
                                     by_error *error);
 /* One graph in memory. */
@@ -31,6 +34,8 @@ typedef struct by__nodes_graph {
     uint64_t count;
     const float *edge_x; /* [count, edge_features]; unused if edge_features is 0 */
     int64_t edge_features;
+    const float *graph_x; /* [graph_features]; unused if that is 0 */
+    int64_t graph_features;
 } by__nodes_graph;
 /* Makes a list of one graph, whose features and edges are copied. BY_EARG: an edge has a node that
  * there is not. */
@@ -69,6 +74,7 @@ by_status by__nodes_pack_size_fit(by__nodes_pack_size *out, const by__nodes_grap
  * as each row, with the node that it comes from, or as each column, with that which it ends in:
  *   "edges.each" i32 [edges + 1] entries of the former before each edge, "edges.own" i32 [edges]
  *   the edge itself, "edges.targets" i32 [edges] where it ends, -1: padding
+ * and, if graphs have features, "graphs.x" f32 [graphs, features]
  * shuffle: to train on, endless epochs, in which the order of packs changes, but not what is in
  * them; else one pass. list and ids must outlive it. (graph_source.c) */
 typedef struct by__nodes_pack_options {

@@ -9,7 +9,7 @@
 /* A pack has at least this many nodes. */
 #define LEAST_NODES 256
 
-/* The arrays of a sample, in their order; the last ones if edges have features. */
+/* The arrays of a sample, in their order; the last ones if edges have features, or graphs have. */
 enum {
     NODES_X,
     NODES_ROOT,
@@ -34,6 +34,7 @@ enum {
     EDGES_EACH,
     EDGES_OWN,
     EDGES_TARGETS,
+    GRAPHS_X,
     ARRAYS
 };
 
@@ -43,6 +44,7 @@ typedef struct pack_source {
     const by__nodes_graph_list *list;
     by__nodes_pack_options options;
     uint64_t *begins; /* [samples + 1] first of `ids` in each pack */
+    size_t graphs_x;  /* which array has features of graphs */
 } pack_source;
 
 static int64_t nodes_of(const by__nodes_graph_list *l, uint64_t id)
@@ -169,6 +171,21 @@ static void fill_target(const pack_source *s, void *const *rows, int64_t g, uint
     ((float *)rows[WEIGHTS])[g] = has ? 1.0f : 0.0f;
 }
 
+/* The features of a graph; id -1: padding. */
+static void fill_graph(const pack_source *s, void *const *rows, int64_t g, int64_t id)
+{
+    size_t features = (size_t)s->list->features;
+    if (features == 0) {
+        return;
+    }
+    float *x = (float *)rows[s->graphs_x] + (size_t)g * features;
+    if (id < 0) {
+        memset(x, 0, features * sizeof *x);
+    } else {
+        memcpy(x, s->list->x + (size_t)id * features, features * sizeof *x);
+    }
+}
+
 /* Behind what there is. */
 static void fill_padding(const pack_source *s, void *const *rows, int64_t nodes, int32_t edges,
                          int64_t graphs)
@@ -193,6 +210,7 @@ static void fill_padding(const pack_source *s, void *const *rows, int64_t nodes,
     for (int64_t g = graphs; g < size->graphs; g++) {
         ((int32_t *)rows[GRAPHS_OFFSETS])[g + 1] = (int32_t)nodes;
         ((float *)rows[GRAPHS_SIZE])[g] = 0.0f;
+        fill_graph(s, rows, g, -1);
         ((int32_t *)rows[IDS])[g] = -1;
         ((int32_t *)rows[PLACES])[g] = -1;
         ((int32_t *)rows[PACK_LABELS])[g] = -1;
@@ -234,6 +252,7 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
         ((int32_t *)rows[GRAPHS_OFFSETS])[g + 1] = (int32_t)node;
         ((float *)rows[GRAPHS_SIZE])[g] = (float)(1.0 / (double)count);
         fill_target(s, rows, g, i);
+        fill_graph(s, rows, g, (int64_t)id);
     }
     fill_padding(s, rows, node, edge, (int64_t)(end - begin));
     transpose(rows[EDGES_OFFSETS], rows[EDGES_SOURCES], node, edge, s->options.size.nodes,
@@ -291,9 +310,11 @@ static uint64_t pack(pack_source *s)
     return packs;
 }
 
-static void list_arrays(by_array out[ARRAYS], const by__nodes_pack_size *size,
-                        const by__nodes_set *set)
+/* Returns how many there are. */
+static size_t list_arrays(pack_source *s)
 {
+    const by__nodes_pack_size *size = &s->options.size;
+    const by__nodes_set *set = s->list->set;
     by_shape rows = BY_SHAPE(size->nodes + 1);
     by_shape nodes = BY_SHAPE(size->nodes);
     by_shape edges = BY_SHAPE(size->edges);
@@ -322,8 +343,12 @@ static void list_arrays(by_array out[ARRAYS], const by__nodes_pack_size *size,
         [EDGES_X] = {"edges.x", BY_F32, BY_SHAPE(size->edges, set->edge_features), NULL},
         [EDGES_EACH] = {"edges.each", BY_I32, BY_SHAPE(size->edges + 1), NULL},
         [EDGES_OWN] = {"edges.own", BY_I32, edges, NULL},
-        [EDGES_TARGETS] = {"edges.targets", BY_I32, edges, NULL}};
-    memcpy(out, arrays, sizeof arrays);
+        [EDGES_TARGETS] = {"edges.targets", BY_I32, edges, NULL},
+        [GRAPHS_X] = {"graphs.x", BY_F32, BY_SHAPE(size->graphs, s->list->features), NULL}};
+    memcpy(s->arrays, arrays, sizeof arrays);
+    s->graphs_x = has_edge_features(s) ? GRAPHS_X : EDGES_X;
+    s->arrays[s->graphs_x] = arrays[GRAPHS_X];
+    return s->graphs_x + (s->list->features > 0 ? 1 : 0);
 }
 
 by_status by__nodes_pack_source_open(by_source **out, const by__nodes_graph_list *list,
@@ -339,10 +364,9 @@ by_status by__nodes_pack_source_open(by_source **out, const by__nodes_graph_list
         free(s);
         return status;
     }
-    list_arrays(s->arrays, &options->size, list->set);
     s->base = (by_source){.name = list->set->name,
                           .arrays = s->arrays,
-                          .array_count = list->set->edge_features == 0 ? EDGES_X : ARRAYS,
+                          .array_count = list_arrays(s),
                           .shuffle = options->shuffle,
                           .samples = pack(s),
                           .sample_targets = (uint64_t)options->size.graphs,

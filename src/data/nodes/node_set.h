@@ -20,6 +20,7 @@ typedef struct by__nodes_options {
     bool weighted;        /* edges have weights: the third number of a line, or "edge_weight" or
                              "adj_data" of the npz file; a packed graph has those it has */
     bool edge_features;   /* of small graphs: features of edges are read */
+    bool graph_features;  /* and those of graphs */
 } by__nodes_options;
 
 /* Which nodes are trained on, and which are held out. */

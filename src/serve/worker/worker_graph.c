@@ -30,6 +30,7 @@ struct by__worker_graphs {
     by_predictor *predictor; /* of graphs in requests */
     size_t width;            /* features of a node */
     size_t edge_width;       /* of an edge; 0: the model reads none */
+    size_t graph_width;      /* of a graph as a whole; the same */
     node_class *classes;     /* [nodes] of the model's own graph; NULL: it has none */
     size_t nodes;
     json_t *labels; /* texts by class */
@@ -132,6 +133,7 @@ by_status by__worker_graphs_open(by__worker_graphs **out, const by_pretrained *p
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "predictions", error));
     g->width = (size_t)config->model.channels;
     g->edge_width = (size_t)by__nn_node_sizes_of(&config->model)->edge_features;
+    g->graph_width = (size_t)by__nn_node_sizes_of(&config->model)->graph_features;
     g->labels = json_array();
     by_status status = g->labels == NULL
                            ? by_error_set(error, BY_EMEMORY, "out of memory: names of classes")
@@ -168,6 +170,9 @@ json_t *by__worker_graphs_info(const by__worker_graphs *g)
                              (json_int_t)REQUEST_NODES, "request_edges", (json_int_t)REQUEST_EDGES);
     if (g->edge_width > 0) {
         (void)json_object_set_new(info, "edge_features", json_integer((json_int_t)g->edge_width));
+    }
+    if (g->graph_width > 0) {
+        (void)json_object_set_new(info, "graph_features", json_integer((json_int_t)g->graph_width));
     }
     if (g->classes != NULL) {
         (void)json_object_set_new(info, "nodes", json_integer((json_int_t)g->nodes));
@@ -215,6 +220,20 @@ static by_status read_wanted(graph_job *j, const json_t *list, size_t nodes, by_
     return BY_OK;
 }
 
+/* A row of numbers, of `what` number i. */
+static by_status read_row(float *out, const json_t *row, const char *what, size_t i,
+                          by_error *error)
+{
+    for (size_t k = 0; k < json_array_size(row); k++) {
+        const json_t *number = json_array_get(row, k);
+        out[k] = (float)json_number_value(number);
+        if (!json_is_number(number) || !isfinite(out[k])) {
+            return by_error_set(error, BY_EARG, "feature %zu of %s %zu is no number", k, what, i);
+        }
+    }
+    return BY_OK;
+}
+
 /* Rows of `width` numbers, one for each `what`. */
 static by_status read_rows(float *out, const json_t *rows, size_t width, const char *what,
                            by_error *error)
@@ -225,15 +244,7 @@ static by_status read_rows(float *out, const json_t *rows, size_t width, const c
             return by_error_set(error, BY_EARG, "%s %zu has %zu features; the model reads %zu",
                                 what, i, json_array_size(row), width);
         }
-        for (size_t k = 0; k < width; k++) {
-            const json_t *number = json_array_get(row, k);
-            float x = (float)json_number_value(number);
-            if (!json_is_number(number) || !isfinite(x)) {
-                return by_error_set(error, BY_EARG, "feature %zu of %s %zu is no number", k, what,
-                                    i);
-            }
-            out[i * width + k] = x;
-        }
+        BY_TRY(read_row(out + i * width, row, what, i, error));
     }
     return BY_OK;
 }
@@ -266,6 +277,18 @@ static by_status read_edge_features(float **out, size_t edges, const json_t *row
     return read_rows(*out, rows, width, "edge", error);
 }
 
+static by_status read_graph_features(float **out, const json_t *row, size_t width, by_error *error)
+{
+    if (width == 0 ? row != NULL : json_array_size(row) != width) {
+        return by_error_set(error, BY_EARG,
+                            width == 0 ? "the model reads no 'graph.graph_features'"
+                                       : "'graph.graph_features' must be a list of %zu numbers",
+                            width);
+    }
+    BY_TRY(by__alloc((void **)out, width + 1, sizeof **out, "features of a graph", error));
+    return read_row(*out, row, "graph", 0, error);
+}
+
 static by_status read_edges(int32_t (**out)[2], size_t *count, const json_t *list, size_t nodes,
                             by_error *error)
 {
@@ -296,6 +319,7 @@ static by_status read_graph(const by__worker_graphs *g, graph_job *j, const json
 {
     float *features = NULL;
     float *edge_features = NULL;
+    float *graph_features = NULL;
     int32_t(*edges)[2] = NULL;
     size_t edge_count = 0;
     const char *name;
@@ -303,10 +327,10 @@ static by_status read_graph(const by__worker_graphs *g, graph_job *j, const json
     json_object_foreach((json_t *)(uintptr_t)graph, name, value)
     {
         if (strcmp(name, "features") != 0 && strcmp(name, "edges") != 0 &&
-            strcmp(name, "edge_features") != 0) {
+            strcmp(name, "edge_features") != 0 && strcmp(name, "graph_features") != 0) {
             return by_error_set(error, BY_EARG,
-                                "'graph' has features, edges and edge_features, and no field "
-                                "'%.64s'",
+                                "'graph' has features, edges, edge_features and graph_features, "
+                                "and no field '%.64s'",
                                 name);
         }
     }
@@ -320,17 +344,24 @@ static by_status read_graph(const by__worker_graphs *g, graph_job *j, const json
                                     json_object_get(graph, "edge_features"), g->edge_width, error);
     }
     if (status == BY_OK) {
+        status = read_graph_features(&graph_features, json_object_get(graph, "graph_features"),
+                                     g->graph_width, error);
+    }
+    if (status == BY_OK) {
         const by_task_graph read = {.features = features,
                                     .nodes = j->nodes,
                                     .width = g->width,
                                     .edges = (const int32_t(*)[2])edges,
                                     .edge_count = edge_count,
                                     .edge_features = edge_features,
-                                    .edge_width = g->edge_width};
+                                    .edge_width = g->edge_width,
+                                    .graph_features = graph_features,
+                                    .graph_width = g->graph_width};
         status = by_predictor_graph_open(&j->graph, g->predictor, &read, error);
     }
     free(features);
     free(edge_features);
+    free(graph_features);
     free(edges);
     return status;
 }

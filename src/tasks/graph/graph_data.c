@@ -80,13 +80,19 @@ by_status by__task_graph_open(by_source **out, const by_task_graph *graph,
         return by_error_set(error, BY_EARG, "edges with %zu features; the model reads %lld of each",
                             graph->edge_width, (long long)sizes->edge_features);
     }
+    if ((int64_t)graph->graph_width != sizes->graph_features) {
+        return by_error_set(error, BY_EARG, "a graph with %zu features; the model reads %lld of it",
+                            graph->graph_width, (long long)sizes->graph_features);
+    }
     const by__nodes_graph one = {.x = graph->features,
                                  .nodes = (int64_t)graph->nodes,
                                  .features = (int64_t)graph->width,
                                  .pairs = graph->edges,
                                  .count = graph->edge_count,
                                  .edge_x = graph->edge_features,
-                                 .edge_features = sizes->edge_features};
+                                 .edge_features = sizes->edge_features,
+                                 .graph_x = graph->graph_features,
+                                 .graph_features = sizes->graph_features};
     BY_TRY(by__nodes_graph_list_make(&list, &one, options, error));
     const by__nodes_pack_options o = {.size = {.nodes = sizes->nodes,
                                                .edges = sizes->edges,

@@ -18,6 +18,7 @@ typedef struct by__task_graphs_keys {
     int64_t split_seed;
     int64_t pack_nodes;
     int64_t edge_features;
+    int64_t graph_features;
     double target_mean;
     double target_deviation;
 } by__task_graphs_keys;

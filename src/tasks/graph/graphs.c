@@ -33,6 +33,10 @@ static const by__config_key keys[] = {
     {"data", "edge_features", BY__KEY_SWITCH, BY__OWN(by__task_graphs_keys, edge_features), "false",
      .later = true,
      .help = "read features of edges, edge-feat.csv or edge_feat, with model.kind gin"},
+    {"data", "graph_features", BY__KEY_SWITCH, BY__OWN(by__task_graphs_keys, graph_features),
+     "false", .later = true,
+     .help = "read features of each graph as a whole, graph-feat.csv or graph_feat, which the last "
+             "layer reads beside what is read out of its nodes"},
     {"data", "target_mean", BY__KEY_REAL, BY__OWN(by__task_graphs_keys, target_mean), "0", -1e30,
      1e30,
      .help = "what is subtracted from numbers; set with target_deviation from those trained on"},
@@ -197,6 +201,7 @@ static by_status open_all(by__task_graphs_data *d, const by_task_request *r, by_
                             "data.features: the features of small graphs are in data.graph");
     }
     options.edge_features = k->edge_features != 0;
+    options.graph_features = k->graph_features != 0;
     if (options.weighted) {
         return by_error_set(error, BY_ECONFIG,
                             "data.edge_weights: weights of the edges of small graphs are not read; "
@@ -292,6 +297,20 @@ static by_status take_edge_features(by__nn_node_sizes *sizes, const by__task_gra
     return BY_OK;
 }
 
+/* The same of features of graphs. */
+static by_status take_graph_features(by__nn_node_sizes *sizes, const by__task_graphs_data *d,
+                                     by_error *error)
+{
+    int64_t has = d->list->features;
+    if (d->purpose != BY_TASK_TRAIN && sizes->graph_features != has) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: graphs have %lld features, and the model reads %lld of each",
+                            d->list->set->name, (long long)has, (long long)sizes->graph_features);
+    }
+    sizes->graph_features = has;
+    return BY_OK;
+}
+
 static by_status complete(by_task_data *data, by_config *config, by_error *error)
 {
     by__task_graphs_data *d = (by__task_graphs_data *)data;
@@ -312,6 +331,7 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
     }
     m->channels = d->list->set->features;
     BY_TRY(take_edge_features(sizes, d, error));
+    BY_TRY(take_graph_features(sizes, d, error));
     set_sizes(sizes, &d->size);
     m->outputs = m->outputs < 0 ? outputs : m->outputs;
     if (m->outputs < outputs || m->outputs < 1 || (d->numbers && m->outputs != 1)) {
