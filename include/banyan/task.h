@@ -10,6 +10,7 @@
 #define BANYAN_TASK_H
 
 #include "banyan/checkpoint.h"
+#include "banyan/comm.h"
 #include "banyan/config.h"
 #include "banyan/graph.h"
 #include "banyan/model.h"
@@ -118,6 +119,11 @@ typedef struct by_task_request {
     /* To train on: directory of a checkpoint of the run that is resumed. What is learned now is
      * compared with what is there. NULL: none. */
     const char *resumed;
+    /* To train on: the ranks of the job, which may hold a part of the data each (by_task.fetch), in
+     * use as long as the data is open; NULL: one. To plan memory without them: how many there are;
+     * 0: one. */
+    by_comm *comm;
+    int ranks;
     /* Receives progress of long work and may stop it; may be NULL. */
     const struct by_train_options *progress;
     /* Asked by threads that read data as long as it is open, one at a time; returning true ends
@@ -252,14 +258,14 @@ typedef struct by_task_graph {
     size_t edge_count;
     const float *edge_features; /* [edge_count, edge_width]; NULL: there are none */
     size_t edge_width;
+    const float *graph_features; /* [graph_width] of the graph as a whole; NULL: there are none */
+    size_t graph_width;
 } by_task_graph;
 
 /* Numbers of a sample that the weights at the start determine. */
 #define BY_REFERENCE_VALUES 2
 
 /* For a task that compares a model with the weights that it starts from (model.from): what these
-    const float *graph_features; /* [graph_width] of the graph as a whole; NULL: there are none */
-    size_t graph_width;
  * make of the samples is computed once, before the first step. */
 typedef struct by_task_reference {
     /* Returns the number of data sets whose samples are compared; 0: none. */
@@ -307,6 +313,10 @@ struct by_task {
      * predict). */
     by_status (*source)(by_source **out, by_task_data *data, const by_config *config, bool training,
                         by_error *error);
+    /* Writes into a batch of a loader what other ranks hold of the data. Collective: all ranks of
+     * by_task_request.comm call it equally often, with batch->batch 0 where there is none. NULL:
+     * each rank holds all data. */
+    by_status (*fetch)(by_task_data *data, const by_batch *batch, by_error *error);
 
     /* Opens a source of the training data, in the order and with the arrays of `source`, as it is
      * before augmentation and normalization: "images" are u8; and "example", i32, is the number of

@@ -315,6 +315,8 @@ by_status by__job_share_text_of(const by__job *job, int root, char **text, const
 by_status by__job_same(const by__job *job, const char *text, const char *what, by_error *error);
 /* Collective. */
 by_status by__job_open_data(by__job *job, by_error *error);
+/* Collective: writes what other ranks hold of the data into a batch of a loader (by_task.fetch). */
+by_status by__job_complete_batch(by_task_data *data, const by_batch *batch, by_error *error);
 
 /* ---- job_cores.c ---- */
 

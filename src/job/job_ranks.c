@@ -130,8 +130,11 @@ static by_status open_data(by__job *job, const by_train_options *progress, by_er
     char *resumed;
     const by_trainer_options *own = job->options->trainer;
     BY_TRY(find_resumed(&resumed, job, error));
-    by_task_request request = {
-        .purpose = BY_TASK_TRAIN, .config = job->config, .resumed = resumed, .progress = progress};
+    by_task_request request = {.purpose = BY_TASK_TRAIN,
+                               .config = job->config,
+                               .resumed = resumed,
+                               .comm = job->comm,
+                               .progress = progress};
     /* One of several ranks cannot leave a step that the others have begun: it waits for its
      * batch. */
     if (job->comm == NULL) {
@@ -169,4 +172,9 @@ by_status by__job_open_data(by__job *job, by_error *error)
         BY_TRY(by_comm_broadcast(job->comm, &going_on, 1, BY_I32, 0, "the data", error));
     }
     return open_data(job, &progress, error);
+}
+
+by_status by__job_complete_batch(by_task_data *data, const by_batch *batch, by_error *error)
+{
+    return data->task->fetch == NULL ? BY_OK : data->task->fetch(data, batch, error);
 }

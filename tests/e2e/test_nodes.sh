@@ -322,6 +322,39 @@ holds err "this model of kind gat reads no weights of edges"
 run 1 "$banyan" train groups.yaml --set name=bad --set data.edge_weights=true
 holds err "edges.csv: line 2 is not two numbers of nodes, from 0 to 2147483646, and a weight"
 
+say "features divided among ranks: the bits of features on every rank, with surroundings and parts, and after a kill"
+run 0 "$banyan" pack --graph edges.csv --features x.npy --labels y.npy --out packed
+set -- --set data.graph=packed --set data.features= --set data.labels= --set model.kind=sage --set data.self_loops=false \
+    --set train.batch=8 --set train.micro_batch=2
+divided() {
+    name=$1
+    shift
+    run 0 "$banyan" train groups.yaml --set name="$name" "$@"
+    for ranks in 2 4; do
+        run 0 "$banyan" launch -n $ranks train groups.yaml --set name="$name-$ranks" "$@" --set data.partition_features=true
+        same "runs/$name/checkpoints/step-00000060/model.safetensors" \
+            "runs/$name-$ranks/checkpoints/step-00000060/model.safetensors"
+    done
+    grep '"accuracy"' "runs/$name/events.jsonl" | grep -o '"accuracy": *[0-9.]*' >one
+    grep '"accuracy"' "runs/$name-4/events.jsonl" | grep -o '"accuracy": *[0-9.]*' >four
+    [ -s one ] || fail "no evaluations"
+    same one four
+}
+divided around "$@" --set data.fan_outs='[4, 3]'
+divided parts "$@" --set data.sampling=walks --set data.sample_targets=6
+rm -r runs/around-4/checkpoints/step-00000060
+run 0 "$banyan" launch -n 2 train --resume runs/around-4
+same runs/around/checkpoints/step-00000060/model.safetensors runs/around-4/checkpoints/step-00000060/model.safetensors
+"$banyan" info groups.yaml "$@" --set data.fan_outs='[4, 3]' --set data.partition_features=true --ranks 4 --json >four.json
+"$banyan" info groups.yaml "$@" --set data.fan_outs='[4, 3]' --ranks 4 --json >plain.json
+python3 -c 'import json
+a, b = (json.load(open(n))["data_bytes"] for n in ("four.json", "plain.json"))
+assert 8 << 20 < a - b < 16 << 20, (a, b)' || fail "the memory of the exchange"
+run 2 "$banyan" train groups.yaml --set name=bad "$@" --set data.partition_features=true
+holds err "a step reads the whole graph"
+run 2 "$banyan" train groups.yaml --set name=bad --set data.fan_outs='[4, 3]' --set data.partition_features=true
+holds err "pack it with \`banyan pack --graph\`"
+
 say "lists of nodes; what is refused"
 seq 0 49 >train.txt && seq 50 99 >valid.txt && seq 49 60 >both.txt
 run 0 "$banyan" train groups.yaml --set name=lists --set data.train_list=train.txt --set data.valid_list=valid.txt \

@@ -286,11 +286,11 @@ static void print_plan(const by_config *config, const by_trainer *trainer,
 }
 
 /* Sets the sizes that the config leaves to the data. */
-static by_status learn_sizes(by_config *config, const by_task *task, uint64_t *bytes,
+static by_status learn_sizes(by_config *config, const by_task *task, int ranks, uint64_t *bytes,
                              by_error *error)
 {
     by_task_data *data;
-    const by_task_request what = {.config = config};
+    const by_task_request what = {.config = config, .ranks = ranks};
     by_status status = by_task_open(&data, task, &what, error);
     if (status == BY_OK) {
         status = by_task_complete(data, config, error);
@@ -311,7 +311,7 @@ static by_status show(const info_request *r, by_config *config, by_error *error)
         status = by_task_find(&task, config, error);
     }
     if (status == BY_OK && (task->knows(config) & BY_TASK_SIZES) == 0) {
-        status = learn_sizes(config, task, &bytes, error);
+        status = learn_sizes(config, task, (int)r->ranks, &bytes, error);
     }
     if (status != BY_OK) {
         return status;

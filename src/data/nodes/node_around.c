@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Features, three scales, five arrays of each hop, then its weights. */
+/* Features, three scales, five arrays of each hop, then its weights, and the numbers of nodes. */
 enum { SCALES = 1, ROWS = 4, PER_ROWS = 5 };
 
 typedef struct array_list {
@@ -49,6 +49,9 @@ size_t by__nodes_around_arrays(by_array out[BY__NODES_AROUND_ARRAYS],
         (void)snprintf(name, sizeof name, "edges.%d.weights", hop);
         add_array(&l, name, BY_F32, BY_SHAPE(p->hop_edges[hop], 1));
     }
+    if (set->partitioned) {
+        add_array(&l, "nodes.ids", BY_I32, BY_SHAPE(p->nodes));
+    }
     return l.count;
 }
 
@@ -86,8 +89,10 @@ static double weigh_row(const by__nodes_rows *edges, const float *weights, int64
 static void fetch_node(const by__nodes_set *set, int32_t id)
 {
     if (id >= 0) {
-        by__nodes_set_fetch_row(set, id);
         by__nodes_set_fetch_degree(set, id);
+    }
+    if (id >= 0 && !set->partitioned) {
+        by__nodes_set_fetch_row(set, id);
     }
 }
 
@@ -111,7 +116,9 @@ static void fill_nodes(void *const *rows, const by__nodes_set *set, const by__no
             int64_t count = by__nodes_set_degree(set, id) - (hole >= 0 ? 1 : 0);
             degree = by__nodes_set_weights(set, id);
             degree -= hole >= 0 ? (double)by__nodes_set_weight(set, hole) : 0.0;
-            by__nodes_set_row(set, id, x + (size_t)i * features);
+            if (!set->partitioned) {
+                by__nodes_set_row(set, id, x + (size_t)i * features);
+            }
             if (i < p->hop_nodes[last]) {
                 taken = weigh_row(&sample->hops[last], sample->weights[last], i, count, degree);
             }
@@ -142,4 +149,9 @@ void by__nodes_around_fill(void *const *rows, const by__nodes_set *set, const by
     by__philox_key(key, seed, 0x6e6f6465u); /* "node" in ASCII */
     by__nodes_sample_fill(&out, p, set, targets, count, key, index, ids + p->nodes);
     fill_nodes(rows, set, p, &out);
+    if (set->partitioned) {
+        size_t hops = (size_t)p->hops;
+        memcpy(rows[ROWS + PER_ROWS * hops + (set->weights != NULL ? hops : 0)], ids,
+               (size_t)p->nodes * sizeof *ids);
+    }
 }

@@ -4,7 +4,7 @@
 
 #include "data/nodes/node_sample.h"
 
-#define BY__NODES_AROUND_ARRAYS (4 + 6 * BY__NODES_HOPS)
+#define BY__NODES_AROUND_ARRAYS (5 + 6 * BY__NODES_HOPS)
 
 /* Lists the arrays of a by__nodes_sample with N nodes, and returns their number:
  *   "nodes.x"                                     f32 [N, features]
@@ -15,7 +15,9 @@
  *   "nodes.inverse_degree"                        f32 [N, 1] 1 / degree in the sample
  *   "edges.H.offsets", "edges.H.sources", "edges.H.back_offsets", "edges.H.back_sources",
  *   "edges.H.back_edges"                          i32, hop H of the by__nodes_sample
- *   "edges.H.weights"                             f32 [edges, 1], if edges have weights */
+ *   "edges.H.weights"                             f32 [edges, 1], if edges have weights
+ *   "nodes.ids"                                   i32 [N] nodes, -1 behind the last one, if the set
+ *                                                 is partitioned: "nodes.x" is not written then */
 size_t by__nodes_around_arrays(by_array out[BY__NODES_AROUND_ARRAYS],
                                char names[BY__NODES_AROUND_ARRAYS][32], const by__nodes_set *set,
                                const by__nodes_sampling *sampling);

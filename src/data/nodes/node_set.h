@@ -70,6 +70,9 @@ typedef struct by__nodes_set {
     const float *degrees;   /* [nodes] with weights: their sum over the edges that end in a node */
     by__nodes_whole whole;  /* NULL until by__nodes_set_whole */
     by__nodes_stored stored;
+    /* Samples have the numbers of their nodes, and features are written later: other ranks read
+     * them. */
+    bool partitioned;
     by__nodes_split split; /* of a packed graph that has one */
     uint64_t bytes;        /* of memory, without maps */
     char hash[33];         /* of nodes, features, edges and labels */

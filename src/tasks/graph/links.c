@@ -7,6 +7,7 @@
 #include "banyan/ops.h"
 #include "data/nodes/node_links.h"
 #include "data/nodes/node_source.h"
+#include "tasks/graph/feature_parts.h"
 #include "tasks/graph/graph_split.h"
 #include "tasks/graph/node_samples.h"
 #include "tasks/graph/scored.h"
@@ -51,6 +52,8 @@ typedef struct links_data {
     const links_keys *keys; /* of the config that was opened, which must outlive it */
     by__nodes_links *links;
     by__task_samples samples; /* of surroundings, or the whole graph */
+    by__task_parts *parts;    /* NULL: all features are here */
+    uint64_t parts_bytes;     /* in base.bytes */
     by__nodes_relations relations;
     int32_t (*listed)[2]; /* pairs to predict or to evaluate instead; NULL: those held out */
     uint64_t listed_count;
@@ -74,6 +77,7 @@ static const links_keys *own_keys(const by_config *config)
 static void close_data(by_task_data *data)
 {
     links_data *d = (links_data *)data;
+    by__task_parts_close(&d->parts);
     by__nodes_links_close(&d->links);
     by__nodes_relations_free(&d->relations);
     free(d->listed);
@@ -182,6 +186,8 @@ static by_status open_all(links_data *d, const by_task_request *r, by_error *err
                                     : "evaluate on: set data.valid_links");
     }
     BY_TRY(fit_samples(d, error));
+    BY_TRY(by__task_parts_open(&d->parts, &k->fan, d->links->set,
+                               by__task_samples_whole(&d->samples), r, error));
     d->base.bytes =
         d->links->set->bytes + d->links->count * sizeof *d->links->pairs + d->relations.bytes;
     return describe(d, error);
@@ -252,7 +258,16 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
         sizes->candidates = d->nodes != NULL ? 0 : 1;
         sizes->held_out_candidates = sizes->candidates;
     }
-    return by_config_resolve(config, error);
+    BY_TRY(by_config_resolve(config, error));
+    d->base.bytes -= d->parts_bytes;
+    BY_TRY(by__task_parts_bytes(&d->parts_bytes, d->parts, config, error));
+    d->base.bytes += d->parts_bytes;
+    return BY_OK;
+}
+
+static by_status fetch(by_task_data *data, const by_batch *batch, by_error *error)
+{
+    return by__task_parts_fetch(((links_data *)data)->parts, batch, error);
 }
 
 static by_status source(by_source **out, by_task_data *data, const by_config *config, bool training,
@@ -522,6 +537,7 @@ const by__task_row by__task_links = {
              .assume = assume,
              .complete = complete,
              .source = source,
+             .fetch = fetch,
              .constants = constants,
              .keep = keep,
              .check = check,

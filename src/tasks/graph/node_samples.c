@@ -17,6 +17,10 @@ static const by__config_key fan_keys[] = {
      .help =
          "file of the relation of each edge in a text of edges, from 0, in the same order: npy, "
          "or a number a line; edges that lead back have relations of their own"},
+    {"data", "partition_features", BY__KEY_SWITCH, BY__OWN(by__task_fan_keys, partition), "false",
+     .later = true,
+     .help = "each rank reads the features of its share of a packed graph's nodes, and gets those "
+             "of its samples from the other ranks; false: every rank reads all features"},
 };
 static const by__config_key keys[] = {
     {"data", "sampling", BY__KEY_TEXT, OWN(sampling), "neighbours",

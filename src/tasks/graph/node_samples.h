@@ -11,6 +11,7 @@ typedef struct by__task_fan_keys {
     by__task_graph_keys graph;
     by_string_list fan_outs;
     char *relations;
+    int64_t partition;
 } by__task_fan_keys;
 extern const by__config_key_list by__task_fan_key_list;
 

@@ -7,6 +7,7 @@
 #include "banyan/ops.h"
 #include "data/loader/row_list.h"
 #include "data/nodes/node_entries.h"
+#include "tasks/graph/feature_parts.h"
 #include "tasks/graph/graph_split.h"
 #include "tasks/graph/node_samples.h"
 
@@ -57,6 +58,8 @@ typedef struct nodes_data {
     by__task_graph_split split;
     bool packed_split; /* it is that of a packed graph */
     by__task_samples samples;
+    by__task_parts *parts;     /* NULL: all features are here */
+    uint64_t parts_bytes;      /* in base.bytes */
     by__nodes_entries entries; /* count 0: all features are read */
     by__nodes_relations relations;
     by_task_purpose purpose;
@@ -129,6 +132,7 @@ static void close_data(by_task_data *data)
 {
     nodes_data *d = (nodes_data *)data;
     by__task_samples_close(&d->samples);
+    by__task_parts_close(&d->parts);
     by__nodes_set_close(&d->set);
     by__task_graph_split_free(&d->split);
     by__nodes_entries_free(&d->entries);
@@ -209,6 +213,8 @@ static by_status open_all(nodes_data *d, const by_task_request *r, by_error *err
                                  d->split.lists.train_count, d->purpose, (uint64_t)k->split_seed,
                                  error));
     BY_TRY(take_whole(d, error));
+    BY_TRY(by__task_parts_open(&d->parts, &k->sampled.fan, d->set,
+                               by__task_samples_whole(&d->samples), r, error));
     (void)by__task_graph_split_held_out(&d->split, &count);
     d->base.train_examples = d->purpose == BY_TASK_TRAIN ? d->split.lists.train_count : 0;
     d->base.valid_examples = count;
@@ -326,7 +332,16 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
         return by_error_set(error, BY_ECONFIG, "data.label_names are %zu names of %lld classes",
                             d->keys->label_names.count, (long long)m->outputs);
     }
-    return by_config_resolve(config, error);
+    BY_TRY(by_config_resolve(config, error));
+    d->base.bytes -= d->parts_bytes;
+    BY_TRY(by__task_parts_bytes(&d->parts_bytes, d->parts, config, error));
+    d->base.bytes += d->parts_bytes;
+    return BY_OK;
+}
+
+static by_status fetch(by_task_data *data, const by_batch *batch, by_error *error)
+{
+    return by__task_parts_fetch(((nodes_data *)data)->parts, batch, error);
 }
 
 static by_status source(by_source **out, by_task_data *data, const by_config *config, bool training,
@@ -545,6 +560,7 @@ const by__task_row by__task_nodes = {
              .assume = assume,
              .complete = complete,
              .source = source,
+             .fetch = fetch,
              .constants = constants,
              .keep = keep,
              .check = check,

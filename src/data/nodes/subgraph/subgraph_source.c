@@ -125,7 +125,9 @@ static void fill_nodes(const by__nodes_subgraphs *p, const by__nodes_met *met, v
         double degree = 0.0;
         if (i < met->count) {
             degree = degree_of(p, met->ids[i], i, rows);
-            by__nodes_set_row(p->set, met->ids[i], x + (size_t)i * features);
+            if (!p->set->partitioned) { /* "ids" are all nodes */
+                by__nodes_set_row(p->set, met->ids[i], x + (size_t)i * features);
+            }
         } else {
             memset(x + (size_t)i * features, 0, features * sizeof *x);
         }
