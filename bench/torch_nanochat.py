@@ -3,6 +3,7 @@
 held-out text it needs after a number of processor seconds of one thread. Prints one JSON line.
 
     torch_nanochat.py PACKED --seconds 300            # PACKED has train/ and valid/, as runs/.cache/HASH
+    torch_nanochat.py PACKED --time --threads 2       # processor milliseconds a step alone
     torch_nanochat.py PACKED --steps 100 --batch 32 --context 128 --width 192
 
 Written from nanochat's description of itself, of 2026: rotary positions of base 100000, norms without weights, also
@@ -153,9 +154,11 @@ def main():
     parser.add_argument("--batch", type=int, default=32, help="sequences a step")
     parser.add_argument("--rate", type=float, default=1.0, help="factor on all learning rates")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--time", action="store_true", help="measure a step, and train no longer")
     parser.add_argument("--seed", type=int, default=1337)
     a = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(a.threads)
     torch.manual_seed(a.seed)
     tokens, _ = read_tokens(os.path.join(a.packed, "train"))
     held_out, manifest = read_tokens(os.path.join(a.packed, "valid"))
@@ -204,6 +207,11 @@ def main():
             times.append(time.process_time() - begin)
         return times
 
+    if a.time:
+        times = run_steps(12, 1000)[2:]
+        print(json.dumps({"step_ms": round(1e3 * sum(times) / len(times)), "threads": a.threads, "batch": a.batch,
+                          "context": a.context, "compile": a.compile}))
+        return
     steps = a.steps
     if steps is None:  # of a first few steps, whose changes are undone
         kept = {n: t.clone() for n, t in model.state_dict().items()}
