@@ -37,7 +37,7 @@ typedef struct by_assistant_config {
     by_string_list conversations; /* files that task.kind chat reads; required */
     by_string_list preferences;   /* files that task.kind preference reads; default: none */
     by_string_list prompts;       /* files that task.kind reinforce reads; default: none */
-    char *reward;                 /* task.reward for them; default "exact" */
+    char *reward;                 /* task.reward for them; default "auto": chosen */
     by_string_list suites;        /* files that by_suite_open reads; default: none */
     by_string_list questions;     /* of the report's samples; default: held-out ones */
     /* Of pretrain and chat together; prefer takes 15 % and reinforce 30 % of them on top; default

@@ -86,8 +86,8 @@ static by_status add_prompt_form(by__assistant_settings *out, const char *from, 
     return status;
 }
 
-/* Prompts of data sets of problems are called questions. */
-static by_status add_prompt_field(by__assistant_settings *out, const char *path, by_error *error)
+/* The first record of a file of JSON lines; NULL: it is none. New reference. */
+static by_status first_record(json_t **out, const char *path, by_error *error)
 {
     by__map map;
     json_error_t problem;
@@ -95,25 +95,38 @@ static by_status add_prompt_field(by__assistant_settings *out, const char *path,
     const char *text = (const char *)map.data;
     const char *end = map.size == 0 ? NULL : memchr(text, '\n', map.size);
     size_t length = end == NULL ? map.size : (size_t)(end - text);
-    json_t *first = length == 0 ? NULL : by_json_load(text, length, 0, &problem);
-    if (json_object_get(first, "prompt") == NULL && json_object_get(first, "question") != NULL) {
+    *out = length == 0 ? NULL : by_json_load(text, length, 0, &problem);
+    by__map_close(&map);
+    return BY_OK;
+}
+
+/* Prompts of data sets of problems are called questions, and worked answers to them end with ####
+ * and a number (Cobbe et al. 2021). */
+static by_status add_prompt_keys(by__assistant_settings *out, const by_assistant_config *config,
+                                 by_error *error)
+{
+    json_t *first;
+    BY_TRY(first_record(&first, config->prompts.items[0], error));
+    const char *answer = json_string_value(json_object_get(first, "answer"));
+    const char *reward = strcmp(config->reward, "auto") != 0                ? config->reward
+                         : answer != NULL && strstr(answer, "####") != NULL ? "number"
+                                                                            : "exact";
+    by__assistant_settings_add(out, "task.reward", "%s", reward);
+    if (!by__assistant_settings_given(out, "data.prompt_field") &&
+        json_object_get(first, "prompt") == NULL && json_object_get(first, "question") != NULL) {
         by__assistant_settings_add(out, "data.prompt_field", "question");
     }
     json_decref(first);
-    by__map_close(&map);
     return BY_OK;
 }
 
 static by_status set_reinforce(by__assistant_settings *out, const by_assistant_config *config,
                                const char *from, by_error *error)
 {
-    by__assistant_settings_add(out, "task.reward", "%s", config->reward);
+    BY_TRY(add_prompt_keys(out, config, error));
     by__assistant_settings_add(out, "task.max_tokens", "128");
     by__assistant_settings_fix(out, "model.from", from);
     by__assistant_settings_fix_list(out, "data.prompts", &config->prompts);
-    if (!by__assistant_settings_given(out, "data.prompt_field")) {
-        BY_TRY(add_prompt_field(out, config->prompts.items[0], error));
-    }
     if (!by__assistant_settings_given(out, "data.prompt_form")) {
         BY_TRY(add_prompt_form(out, from, error));
     }

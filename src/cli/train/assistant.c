@@ -164,7 +164,7 @@ static bool is_new(const assistant_request *r)
 /* Writes DIR/assistant.yaml of a new one. */
 static by_status create(assistant_request *r, const char *directory, by_error *error)
 {
-    char reward[] = "exact";
+    char reward[] = "auto";
     const by_assistant_config config = {.text = list_of(&r->text),
                                         .conversations = list_of(&r->conversations),
                                         .preferences = list_of(&r->preferences),

@@ -71,7 +71,7 @@ static void a_config_is_checked(void **state)
     assert_int_equal(config->preferences.count, 1);
     assert_true(config->minutes == 3.0 && config->chat.minutes == 2.0);
     assert_true(config->pretrain.minutes == -1.0 && config->watts == 0.0);
-    assert_string_equal(config->reward, "exact");
+    assert_string_equal(config->reward, "auto");
     by_assistant_config_close(&config);
     write_file("assistant.yaml", "text: a.txt\n");
     check_error(by_assistant_config_open(&config, "assistant.yaml", &error), BY_ECONFIG, &error,
@@ -80,6 +80,41 @@ static void a_config_is_checked(void **state)
     check_error(by_assistant_config_open(&config, "assistant.yaml", &error), BY_ECONFIG, &error,
                 "minutes");
     assert_null(config);
+}
+
+static void rewards_are_those_of_the_answers(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *record;
+        char reward[8];
+        const char *line;
+    } cases[] = {
+        {"{\"question\": \"q\", \"answer\": \"1 + 1 = 2\\n#### 2\"}\n", "auto", "reward: number"},
+        {"{\"question\": \"q\", \"answer\": \"2\"}\n", "auto", "reward: exact"},
+        {"{\"question\": \"q\", \"answer\": \"#### 2\"}\n", "length", "reward: length"},
+        {"a line of text\n", "auto", "reward: exact"}};
+    const by__assistant_row *row = &by__assistant_rows[BY__ASSISTANT_PARTS - 1];
+    write_file("form.yaml", "data: {prompt_form: \"{prompt}\"}\n");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_error error = {0};
+        char file[] = "problems.jsonl";
+        char *files[] = {file};
+        char reward[sizeof cases[i].reward];
+        memcpy(reward, cases[i].reward, sizeof reward);
+        const by_assistant_config config = {.prompts = {files, 1}, .reward = reward};
+        by__assistant_settings s;
+        char *yaml;
+        write_file(file, cases[i].record);
+        check_ok(by__assistant_settings_open(&s, "form.yaml", row->kind, &error), &error);
+        check_ok(row->set(&s, &config, "tuned", &error), &error);
+        check_ok(by__assistant_settings_print(&yaml, &s, &error), &error);
+        assert_non_null(strstr(yaml, cases[i].line));
+        assert_int_equal(strstr(yaml, "prompt_field: question") != NULL,
+                         strstr(cases[i].record, "question") != NULL);
+        by__assistant_settings_free(&s);
+        free(yaml);
+    }
 }
 
 /* ---- reports ---- */
@@ -125,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_sections_beside_a_file),
         cmocka_unit_test(a_config_is_checked),
+        cmocka_unit_test(rewards_are_those_of_the_answers),
         cmocka_unit_test(reports_escape_what_models_write),
     };
     char *directory = temporary_make();
