@@ -9,6 +9,8 @@
 
 /* Conversations are that long, so base models of the dial are, too. */
 #define CONTEXT 512
+/* Tokens of a completion that is rewarded, where the context has room for that and a prompt. */
+#define MAX_TOKENS 128
 
 const by_assistant_part_config *by__assistant_own(const by__assistant_row *row,
                                                   const by_assistant_config *config)
@@ -63,25 +65,40 @@ static by_status set_prefer(by__assistant_settings *out, const by_assistant_conf
 }
 
 /* What the tuned model reads of a question, with {prompt} in the place of it. */
-static by_status add_prompt_form(by__assistant_settings *out, const char *from, by_error *error)
+static by_status add_prompt_form(by__assistant_settings *out, const by_pretrained *model,
+                                 by_error *error)
 {
     static const char messages[] = "[{\"role\": \"user\", \"content\": \"{prompt}\"}]";
     const by_chat_request request = {.messages = messages,
                                      .messages_length = sizeof messages - 1,
                                      .add_generation_prompt = true};
-    by_pretrained *model;
-    by_chat *chat = NULL;
+    const by_chat_source source = {.directory = by_pretrained_directory(model)};
+    by_chat *chat;
     char *text = NULL;
     size_t length;
-    BY_TRY(by_pretrained_open(&model, from, false, error));
-    const by_chat_source source = {.directory = by_pretrained_directory(model)};
-    by_status status = by_chat_open(&chat, &source, error);
-    status = status == BY_OK ? by_chat_render(chat, &request, &text, &length, error) : status;
+    BY_TRY(by_chat_open(&chat, &source, error));
+    by_status status = by_chat_render(chat, &request, &text, &length, error);
     if (status == BY_OK) {
         by__assistant_settings_fix(out, "data.prompt_form", text);
     }
     free(text);
     by_chat_close(&chat);
+    return status;
+}
+
+/* What depends on the tuned model: the form of prompts, and room for them beside completions. */
+static by_status add_model_keys(by__assistant_settings *out, const char *from, by_error *error)
+{
+    bool formed = by__assistant_settings_given(out, "data.prompt_form");
+    by_pretrained *model;
+    if (formed && by__assistant_settings_given(out, "task.max_tokens")) {
+        return BY_OK;
+    }
+    BY_TRY(by_pretrained_open(&model, from, false, error));
+    int64_t half = by_pretrained_config(model)->model.context / 2;
+    by__assistant_settings_add(out, "task.max_tokens", "%lld",
+                               (long long)(half < MAX_TOKENS ? half : MAX_TOKENS));
+    by_status status = formed ? BY_OK : add_prompt_form(out, model, error);
     by_pretrained_close(&model);
     return status;
 }
@@ -112,8 +129,7 @@ static by_status add_prompt_keys(by__assistant_settings *out, const by_assistant
                          : answer != NULL && strstr(answer, "####") != NULL ? "number"
                                                                             : "exact";
     by__assistant_settings_add(out, "task.reward", "%s", reward);
-    if (!by__assistant_settings_given(out, "data.prompt_field") &&
-        json_object_get(first, "prompt") == NULL && json_object_get(first, "question") != NULL) {
+    if (json_object_get(first, "prompt") == NULL && json_object_get(first, "question") != NULL) {
         by__assistant_settings_add(out, "data.prompt_field", "question");
     }
     json_decref(first);
@@ -124,12 +140,9 @@ static by_status set_reinforce(by__assistant_settings *out, const by_assistant_c
                                const char *from, by_error *error)
 {
     BY_TRY(add_prompt_keys(out, config, error));
-    by__assistant_settings_add(out, "task.max_tokens", "128");
     by__assistant_settings_fix(out, "model.from", from);
     by__assistant_settings_fix_list(out, "data.prompts", &config->prompts);
-    if (!by__assistant_settings_given(out, "data.prompt_form")) {
-        BY_TRY(add_prompt_form(out, from, error));
-    }
+    BY_TRY(add_model_keys(out, from, error));
     by__assistant_settings_add(out, "train.batch", "64");
     by__assistant_settings_add(out, "train.micro_batch", "16");
     by__assistant_settings_add(out, "optimizer.lr", "2e-4");

@@ -126,6 +126,18 @@ static by_status check_reward(const by_config *config, const by__task_reinforce_
     return BY_OK;
 }
 
+static by_status check_room(const by_config *config, const by__task_reinforce_keys *k,
+                            by_error *error)
+{
+    return config->model.context == 0 || k->max_tokens < config->model.context
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: task.max_tokens %lld leaves no room for a prompt in "
+                              "model.context %lld",
+                              by__config_where(config, "task.max_tokens", "model.context"),
+                              (long long)k->max_tokens, (long long)config->model.context);
+}
+
 static by_status resolve(by_config *config, void *own, by_error *error)
 {
     const by__task_reinforce_keys *k = own;
@@ -138,14 +150,9 @@ static by_status resolve(by_config *config, void *own, by_error *error)
                             by__config_where(config, "train.batch", "task.group"),
                             (long long)divisor, (long long)k->group);
     }
-    if (config->model.context > 0 && k->max_tokens >= config->model.context) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: task.max_tokens %lld leaves no room for a prompt in "
-                            "model.context %lld",
-                            by__config_where(config, "task.max_tokens", "model.context"),
-                            (long long)k->max_tokens, (long long)config->model.context);
-    }
-    return BY_OK;
+    /* Else it is that of the model, which is not open yet. */
+    bool known = config->model.from[0] == '\0' || by__config_is_given(config, "model.context");
+    return known ? check_room(config, k, error) : BY_OK;
 }
 
 /* ---- data ---- */
@@ -281,6 +288,7 @@ static by_status read_prompts(reinforce_data *d, const by_config *config, by_err
                                            .needs_answer = needs_answer(k),
                                            .form = k->prompt_form};
     by__task_prompts_free(&d->prompts);
+    BY_TRY(check_room(config, k, error));
     d->prompts.most = (size_t)(config->model.context - k->max_tokens);
     for (size_t i = 0; i < k->prompts.count; i++) {
         char *text;

@@ -26,6 +26,15 @@ checkpoint: {every: 4}
 END
 run 0 "$banyan" train base.yaml --quiet
 
+say "without model.context, that of the model is the room for prompts and completions"
+run 2 "$banyan" train learn.yaml --quiet --set task.max_tokens=8
+holds err "task.max_tokens 8 leaves no room for a prompt in model.context 8"
+run 0 "$banyan" train base.yaml --quiet --set name=wide --set model.context=80 --set train.steps=1
+sed 's/base, context: 8/wide/' learn.yaml >room.yaml
+run 0 "$banyan" train room.yaml --quiet --set name=room --set task.max_tokens=70 --set train.steps=1
+run 2 "$banyan" train room.yaml --quiet --set task.max_tokens=80
+holds err "task.max_tokens 80 leaves no room for a prompt in model.context 80"
+
 say "reward rises"
 run 0 "$banyan" train learn.yaml --json
 holds out '"reward":'

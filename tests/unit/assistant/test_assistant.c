@@ -95,7 +95,7 @@ static void rewards_are_those_of_the_answers(void **state)
         {"{\"question\": \"q\", \"answer\": \"#### 2\"}\n", "length", "reward: length"},
         {"a line of text\n", "auto", "reward: exact"}};
     const by__assistant_row *row = &by__assistant_rows[BY__ASSISTANT_PARTS - 1];
-    write_file("form.yaml", "data: {prompt_form: \"{prompt}\"}\n");
+    write_file("learn.yaml", "data: {prompt_form: \"{prompt}\"}\ntask: {max_tokens: 9}\n");
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by_error error = {0};
         char file[] = "problems.jsonl";
@@ -106,7 +106,7 @@ static void rewards_are_those_of_the_answers(void **state)
         by__assistant_settings s;
         char *yaml;
         write_file(file, cases[i].record);
-        check_ok(by__assistant_settings_open(&s, "form.yaml", row->kind, &error), &error);
+        check_ok(by__assistant_settings_open(&s, "learn.yaml", row->kind, &error), &error);
         check_ok(row->set(&s, &config, "tuned", &error), &error);
         check_ok(by__assistant_settings_print(&yaml, &s, &error), &error);
         assert_non_null(strstr(yaml, cases[i].line));
