@@ -169,6 +169,12 @@ holds whole/reinforce.yaml "prompt_field: question"
 holds out "banyan chat whole/reinforce"
 echo "After 3?" | "$banyan" chat whole/reinforce --tokens 8 >out || fail "no chat"
 
+say "preferences and rewards without files of settings"
+sed -i '/^prefer: /d; s/^reinforce: .*/prefer: {minutes: 0.01}\nreinforce: {minutes: 0.01}/' whole/assistant.yaml
+run 0 "$banyan" assistant whole
+exists whole/prefer-2 whole/reinforce-2
+holds whole/reinforce.yaml "reward: exact, max_tokens: 32" # half of the model's context
+
 say "few conversations: the last one is held out; one alone is not enough"
 head -n 2 talks.jsonl >few.jsonl
 run 0 cp -r whole few
