@@ -328,6 +328,10 @@ run 0 "$banyan" predict runs/lines damaged.tfrecord small.png "$one" --skip --cs
 [ "$(tail -n 1 out | cut -d , -f 1,5,6)" = "111,$one," ] || fail "$(cat out)"
 holds err "left out: damaged.tfrecord, sample 0 (byte 12): "
 holds err "left out: small.png: "
+run 1 "$banyan" eval runs/lines --data damaged.tfrecord
+holds err "(data.corrupt=skip leaves out pictures that cannot be read); so does --skip here"
+run 0 "$banyan" eval runs/lines --data damaged.tfrecord --skip
+holds err "left out: damaged.tfrecord, sample 0"
 run 0 "$banyan" predict runs/lines damaged.tfrecord --skip --yields features
 [ "$(head -n 1 out | field sample)" = 1 ] || fail "$(head -n 1 out)"
 

@@ -12,6 +12,7 @@ typedef struct eval_request {
     const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *data;
     bool test; /* the part that the run keeps for a test */
+    bool skip; /* leaves out what cannot be read */
     const char *logits_out;
     const char *tokens;
     const char *adapter;
@@ -40,7 +41,15 @@ static by_status open_data(by_task_data **out, const eval_request *r, const by_p
                             "%s is not a run and has no held-out data: give data with --data",
                             by_pretrained_directory(model));
     }
-    by_status status = cli_open_task_data(out, spool, config, model, r->run, &what, error);
+    by_status status = r->skip ? by_config_set(config, "data.corrupt=skip", error) : BY_OK;
+    if (status == BY_OK) {
+        status = cli_open_task_data(out, spool, config, model, r->run, &what, error);
+    }
+    if (status != BY_OK && strstr(error->message, "data.corrupt=skip") != NULL) {
+        char message[sizeof error->message];
+        memcpy(message, error->message, sizeof message);
+        (void)by_error_set(error, status, "%s; so does --skip here", message);
+    }
     return status == BY_OK ? by_task_complete(*out, config, error) : status;
 }
 
@@ -253,9 +262,9 @@ static int check_flags(const eval_request *r)
                                 "--few-shot, --limit, --items-out and --show need --suite")
                    : -1;
     }
-    return r->logits_out != NULL || r->test || r->kv != NULL || r->batches > 0
-               ? cli_misuse(&cli_eval, "--suite cannot be used with --logits-out, --test, --kv or "
-                                       "--batches")
+    return r->logits_out != NULL || r->test || r->kv != NULL || r->batches > 0 || r->skip
+               ? cli_misuse(&cli_eval, "--suite cannot be used with --logits-out, --test, --kv, "
+                                       "--batches or --skip")
                : -1;
 }
 
@@ -300,6 +309,8 @@ static int run(int argc, char **argv)
          "directory of its data files"},
         {"test", CLI_SWITCH, &r.test, NULL,
          "the part of its data that the run keeps for a test, of tasks that have one"},
+        {"skip", CLI_SWITCH, &r.skip, NULL,
+         "leave out damaged examples, and name them, instead of failing"},
         {"batches", CLI_INTEGER_FROM(1), &r.batches, "N",
          "micro-batches to evaluate, at most (default: all)"},
         {"suite", CLI_STRING, &r.suite.suite, "SUITE",
@@ -358,7 +369,8 @@ static int run(int argc, char **argv)
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "compute loss and metrics of a model on held-out or other data",
-    .usage = "banyan eval RUN [--data WHAT | --test] [--best] [--ema] [--json] | banyan eval RUN "
+    .usage = "banyan eval RUN [--data WHAT | --test] [--skip] [--best] [--ema] [--json] | banyan "
+             "eval RUN "
              "--suite SUITE [--few-shot N] [--limit N] [--items-out FILE] | banyan eval "
              "--compare A B | banyan eval RUN "
              "--logits-out FILE",

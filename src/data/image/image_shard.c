@@ -109,15 +109,11 @@ static by_status refuse_sample(const shard_listing *l, const by__format_shard_sa
                         (int)(s->key_size < 200 ? s->key_size : 200), s->key, what);
 }
 
-/* The class of a sample's label. */
+/* The class of a sample's label, which is there. */
 static by_status label_of(int32_t *out, const shard_listing *l, const by__format_shard_sample *s,
                           by_error *error)
 {
     const by__image_folder *f = l->classes;
-    *out = -1;
-    if (!l->labelled || s->problem != NULL) {
-        return BY_OK;
-    }
     if (s->has_number && s->number >= 0 && s->number < INT32_MAX) {
         *out = (int32_t)s->number;
         return BY_OK;
@@ -126,11 +122,6 @@ static by_status label_of(int32_t *out, const shard_listing *l, const by__format
         char what[96];
         (void)snprintf(what, sizeof what, "its label, %lld, is %s", (long long)s->number,
                        s->number < 0 ? "negative" : "too large");
-        return refuse_sample(l, s, what, error);
-    }
-    if (s->label == NULL) {
-        char what[160];
-        (void)snprintf(what, sizeof what, "it has no label: that is %s", l->labels);
         return refuse_sample(l, s, what, error);
     }
     for (size_t i = 0; i < f->class_count; i++) {
@@ -152,8 +143,16 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
 {
     const shard_listing *l = user;
     by__image_folder *f = l->out;
-    int32_t label;
-    BY_TRY(label_of(&label, l, s, error));
+    int32_t label = -1;
+    char lacks[160];
+    const char *problem = s->problem;
+    if (problem == NULL && l->labelled && !s->has_number && s->label == NULL) {
+        (void)snprintf(lacks, sizeof lacks, "it has no label: that is %s", l->labels);
+        problem = lacks;
+    }
+    if (problem == NULL && l->labelled) {
+        BY_TRY(label_of(&label, l, s, error));
+    }
     BY_TRY(by__reserve((void **)&f->files, &f->capacity, f->count + 1, sizeof *f->files, error));
     by__image_picture_file *file = &f->files[f->count];
     *file = (by__image_picture_file){
@@ -164,11 +163,11 @@ static by_status take(void *user, const by__format_shard_sample *s, by_error *er
         .range = {.begin = s->begin,
                   .size = s->size,
                   .page = s->page,
-                  .problem = s->problem == NULL ? NULL : by__strdup(s->problem),
+                  .problem = problem == NULL ? NULL : by__strdup(problem),
                   .sample = by__strndup(s->key, s->key_size)}};
     f->count++;
     return file->path == NULL || file->range.sample == NULL ||
-                   (s->problem != NULL && file->range.problem == NULL)
+                   (problem != NULL && file->range.problem == NULL)
                ? by_error_set(error, BY_EMEMORY, "out of memory: a sample")
                : BY_OK;
 }
@@ -188,6 +187,10 @@ static by_status refuse_file(const char *path, const by__map *map, by_error *err
 {
     static const uint8_t gzip[] = {0x1f, 0x8b};
     static const uint8_t zstd[] = {0x28, 0xb5, 0x2f, 0xfd};
+    if (map->size == 0) {
+        return by_error_set(error, BY_EFORMAT, "%s is an empty file, and no shard of pictures",
+                            path);
+    }
     bool compressed = is_compressed_name(name_of(path)) ||
                       (map->size > 4 && (memcmp(map->data, gzip, sizeof gzip) == 0 ||
                                          memcmp(map->data, zstd, sizeof zstd) == 0));

@@ -140,7 +140,9 @@ static by_status take_sample(const by__format_shard *shard, const mds_column *co
     }
     if (s->problem == NULL) {
         s->problem = at != end ? "the sample is longer than its columns"
-                               : by__format_shard_lacks_image(s, "the sample has no picture");
+                               : by__format_shard_lacks_image(
+                                     s, "the sample has no picture: that is a column image, img, "
+                                        "jpg, jpeg, png, webp or x");
     }
     return shard->take(shard->user, s, error);
 }

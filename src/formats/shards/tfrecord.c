@@ -240,7 +240,9 @@ static by_status take_example(const by__format_shard *shard, uint64_t record, co
     if (problem != NULL || damaged) {
         e.sample.problem = damaged ? "the record is no tf.train.Example" : problem;
     } else if (e.sample.problem == NULL) {
-        e.sample.problem = by__format_shard_lacks_image(&e.sample, "the record has no picture");
+        e.sample.problem = by__format_shard_lacks_image(
+            &e.sample, "the record has no picture: that is a feature image/encoded, image, "
+                       "image_raw or jpeg of bytes");
     }
     e.sample.begin = e.sample.size == 0 ? (uint64_t)(data - shard->data) : e.sample.begin;
     return shard->take(shard->user, &e.sample, error);

@@ -162,9 +162,11 @@ static void test_labels(void **state)
     file.size = 0;
     put_member("a.jpg", "", '0', "picture");
     put(zeros, sizeof zeros);
+    assert_string_equal(list(&f, "x.tar"), "");
+    assert_int_equal(f.files[0].label, -1);
     assert_non_null(
-        strstr(list(&f, "x.tar"), "sample a: it has no label: that is a file cls or json"));
-    assert_non_null(strstr(list(&f, "x.tar"), "follow each other"));
+        strstr(f.files[0].range.problem, "it has no label: that is a file cls or json"));
+    assert_non_null(strstr(f.files[0].range.problem, "follow each other"));
     by__image_folder_free(&f);
     file.size = 0;
     put_member("a.jpg", "", '0', "picture");
@@ -474,8 +476,9 @@ static void test_mds(void **state)
     by__image_folder_free(&f);
     make_mds();
     memcpy(strstr((char *)file.data + 16, "\"label\""), "\"other\"", 7);
-    assert_non_null(strstr(list(&f, "shard.00000.mds"),
-                           "sample 0: it has no label: that is a column label, class, cls or y"));
+    assert_string_equal(list(&f, "shard.00000.mds"), "");
+    assert_non_null(strstr(f.files[0].range.problem,
+                           "it has no label: that is a column label, class, cls or y"));
     by__image_folder_free(&f);
     make_mds();
     file.data[whole - 8 - 5 - 2 - 4] = 6; /* the size of a picture */
