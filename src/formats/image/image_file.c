@@ -3,6 +3,7 @@
 
 #include "base/host/file_kind.h"
 #include "formats/image/image_parts.h"
+#include "formats/image/wide.h"
 
 /* ---- pixels ---- */
 
@@ -37,18 +38,43 @@ void by__format_image_put_grey(const by__format_image_decoding *d, const uint8_t
     }
 }
 
+/* Separates the channels of pixels of 3 bytes. */
+BY__EITHER void separate(uint8_t *restrict red, uint8_t *restrict green, uint8_t *restrict blue,
+                         const uint8_t *restrict row, int64_t width)
+{
+    for (int64_t x = 0; x < width; x++) {
+        red[x] = row[3 * x];
+        green[x] = row[3 * x + 1];
+        blue[x] = row[3 * x + 2];
+    }
+}
+
+BY__WIDE static void separate_wide(uint8_t *out, int64_t plane, const uint8_t *row, int64_t width)
+{
+    separate(out, out + plane, out + 2 * plane, row, width);
+}
+
 void by__format_image_put_rgb(const by__format_image_decoding *d, const uint8_t *row, size_t step,
                               int64_t y)
 {
-    for (int64_t c = 0; c < d->channels; c++) {
-        uint8_t *out = d->pixels + (c * d->height + y) * d->width;
-        const uint8_t *p = row;
-        for (int64_t x = 0; x < d->width; x++, p += step) {
+    uint8_t *out = d->pixels + y * d->width;
+    int64_t plane = d->height * d->width;
+    if (d->channels == 3 && step == 3) {
+        if (by__format_has_wide()) {
+            separate_wide(out, plane, row, d->width);
+        } else {
+            separate(out, out + plane, out + 2 * plane, row, d->width);
+        }
+        return;
+    }
+    for (int64_t x = 0; x < d->width; x++, row += step) {
+        for (int64_t c = 0; c < d->channels; c++) {
             /* The weights of ITU-R 601-2, in the integers of Pillow. */
-            out[x] =
+            out[c * plane + x] =
                 d->channels == 3
-                    ? p[c]
-                    : (uint8_t)((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
+                    ? row[c]
+                    : (uint8_t)((row[0] * 19595u + row[1] * 38470u + row[2] * 7471u + 0x8000u) >>
+                                16);
         }
     }
 }

@@ -3,8 +3,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/image/wide.h"
+
 #define WEIGHT_BITS 22
-#define BLOCK       32 /* bytes of a row that are summed at a time */
+#define BLOCK       32   /* bytes of a row that are summed at a time */
+#define SPAN        1024 /* columns that are turned at a time */
 #define CHANNELS    BY__RESAMPLE_CHANNELS
 
 /* ---- weights ---- */
@@ -112,10 +115,8 @@ static inline uint8_t to_pixel(int32_t sum)
 }
 
 /* out[i], i < count, of rows `stride` bytes apart: the loop over i is for vectors. */
-static inline __attribute__((always_inline)) void sum_rows(uint8_t *restrict out,
-                                                           const uint8_t *restrict in,
-                                                           int64_t stride, const int32_t *weights,
-                                                           int64_t taps, int64_t count)
+BY__EITHER void sum_rows(uint8_t *restrict out, const uint8_t *restrict in, int64_t stride,
+                         const int32_t *weights, int64_t taps, int64_t count)
 {
     int64_t at = 0;
     for (; at + BLOCK <= count; at += BLOCK) {
@@ -146,10 +147,8 @@ typedef int32_t sum4 __attribute__((vector_size(CHANNELS * sizeof(int32_t))));
 typedef uint8_t pixel4 __attribute__((vector_size(CHANNELS)));
 
 /* A row of interleaved pixels. */
-static inline __attribute__((always_inline)) void sum_pixels(uint8_t *restrict out,
-                                                             const uint8_t *restrict in,
-                                                             const by__format_taps *x, int64_t left,
-                                                             int64_t width)
+BY__EITHER void sum_pixels(uint8_t *restrict out, const uint8_t *restrict in,
+                           const by__format_taps *x, int64_t left, int64_t width)
 {
     for (int64_t i = 0; i < width; i++) {
         const uint8_t *pixel = in + (x->first[i] - left) * CHANNELS;
@@ -167,10 +166,8 @@ static inline __attribute__((always_inline)) void sum_pixels(uint8_t *restrict o
     }
 }
 
-static inline __attribute__((always_inline)) void pass_rows(uint8_t *out, const uint8_t *in,
-                                                            int64_t stride, int64_t count,
-                                                            const by__format_taps *y, int64_t top,
-                                                            int64_t height)
+BY__EITHER void pass_rows(uint8_t *out, const uint8_t *in, int64_t stride, int64_t count,
+                          const by__format_taps *y, int64_t top, int64_t height)
 {
     for (int64_t i = 0; i < height; i++) {
         sum_rows(out + i * count, in + (y->first[i] - top) * stride, stride,
@@ -178,39 +175,22 @@ static inline __attribute__((always_inline)) void pass_rows(uint8_t *out, const 
     }
 }
 
-static inline __attribute__((always_inline)) void pass_pixels(uint8_t *out, const uint8_t *in,
-                                                              int64_t stride, int64_t rows,
-                                                              const by__format_taps *x,
-                                                              int64_t left, int64_t width)
+BY__EITHER void pass_pixels(uint8_t *out, const uint8_t *in, int64_t stride, int64_t rows,
+                            const by__format_taps *x, int64_t left, int64_t width)
 {
     for (int64_t row = 0; row < rows; row++) {
         sum_pixels(out + row * width * CHANNELS, in + row * stride * CHANNELS, x, left, width);
     }
 }
 
-/* Integers: vectors of any width give the same bits. */
-#if defined __x86_64__
-#define WIDE __attribute__((target("avx2")))
-static bool has_wide(void)
-{
-    return __builtin_cpu_supports("avx2") != 0;
-}
-#else
-#define WIDE
-static bool has_wide(void)
-{
-    return true;
-}
-#endif
-
-WIDE static void pass_rows_wide(uint8_t *out, const uint8_t *in, int64_t stride, int64_t count,
-                                const by__format_taps *y, int64_t top, int64_t height)
+BY__WIDE static void pass_rows_wide(uint8_t *out, const uint8_t *in, int64_t stride, int64_t count,
+                                    const by__format_taps *y, int64_t top, int64_t height)
 {
     pass_rows(out, in, stride, count, y, top, height);
 }
 
-WIDE static void pass_pixels_wide(uint8_t *out, const uint8_t *in, int64_t stride, int64_t rows,
-                                  const by__format_taps *x, int64_t left, int64_t width)
+BY__WIDE static void pass_pixels_wide(uint8_t *out, const uint8_t *in, int64_t stride, int64_t rows,
+                                      const by__format_taps *x, int64_t left, int64_t width)
 {
     pass_pixels(out, in, stride, rows, x, left, width);
 }
@@ -219,7 +199,7 @@ WIDE static void pass_pixels_wide(uint8_t *out, const uint8_t *in, int64_t strid
 static void columns(uint8_t *out, const uint8_t *in, int64_t stride, int64_t count,
                     const by__format_taps *y, int64_t top, int64_t height)
 {
-    if (has_wide()) {
+    if (by__format_has_wide()) {
         pass_rows_wide(out, in, stride, count, y, top, height);
     } else {
         pass_rows(out, in, stride, count, y, top, height);
@@ -230,26 +210,141 @@ static void columns(uint8_t *out, const uint8_t *in, int64_t stride, int64_t cou
 static void rows_of_pixels(uint8_t *out, const uint8_t *in, int64_t stride, int64_t rows,
                            const by__format_taps *x, int64_t left, int64_t width)
 {
-    if (has_wide()) {
+    if (by__format_has_wide()) {
         pass_pixels_wide(out, in, stride, rows, x, left, width);
     } else {
         pass_pixels(out, in, stride, rows, x, left, width);
     }
 }
 
-/* The same of a plane. */
+/* ---- rows of a plane ----
+ *
+ * Columns of BLOCK rows are turned, so that a sum over neighbors in a row is one over rows of the
+ * turned columns, in vectors, and what comes out is turned back. */
+
+/* Turns 8 x 8 bytes, those of rows from x on. */
+BY__EITHER void turn(uint8_t *out, int64_t stride, const uint8_t *const row[8], int64_t x)
+{
+    static const uint64_t masks[] = {0x00000000ffffffff, 0x0000ffff0000ffff, 0x00ff00ff00ff00ff};
+    uint64_t words[8];
+    for (int i = 0; i < 8; i++) {
+        memcpy(&words[i], row[i] + x, sizeof words[i]);
+    }
+    for (int stage = 0; stage < 3; stage++) {
+        int apart = 4 >> stage;
+        for (int i = 0; i < 8; i++) {
+            if ((i & apart) == 0) {
+                uint64_t changed = (words[i] >> 8 * apart ^ words[i + apart]) & masks[stage];
+                words[i + apart] ^= changed;
+                words[i] ^= changed << 8 * apart;
+            }
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        memcpy(out + i * stride, &words[i], sizeof words[i]);
+    }
+}
+
+/* Turns `count` columns of n rows, the last of which stands for those that lack: out [count,
+ * BLOCK]. */
+BY__EITHER void turn_columns(uint8_t *out, const uint8_t *in, int64_t stride, int64_t n,
+                             int64_t count)
+{
+    const uint8_t *row[BLOCK];
+    for (int64_t r = 0; r < BLOCK; r++) {
+        row[r] = in + (r < n ? r : n - 1) * stride;
+    }
+    int64_t x = 0;
+    for (; x + 8 <= count; x += 8) {
+        for (int r = 0; r < BLOCK; r += 8) {
+            turn(out + x * BLOCK + r, BLOCK, &row[r], x);
+        }
+    }
+    for (; x < count; x++) {
+        for (int r = 0; r < BLOCK; r++) {
+            out[x * BLOCK + r] = row[r][x];
+        }
+    }
+}
+
+/* Writes `count` turned columns, at most 8, as n rows. */
+BY__EITHER void turn_back(uint8_t *out, int64_t width, const uint8_t *turned, int64_t n,
+                          int64_t count)
+{
+    const uint8_t *column[8];
+    for (int i = 0; i < 8; i++) {
+        column[i] = turned + i * BLOCK;
+    }
+    int64_t r = 0;
+    for (; count == 8 && r + 8 <= n; r += 8) {
+        turn(out + r * width, width, column, r);
+    }
+    for (; r < n; r++) {
+        for (int64_t i = 0; i < count; i++) {
+            out[r * width + i] = column[i][r];
+        }
+    }
+}
+
+/* Resamples columns begin .. end of n rows, at most BLOCK. Their taps are within SPAN columns, of
+ * which `in` has the first. */
+BY__EITHER void pass_turned(uint8_t *out, int64_t width, const uint8_t *in, int64_t stride,
+                            int64_t n, const by__format_taps *x, int64_t begin, int64_t end)
+{
+    uint8_t turned[SPAN * BLOCK];
+    uint8_t sums[8 * BLOCK] = {0};
+    int64_t first = x->first[begin];
+    turn_columns(turned, in, stride, n, by__format_taps_end(x, end) - first);
+    for (int64_t i = begin; i < end; i += 8) {
+        int64_t count = end - i < 8 ? end - i : 8;
+        for (int64_t k = 0; k < count; k++) {
+            sum_rows(sums + k * BLOCK, turned + (x->first[i + k] - first) * BLOCK, BLOCK,
+                     x->weights + (size_t)(i + k) * x->most, x->count[i + k], BLOCK);
+        }
+        turn_back(out + i, width, sums, n, count);
+    }
+}
+
+BY__WIDE static void pass_turned_wide(uint8_t *out, int64_t width, const uint8_t *in,
+                                      int64_t stride, int64_t n, const by__format_taps *x,
+                                      int64_t begin, int64_t end)
+{
+    pass_turned(out, width, in, stride, n, x, begin, end);
+}
+
+/* One column whose taps are too many to be turned; `in` has the first of them. */
+static void pass_column(uint8_t *out, int64_t width, const uint8_t *in, int64_t stride, int64_t n,
+                        const by__format_taps *x, int64_t i)
+{
+    for (int64_t r = 0; r < n; r++) {
+        sum_rows(out + r * width + i, in + r * stride, 1, x->weights + (size_t)i * x->most,
+                 x->count[i], 1);
+    }
+}
+
+/* Resamples the rows of a plane: out [rows, width]. `in` begins at column `left`. */
 static void rows_of_plane(uint8_t *out, const uint8_t *in, int64_t stride, int64_t rows,
                           const by__format_taps *x, int64_t left, int64_t width)
 {
-    for (int64_t row = 0; row < rows; row++) {
-        for (int64_t i = 0; i < width; i++) {
-            const uint8_t *pixel = in + row * stride + x->first[i] - left;
-            const int32_t *weights = x->weights + (size_t)i * x->most;
-            int32_t sum = 1 << (WEIGHT_BITS - 1);
-            for (int64_t k = 0; k < x->count[i]; k++) {
-                sum += pixel[k] * weights[k];
+    bool wide = by__format_has_wide();
+    for (int64_t row = 0; row < rows; row += BLOCK) {
+        int64_t n = rows - row < BLOCK ? rows - row : BLOCK;
+        uint8_t *to = out + row * width;
+        for (int64_t i = 0; i < width;) {
+            const uint8_t *from = in + row * stride + x->first[i] - left;
+            int64_t end = i;
+            while (end < width && x->first[end] + x->count[end] - x->first[i] <= SPAN) {
+                end++;
             }
-            out[row * width + i] = to_pixel(sum);
+            if (end == i) {
+                pass_column(to, width, from, stride, n, x, i);
+                end++;
+            } else if (wide) {
+                pass_turned_wide(to, width, from, stride, n, x, i, end);
+            } else {
+                pass_turned(to, width, from, stride, n, x, i, end);
+            }
+            i = end;
         }
     }
 }

@@ -17,6 +17,7 @@
 #include "base/base.h"
 #include "formats/image/image_file.h"
 #include "formats/image/image_fit.h"
+#include "formats/image/image_resample.h"
 #include "runner.h"
 
 #define GOLDEN BY_SOURCE_DIR "/tests/parity/golden/resize.json"
@@ -317,13 +318,74 @@ static void test_texts(void **state)
     }
 }
 
+/* ---- rows, which are resampled in blocks of them ---- */
+
+typedef struct resampled_rows {
+    int64_t rows, from, to;
+} resampled_rows;
+
+static by__format_taps taps_of(int64_t from, int64_t to, void **memory)
+{
+    const by__format_axis axis = {.filter = BY_RESAMPLE_BICUBIC,
+                                  .extent = (double)from,
+                                  .high = from,
+                                  .whole = to,
+                                  .count = to};
+    by__format_taps taps;
+    *memory = malloc(by__format_taps_bytes(&axis));
+    assert_non_null(*memory);
+    by__format_taps_make(&taps, &axis, *memory);
+    return taps;
+}
+
+static void check_rows(const resampled_rows *r, bool rows_first)
+{
+    void *memory[2];
+    by__format_taps y = taps_of(r->rows, r->rows, &memory[0]); /* as they are */
+    by__format_taps x = taps_of(r->from, r->to, &memory[1]);
+    uint8_t *in = picture(r->rows, r->from);
+    uint8_t *out = malloc((size_t)(r->rows * r->to));
+    uint8_t *between = malloc(by__format_resample_between(r->rows, r->to, &y, &x, rows_first));
+    assert_true(out != NULL && between != NULL);
+    by__format_resample_plane(out, r->rows, r->to, in, r->from, &y, &x, rows_first, between);
+    for (int64_t row = 0; row < r->rows; row++) {
+        for (int64_t i = 0; i < r->to; i++) {
+            int64_t sum = 1 << 21;
+            for (int64_t k = 0; k < x.count[i]; k++) {
+                sum += (int64_t)in[row * r->from + x.first[i] + k] *
+                       x.weights[(size_t)i * x.most + (size_t)k];
+            }
+            sum = sum < 0 ? 0 : sum >> 22;
+            assert_int_equal(out[row * r->to + i], sum > 255 ? 255 : sum);
+        }
+    }
+    free(between);
+    free(out);
+    free(in);
+    free(memory[0]);
+    free(memory[1]);
+}
+
+/* Parts of blocks, one of columns, more of them than are turned at a time, and more taps. */
+static void test_rows(void **state)
+{
+    static const resampled_rows rows[] = {{1, 1, 1},     {31, 40, 9},     {32, 9, 40},
+                                          {45, 64, 24},  {70, 37, 19},    {3, 2600, 1301},
+                                          {33, 5000, 3}, {41, 1100, 2203}};
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        check_rows(&rows[i], true);
+        check_rows(&rows[i], false);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pillow),       cmocka_unit_test(test_files),
         cmocka_unit_test(test_large_images), cmocka_unit_test(test_png_of_texts),
         cmocka_unit_test(test_channels),     cmocka_unit_test(test_sizes_that_are_refused),
-        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_texts),        cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
