@@ -143,4 +143,5 @@ const by__task_row by__task_diffuse = {
              .keep = by__task_examples_keep,
              .check = by__task_examples_check,
              .name_example = by__task_examples_name},
-    .classes = true};
+    .classes = true,
+    .told = true};

@@ -26,6 +26,7 @@ typedef struct by__task_row {
     bool tags;    /* of these: the target has a class for each word */
     bool pairs;   /* of these: several columns of texts, and no target */
     bool maps;    /* of images: it is a class of each pixel */
+    bool told;    /* of images: the model is told the class and need not find it, so one will do */
 } by__task_row;
 
 /* The fields of by_task that a file of a task fills with what it defines under their names: its

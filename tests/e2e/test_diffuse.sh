@@ -56,6 +56,12 @@ run 0 "$banyan" train stripes.yaml --quiet --set name=named --set train.steps=1 
 run 0 "$banyan" generate runs/named --image named.png --class upper --samples 2 --steps 2 --tensorboard
 run 0 "$banyan" generate runs/named --image numbered.png --class 1 --samples 2 --steps 2
 same named.png numbered.png
+python3 - <<'END' || fail "no labels of one class"
+import struct
+open("ones.idx", "wb").write(struct.pack(">BBBBI", 0, 0, 8, 1, 48) + bytes(48))
+END
+run 0 "$banyan" train stripes.yaml --quiet --set name=one --set data.labels=ones.idx --set train.steps=1 --set train.eval_every=0
+run 0 "$banyan" generate runs/one --image one.png --class 0 --samples 2 --steps 1
 grep -q samples runs/named/tensorboard/plots/events.out.tfevents.* || fail "no samples for TensorBoard"
 run 2 "$banyan" generate runs/named --image named.png --class lower
 holds err "--class lower: the model has classes 0 to 1, by name left to upper"

@@ -101,7 +101,9 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
 static by_status describe_held_out(by__task_examples *d, const by_task_request *r, by_error *error)
 {
     char *doubts;
-    BY_TRY(by__task_train_classes_check(d, error));
+    if (!by__task_row_of(d->base.task)->told) {
+        BY_TRY(by__task_train_classes_check(d, error));
+    }
     d->base.held_out = by__task_train_held_out_how(d);
     BY_TRY(by__task_train_held_out_doubts(d, &doubts, error));
     by__task_examples_remark(r, doubts);
