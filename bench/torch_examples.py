@@ -132,7 +132,8 @@ def measure(a, c, model, optimizer):
         if i >= a.warmup:
             times.append(time.perf_counter() - begin)
     median = statistics.median(times)
-    return {"rows_per_s" if c["kind"] == "mlp" else "samples_per_s": round(a.batch / median, 1), "step_ms": round(1e3 * median, 2),
+    examples = "rows" if c["kind"] == "mlp" else "windows" if "context" in c else "samples"  # as banyan calls them
+    return {f"{examples}_per_s": round(a.batch / median, 1), "step_ms": round(1e3 * median, 2),
             "step_ms_min": round(1e3 * min(times), 2), "step_ms_max": round(1e3 * max(times), 2),
             "start_ms": round(start_ms), "loss": round(loss, 4)}
 
