@@ -53,10 +53,8 @@ static by_status add_entry(by__config *config, size_t *capacity, const by__confi
                  : kind == NULL  ? config->own
                                  : by__config_kind_own(*values_of(config, table), kind);
     assert(base != NULL);
-    by__config_entry *entry = &config->entries[config->count++];
-    *entry = (by__config_entry){
+    config->entries[config->count++] = (by__config_entry){
         .key = *key, .kind = kind, .table = table, .at = (char *)base + key->place.offset};
-    (void)by__config_key_path(entry->path, key);
     return BY_OK;
 }
 
@@ -87,6 +85,24 @@ static by_status add_section(by__config *config, size_t *capacity, const char *s
         for (size_t k = 0; schema->tables[t].row(k) != NULL; k++) {
             BY_TRY(add_kind(config, capacity, section, t, schema->tables[t].row(k), error));
         }
+    }
+    return BY_OK;
+}
+
+static by_status add_paths(by__config *config, by_error *error)
+{
+    char path[BY__CONFIG_PATH];
+    size_t length = 0;
+    for (size_t i = 0; i < config->count; i++) {
+        length += strlen(by__config_key_path(path, &config->entries[i].key)) + 1;
+    }
+    BY_TRY(by__alloc((void **)&config->path_text, 1, length, "the keys of a config", error));
+    char *at = config->path_text;
+    for (size_t i = 0; i < config->count; i++) {
+        size_t size = strlen(by__config_key_path(path, &config->entries[i].key)) + 1;
+        memcpy(at, path, size);
+        config->entries[i].path = at;
+        at += size;
     }
     return BY_OK;
 }
@@ -149,6 +165,7 @@ static by_status fill(by__config *config, by_error *error)
     for (size_t s = 0; s < config->schema->sections->count; s++) {
         BY_TRY(add_section(config, &capacity, config->schema->sections->rows[s].name, error));
     }
+    BY_TRY(add_paths(config, error));
     BY_TRY(add_index(config, error));
     return set_defaults(config, error);
 }
@@ -244,6 +261,7 @@ void by_config_close(by_config **config)
     }
     free(whole->choices);
     free(whole->kinds);
+    free(whole->path_text);
     by__base_table_free(&whole->paths);
     by_string_free(&whole->notes);
     free(whole->own);

@@ -65,7 +65,7 @@ extern const by__config_key_list by__config_run_keys;
 /* A key in one config. */
 typedef struct by__config_entry {
     by__config_key key;          /* a copy; a key `kind` gets the names of its table as choices */
-    char path[BY__CONFIG_PATH];  /* as by__config_key_path has it */
+    const char *path;            /* as by__config_key_path has it, in the config's `path_text` */
     size_t next;                 /* index of the next key of this path; 0: none */
     const by__config_kind *kind; /* NULL: every config of the schema has the key */
     size_t table;                /* index of the schema's table that `kind` is in */
@@ -81,6 +81,7 @@ typedef struct by__config {
     const by__config_schema *schema;
     by__config_entry *entries; /* by section; within one the common keys, then those of each kind */
     size_t count;
+    char *path_text;
     by__base_table paths; /* indices of the first keys of their paths */
     size_t *kinds;        /* for each table the index of the key that chooses its kind */
     void *own;            /* the schema's struct; NULL: it has none */
