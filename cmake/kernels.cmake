@@ -47,7 +47,7 @@ set(sanitized_level "")
 if(BY_SANITIZE)
   set(sanitizer_flags -fsanitize=${BY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   # AddressSanitizer finds what these would, and they are a third of what compiling kernels with checks takes.
-  if(BY_SANITIZE MATCHES "undefined")
+  if(BY_SANITIZE MATCHES "undefined" AND NOT BY_FUZZ)
     list(APPEND sanitizer_flags -fno-sanitize=null,object-size,pointer-overflow)
   endif()
   if(NOT BY_FUZZ)
