@@ -383,6 +383,8 @@ by_status by__comm_late_error(by_comm *comm, int rank, by_error *error);
 void by__comm_set_activity(by_comm *comm, bool done);
 by__comm_slot *by__comm_slot_of(const by_comm *comm, int near);
 by__comm_send_ring *by__comm_send_ring_of(const by_comm *comm, int from, int to);
+/* The first message of a ring with a tag, or NULL; *seen: the ring's `changes` at that time. */
+by__comm_send_slot *by__comm_first_sent(by__comm_send_ring *ring, int tag, uint32_t *seen);
 
 /* ---- sums ---- */
 

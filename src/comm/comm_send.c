@@ -123,16 +123,22 @@ static by_status send_near(by_comm *comm, const void *data, size_t bytes, by_dty
     return BY_OK;
 }
 
-static by__comm_send_slot *first_sent(by__comm_send_ring *ring, int tag)
+by__comm_send_slot *by__comm_first_sent(by__comm_send_ring *ring, int tag, uint32_t *seen)
 {
-    by__comm_send_slot *first = NULL;
-    for (int i = 0; i < BY__COMM_RING; i++) {
-        by__comm_send_slot *slot = &ring->slots[i];
-        if (atomic_load_explicit(&slot->state, memory_order_acquire) == 1 && slot->tag == tag &&
-            (first == NULL || slot->order < first->order)) {
-            first = slot;
+    by__comm_send_slot *first;
+    do {
+        *seen = atomic_load(&ring->changes);
+        first = NULL;
+        for (int i = 0; i < BY__COMM_RING; i++) {
+            by__comm_send_slot *slot = &ring->slots[i];
+            if (atomic_load_explicit(&slot->state, memory_order_acquire) == 1 && slot->tag == tag &&
+                (first == NULL || slot->order < first->order)) {
+                first = slot;
+            }
         }
-    }
+        /* A message that was sent into a slot after this pass had read it is earlier than one that
+         * was sent next, into a slot still to read: only a ring that stood still has a first. */
+    } while (first != NULL && atomic_load(&ring->changes) != *seen);
     return first;
 }
 
@@ -159,8 +165,8 @@ static by_status receive_near(by_comm *comm, void *data, size_t bytes, by_dtype 
     by__comm_send_slot *slot;
     int round = 0;
     for (;;) {
-        uint32_t seen = atomic_load(&ring->changes);
-        slot = first_sent(ring, tag);
+        uint32_t seen;
+        slot = by__comm_first_sent(ring, tag, &seen);
         if (slot != NULL) {
             break;
         }

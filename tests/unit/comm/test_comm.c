@@ -1,6 +1,8 @@
 /* Communicators with ranks as threads: every collective against a plain reference that evaluates
  * the expression of the sum tree, in all dtypes, with odd and empty slices; calls that disagree,
  * ranks that are late and ranks that fail; splits and meshes. */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +15,8 @@
 #include "base/half.h"
 #include "comm/comm.h"
 #include "comm_cases.h"
+
+#define PAIRS 100000
 
 static void run(int ranks, by_status (*rank_main)(by_comm *, void *, by_error *), void *user)
 {
@@ -175,6 +179,49 @@ static void pair_disagreement(void **state)
     assert_int_equal(expect_error(2, 60, wrong_message, NULL, &error), BY_EPEER);
     expect_text(&error, "\"activation\" (f32, 32 bytes)");
     expect_text(&error, "\"hidden\" (f32, 28 bytes)");
+}
+
+/* Sends message 2 i into the first slot of a ring, and 2 i + 1 into the last. */
+static void *send_pairs(void *user)
+{
+    by__comm_send_ring *ring = user;
+    for (uint64_t i = 0; i < PAIRS; i++) {
+        while (atomic_load(&ring->slots[0].state) != 0 ||
+               atomic_load(&ring->slots[BY__COMM_RING - 1].state) != 0) {
+            (void)sched_yield();
+        }
+        for (uint64_t k = 0; k < 2; k++) {
+            by__comm_send_slot *slot = &ring->slots[k * (BY__COMM_RING - 1)];
+            slot->order = 2 * i + k;
+            atomic_store_explicit(&slot->state, 1, memory_order_release);
+            (void)atomic_fetch_add(&ring->changes, 1);
+        }
+    }
+    return NULL;
+}
+
+/* Both messages of a pair may be sent while the ring is read: the first stays the first. */
+static void sends_keep_their_order(void **state)
+{
+    (void)state;
+    pthread_t sender;
+    by__comm_send_ring *ring = aligned_alloc(BY_CACHE_LINE, sizeof *ring);
+    assert_non_null(ring);
+    memset(ring, 0, sizeof *ring);
+    assert_int_equal(pthread_create(&sender, NULL, send_pairs, ring), 0);
+    uint64_t out_of_order = 0;
+    for (uint64_t i = 0; i < 2 * (uint64_t)PAIRS; i++) {
+        by__comm_send_slot *slot;
+        uint32_t seen;
+        while ((slot = by__comm_first_sent(ring, 0, &seen)) == NULL) {
+            (void)sched_yield();
+        }
+        out_of_order += slot->order != i;
+        atomic_store_explicit(&slot->state, 0, memory_order_release);
+    }
+    assert_int_equal(pthread_join(sender, NULL), 0);
+    free(ring);
+    assert_int_equal(out_of_order, 0);
 }
 
 /* Rank 2 never comes to the second collective. The others say so and go. */
@@ -344,6 +391,7 @@ int main(void)
         cmocka_unit_test(collectives),
         cmocka_unit_test(disagreement),
         cmocka_unit_test(pair_disagreement),
+        cmocka_unit_test(sends_keep_their_order),
         cmocka_unit_test(late_rank),
         cmocka_unit_test(stuck_rank),
         cmocka_unit_test(failing_rank),
