@@ -11,6 +11,7 @@ if(BY_CLANGXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT BY_SANIT
   set(flags_plain -O2 -DBY_EMULATED=emulated_plain_)
   set(flags_checked -O1 -fno-vectorize -fno-slp-vectorize -fsanitize=thread -mllvm
                     -tsan-instrument-func-entry-exit=0 -DBY_EMULATED=emulated_checked_)
+  file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/emulated) # generators other than Ninja make none
   foreach(source ${kernel_sources})
     get_filename_component(name ${source} NAME_WE)
     foreach(build plain checked)
