@@ -329,7 +329,7 @@ run 0 "$banyan" predict runs/lines damaged.tfrecord small.png "$one" --skip --cs
 holds err "left out: damaged.tfrecord, sample 0 (byte 12): "
 holds err "left out: small.png: "
 run 1 "$banyan" eval runs/lines --data damaged.tfrecord
-holds err "(data.corrupt=skip leaves out pictures that cannot be read); so does --skip here"
+holds err "(data.corrupt=skip, or --skip of eval and predict, leaves out what cannot be read)"
 run 0 "$banyan" eval runs/lines --data damaged.tfrecord --skip
 holds err "left out: damaged.tfrecord, sample 0"
 run 0 "$banyan" predict runs/lines damaged.tfrecord --skip --yields features
@@ -441,7 +441,7 @@ holds err "was trained on other data"
 head -c 60 kept.png >"$one"
 run 1 "$banyan" train images.yaml "$@" $use --set name=cut
 holds err "$one: "
-holds err "(data.corrupt=skip leaves out pictures that cannot be read)"
+holds err "(data.corrupt=skip, or --skip of eval and predict, leaves out what cannot be read)"
 run 0 "$banyan" train images.yaml "$@" $use --set name=cut --set data.corrupt=skip
 holds err "left out: $one: "
 cp kept.png "$one"
@@ -460,7 +460,7 @@ run 1 "$banyan" train images.yaml "$@" --set train.steps=1 --set data.corrupt=sk
 holds err "2 of 112 samples are damaged, and data.corrupt_budget 0.01 allows 1; "
 holds err "raise the budget"
 run 1 "$banyan" train images.yaml "$@"
-holds err "(data.corrupt=skip leaves out pictures that cannot be read)"
+holds err "(data.corrupt=skip, or --skip of eval and predict, leaves out what cannot be read)"
 rm lines/low/b.png lines/low/c.png
 
 say "what a file is that is no picture is said, of one as of many"

@@ -45,11 +45,6 @@ static by_status open_data(by_task_data **out, const eval_request *r, const by_p
     if (status == BY_OK) {
         status = cli_open_task_data(out, spool, config, model, r->run, &what, error);
     }
-    if (status != BY_OK && strstr(error->message, "data.corrupt=skip") != NULL) {
-        char message[sizeof error->message];
-        memcpy(message, error->message, sizeof message);
-        (void)by_error_set(error, status, "%s; so does --skip here", message);
-    }
     return status == BY_OK ? by_task_complete(*out, config, error) : status;
 }
 

@@ -23,6 +23,7 @@ const char *by__image_picture_name(char out[BY__IMAGE_NAME], const char *path,
 /* Sets the error for a picture that cannot be decoded, and says where it lies and what to do. */
 by_status by__image_picture_refuse(const char *path, const by_image_range *range,
                                    const by_error *why, const char *advice, by_error *error);
-#define BY__IMAGE_MAY_SKIP " (data.corrupt=skip leaves out pictures that cannot be read)"
+#define BY__IMAGE_MAY_SKIP                                                                         \
+    " (data.corrupt=skip, or --skip of eval and predict, leaves out what cannot be read)"
 
 #endif
