@@ -23,6 +23,7 @@ struct by__task_parts {
     size_t *send;     /* [ranks] elements of `sent`, and of `received` */
     size_t *receive;
     uint64_t bytes;
+    uint64_t counted; /* by by__task_parts_count */
 };
 
 /* Rank r has rows [nodes r / ranks, nodes (r + 1) / ranks). */
@@ -229,13 +230,12 @@ void by__task_parts_close(by__task_parts **parts)
     *parts = NULL;
 }
 
-by_status by__task_parts_bytes(uint64_t *out, const by__task_parts *p, const by_config *config,
+by_status by__task_parts_count(by__task_parts *p, uint64_t *bytes, const by_config *config,
                                by_error *error)
 {
     const by__nn_node_sizes *sizes = by__nn_node_sizes_of(&config->model);
     uint64_t training = 0;
     uint64_t held_out = 0;
-    *out = 0;
     if (p == NULL || sizes == NULL) {
         return BY_OK;
     }
@@ -245,6 +245,8 @@ by_status by__task_parts_bytes(uint64_t *out, const by__task_parts *p, const by_
     BY_TRY(by_loader_bytes(&training, &ids, 1, &options, error));
     options = (by_loader_options){.batch = (size_t)config->train.micro_batch};
     BY_TRY(by_loader_bytes(&held_out, &ids, 1, &options, error));
-    *out = p->bytes + training + held_out;
+    *bytes -= p->counted;
+    p->counted = p->bytes + training + held_out;
+    *bytes += p->counted;
     return BY_OK;
 }

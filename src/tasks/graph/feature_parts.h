@@ -16,9 +16,9 @@ by_status by__task_parts_open(by__task_parts **out, const by__task_fan_keys *key
                               by__nodes_set *set, bool whole, const by_task_request *request,
                               by_error *error);
 void by__task_parts_close(by__task_parts **parts);
-/* Bytes of the exchange, and of the numbers of nodes in the batches that loaders of a config hold.
- * parts may be NULL. */
-by_status by__task_parts_bytes(uint64_t *out, const by__task_parts *parts, const by_config *config,
+/* Adds the bytes of the exchange, and of the numbers of nodes in the batches that loaders of a
+ * config hold, to *bytes, in the place of those that an earlier call added. parts may be NULL. */
+by_status by__task_parts_count(by__task_parts *parts, uint64_t *bytes, const by_config *config,
                                by_error *error);
 /* Collective: writes "nodes.x" of a batch (by_task.fetch). parts may be NULL. */
 by_status by__task_parts_fetch(by__task_parts *parts, const by_batch *batch, by_error *error);

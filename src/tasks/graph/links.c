@@ -53,7 +53,6 @@ typedef struct links_data {
     by__nodes_links *links;
     by__task_samples samples; /* of surroundings, or the whole graph */
     by__task_parts *parts;    /* NULL: all features are here */
-    uint64_t parts_bytes;     /* in base.bytes */
     by__nodes_relations relations;
     int32_t (*listed)[2]; /* pairs to predict or to evaluate instead; NULL: those held out */
     uint64_t listed_count;
@@ -259,10 +258,7 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
         sizes->held_out_candidates = sizes->candidates;
     }
     BY_TRY(by_config_resolve(config, error));
-    d->base.bytes -= d->parts_bytes;
-    BY_TRY(by__task_parts_bytes(&d->parts_bytes, d->parts, config, error));
-    d->base.bytes += d->parts_bytes;
-    return BY_OK;
+    return by__task_parts_count(d->parts, &d->base.bytes, config, error);
 }
 
 static by_status fetch(by_task_data *data, const by_batch *batch, by_error *error)

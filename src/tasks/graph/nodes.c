@@ -59,7 +59,6 @@ typedef struct nodes_data {
     bool packed_split; /* it is that of a packed graph */
     by__task_samples samples;
     by__task_parts *parts;     /* NULL: all features are here */
-    uint64_t parts_bytes;      /* in base.bytes */
     by__nodes_entries entries; /* count 0: all features are read */
     by__nodes_relations relations;
     by_task_purpose purpose;
@@ -333,10 +332,7 @@ static by_status complete(by_task_data *data, by_config *config, by_error *error
                             d->keys->label_names.count, (long long)m->outputs);
     }
     BY_TRY(by_config_resolve(config, error));
-    d->base.bytes -= d->parts_bytes;
-    BY_TRY(by__task_parts_bytes(&d->parts_bytes, d->parts, config, error));
-    d->base.bytes += d->parts_bytes;
-    return BY_OK;
+    return by__task_parts_count(d->parts, &d->base.bytes, config, error);
 }
 
 static by_status fetch(by_task_data *data, const by_batch *batch, by_error *error)
