@@ -140,7 +140,7 @@ static by_status measure_round(const evaluating *e, by_error *error)
     if (mine->stopped == 0) {
         BY_TRY(by_loader_next(e->loader, &batch, error));
         mine->ended = batch.batch == 0 || batch.first_sample >= by_loader_epoch_samples(e->loader);
-        BY_TRY(by__job_complete_batch(e->data, &batch, error));
+        BY_TRY(by__job_fetch_batch(e->data, &batch, error));
     }
     BY_TRY(join(e, &together, error));
     if (together) {

@@ -316,7 +316,7 @@ by_status by__job_same(const by__job *job, const char *text, const char *what, b
 /* Collective. */
 by_status by__job_open_data(by__job *job, by_error *error);
 /* Collective: writes what other ranks hold of the data into a batch of a loader (by_task.fetch). */
-by_status by__job_complete_batch(by_task_data *data, const by_batch *batch, by_error *error);
+by_status by__job_fetch_batch(by_task_data *data, const by_batch *batch, by_error *error);
 
 /* ---- job_cores.c ---- */
 

@@ -28,7 +28,7 @@ static by_status locate(by__job *job, int64_t step, char *text, size_t size, by_
     }
     BY_TRY(by_loader_seek(job->loader, first, error));
     BY_TRY(by_loader_next(job->loader, &batch, error));
-    BY_TRY(by__job_complete_batch(job->data, &batch, error));
+    BY_TRY(by__job_fetch_batch(job->data, &batch, error));
     BY_TRY(by__job_guard_find(job->trainer, &batch, step, &found, error));
     if (!found.found) {
         (void)snprintf(text, size,

@@ -174,7 +174,7 @@ by_status by__job_open_data(by__job *job, by_error *error)
     return open_data(job, &progress, error);
 }
 
-by_status by__job_complete_batch(by_task_data *data, const by_batch *batch, by_error *error)
+by_status by__job_fetch_batch(by_task_data *data, const by_batch *batch, by_error *error)
 {
     return data->task->fetch == NULL ? BY_OK : data->task->fetch(data, batch, error);
 }

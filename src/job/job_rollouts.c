@@ -54,7 +54,7 @@ by_status by__job_next_batch(by__job *job, by_batch *batch, by_error *error)
 {
     by_rollout_report report = {0};
     BY_TRY(by_loader_next(job->loader, batch, error));
-    BY_TRY(by__job_complete_batch(job->data, batch, error));
+    BY_TRY(by__job_fetch_batch(job->data, batch, error));
     if (job->rollouts == NULL) {
         return BY_OK;
     }
