@@ -128,6 +128,7 @@ static by_status add_index(by__config *config, by_error *error)
                      "a config", error));
     for (size_t t = 0; t < schema->table_count; t++) {
         by__config_entry *kind = by__config_entry_find(config, schema->tables[t].section, "kind");
+        assert(kind != NULL);
         config->kinds[t] = (size_t)(kind - config->entries);
         for (; kind != NULL; kind = by__config_entry_next(config, kind)) {
             kind->key.choices = config->choices[t];
