@@ -151,7 +151,8 @@ by_status by__file_read(char **out, size_t *length, const char *path, size_t max
 by_status by__read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
                       by_error *error);
 /* Writes path.tmp, fsyncs it, renames it to path and fsyncs the directory: after a crash the path
- * holds either the old or the new content, complete. */
+ * holds either the old or the new content, complete. Processes that write one path at the same time
+ * do so one after another. */
 by_status by__file_write(const char *path, const void *data, size_t length, by_error *error);
 /* The same without fsync: readers see all of it or nothing, but after a power failure it may be
  * damaged. For what can be made again. */

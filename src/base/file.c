@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -207,18 +208,54 @@ static by_status sync_parent(const char *path, by_error *error)
     return status;
 }
 
+/* Whether a path still names an open file. */
+static bool names(const char *path, int fd)
+{
+    struct stat opened;
+    struct stat named;
+    int other = open(path, O_RDONLY | O_CLOEXEC);
+    bool same = other >= 0 && fstat(fd, &opened) == 0 && fstat(other, &named) == 0 &&
+                opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+    if (other >= 0) {
+        (void)close(other);
+    }
+    return same;
+}
+
+/* Opens a file for writing, empty, which no other process writes before it is closed: who comes
+ * while another does waits, and begins anew if the other has renamed it. A process that dies
+ * releases it. Where a file system has no locks, there is none. */
+static by_status open_alone(int *out, const char *path, by_error *error)
+{
+    for (;;) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0) {
+            return by__io_error(error, "create", path);
+        }
+        while (flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+        }
+        bool same = names(path, fd);
+        if (same && ftruncate(fd, 0) == 0) {
+            *out = fd;
+            return BY_OK;
+        }
+        by_status status = same ? by__io_error(error, "write", path) : BY_OK;
+        (void)close(fd);
+        BY_TRY(status);
+    }
+}
+
 /* Writes a file beside `path` and renames it; durable: before it is renamed it is on the disk. */
 static by_status replace_file(const char *path, const void *data, size_t length, bool durable,
                               by_error *error)
 {
     by_string temporary = {0};
     char *temporary_path;
+    int fd;
     by_string_format(&temporary, "%s.tmp", path);
     BY_TRY(by__string_release(&temporary, &temporary_path, error));
-    by_status status;
-    int fd = open(temporary_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        status = by__io_error(error, "create", temporary_path);
+    by_status status = open_alone(&fd, temporary_path, error);
+    if (status != BY_OK) {
         free(temporary_path);
         return status;
     }
@@ -226,14 +263,14 @@ static by_status replace_file(const char *path, const void *data, size_t length,
     if (status == BY_OK && durable && fsync(fd) != 0) {
         status = by__io_error(error, "sync", temporary_path);
     }
-    if (close(fd) != 0 && status == BY_OK) {
-        status = by__io_error(error, "close", temporary_path);
-    }
     if (status == BY_OK && rename(temporary_path, path) != 0) {
         status = by__io_error(error, "rename to", path);
     }
     if (status != BY_OK) {
         (void)unlink(temporary_path);
+    }
+    if (close(fd) != 0 && status == BY_OK) {
+        status = by__io_error(error, "close", temporary_path);
     }
     free(temporary_path);
     return status;

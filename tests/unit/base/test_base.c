@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -481,6 +482,64 @@ static void test_errors_hide(void **state)
 
 /* ---- files ---- */
 
+#define WRITERS      3
+#define WRITES       200
+#define WRITTEN_SIZE 100000
+
+/* Writes a file again and again, all of one letter. */
+static void write_letter(const char *path, char letter)
+{
+    char *text = malloc(WRITTEN_SIZE);
+    bool good = text != NULL;
+    for (int i = 0; i < WRITES && good; i++) {
+        memset(text, letter, WRITTEN_SIZE);
+        good = by__file_write_unsynced(path, text, WRITTEN_SIZE, NULL) == BY_OK;
+    }
+    free(text);
+    _exit(good ? 0 : 1);
+}
+
+/* Who reads a file that several processes write sees what one of them wrote, and none fails. */
+static void test_writers(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    char *directory = temporary_make();
+    assert_non_null(directory);
+    char *path = by__path_join(directory, "file");
+    char *temporary = by__path_join(directory, "file.tmp");
+    assert_true(path != NULL && temporary != NULL);
+    for (int i = 0; i < WRITERS; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            write_letter(path, (char)('a' + i));
+        }
+    }
+    int left = WRITERS;
+    int failed = 0;
+    while (left > 0) {
+        int code;
+        char *content = NULL;
+        size_t length = 0;
+        if (by__path_exists(path)) {
+            check_ok(by__file_read(&content, &length, path, WRITTEN_SIZE, &error), &error);
+            assert_int_equal(length, WRITTEN_SIZE);
+            assert_int_equal(strspn(content, (char[]){content[0], '\0'}), WRITTEN_SIZE);
+            free(content);
+        }
+        if (waitpid(-1, &code, WNOHANG) > 0) {
+            failed += code != 0;
+            left--;
+        }
+    }
+    assert_int_equal(failed, 0);
+    assert_false(by__path_exists(temporary));
+    free(path);
+    free(temporary);
+    temporary_remove(directory);
+}
+
 static void test_atomic_write(void **state)
 {
     BY_UNUSED(state);
@@ -691,18 +750,31 @@ static void test_path_hint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_executable),    cmocka_unit_test(test_authorities),
-        cmocka_unit_test(test_every_half),    cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_philox),        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),
-        cmocka_unit_test(test_public_string), cmocka_unit_test(test_trim),
-        cmocka_unit_test(test_table),         cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_base64),        cmocka_unit_test(test_exit_codes),
-        cmocka_unit_test(test_errors),        cmocka_unit_test(test_errors_hide),
-        cmocka_unit_test(test_atomic_write),  cmocka_unit_test(test_available_memory),
-        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_endings),
-        cmocka_unit_test(test_nameless_file), cmocka_unit_test(test_temporary_dir),
-        cmocka_unit_test(test_path_hint),     cmocka_unit_test(test_broken_utf8),
+        cmocka_unit_test(test_executable),
+        cmocka_unit_test(test_authorities),
+        cmocka_unit_test(test_every_half),
+        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_nearest_names),
+        cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_public_string),
+        cmocka_unit_test(test_trim),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_base64),
+        cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_errors_hide),
+        cmocka_unit_test(test_atomic_write),
+        cmocka_unit_test(test_writers),
+        cmocka_unit_test(test_available_memory),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_endings),
+        cmocka_unit_test(test_nameless_file),
+        cmocka_unit_test(test_temporary_dir),
+        cmocka_unit_test(test_path_hint),
+        cmocka_unit_test(test_broken_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
