@@ -262,9 +262,9 @@ static void compute_columns(const by__cpu_gemm *g, gemm_block *s, int me)
     }
 }
 
-/* Computes the tiles of the halves of k that thread `me` takes, packing its own operands; then adds
- * its rows of C. */
-static void compute_halves(const by__cpu_gemm *g, gemm_block *s, int me)
+/* Computes the tiles of the halves of k that thread `me` of a team takes, packing its own operands;
+ * then adds its rows of C. A team may be smaller than was asked for (OMP_THREAD_LIMIT). */
+static void compute_halves(const by__cpu_gemm *g, gemm_block *s, int me, int team)
 {
     const by__cpu_gemm_options *o = &g->options;
     const by__cpu_gemm_operands *x = s->operands;
@@ -287,8 +287,8 @@ static void compute_halves(const by__cpu_gemm *g, gemm_block *s, int me)
         compute_panel(g, s, a, m0, m, t % columns * g->tile_n);
     }
 #pragma omp barrier
-    int64_t row = o->m * me / o->threads;
-    int64_t rows = o->m * (me + 1) / o->threads - row;
+    int64_t row = o->m * me / team;
+    int64_t rows = o->m * (me + 1) / team - row;
     float *first = half_of(g, x, false) + row * o->n;
     float *c = (float *)x->c + row * o->ldc;
     by__cpu_panel_target sum = {.y = o->accumulate ? first : c,
@@ -319,7 +319,7 @@ static void compute(const by__cpu_gemm *g, const by__cpu_gemm_operands *operands
         if (g->packing == PACK_OWN_A) {
             compute_columns(g, &s, me);
         } else if (g->packing == PACK_OWN_K) {
-            compute_halves(g, &s, me);
+            compute_halves(g, &s, me, team);
         } else {
             pack_part(g, &s, s.b, 0, s.n, 0, s.k);
             compute_tiles(g, &s, me, o->threads);
