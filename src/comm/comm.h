@@ -31,6 +31,7 @@
 #ifndef BY_COMM_COMM_H
 #define BY_COMM_COMM_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "banyan/comm.h"
@@ -158,6 +159,7 @@ struct by__comm_job {
     double timeout;
     _Atomic uint64_t
         nanoseconds; /* time spent in calls on communicators that are not in the background */
+    pthread_mutex_t watching; /* held while the watcher is called, and to set it */
     by_comm_watcher *watcher; /* NULL: none */
     void *watcher_user;
     void *state; /* owned by the link */

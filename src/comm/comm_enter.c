@@ -130,19 +130,27 @@ double by__comm_spent(const by_comm *comm)
 
 void by_comm_watch(by_comm *comm, by_comm_watcher *watcher, void *user)
 {
+    (void)pthread_mutex_lock(&comm->job->watching);
     comm->job->watcher = watcher;
     comm->job->watcher_user = user;
+    (void)pthread_mutex_unlock(&comm->job->watching);
 }
 
+/* Other threads, such as that of late exchanges, may end a watch meanwhile. */
 static void call_watcher(const by_comm *comm, double end)
 {
+    by__comm_job *job = comm->job;
     const by_comm_call call = {.kind = by__comm_kind_name(comm->called.kind),
                                .what = comm->called.what,
                                .bytes = comm->called.bytes,
                                .begin = comm->began,
                                .ready = comm->entered ? comm->ready : end,
                                .end = end};
-    comm->job->watcher(comm->job->watcher_user, &call);
+    (void)pthread_mutex_lock(&job->watching);
+    if (job->watcher != NULL) {
+        job->watcher(job->watcher_user, &call);
+    }
+    (void)pthread_mutex_unlock(&job->watching);
 }
 
 by_status by__comm_leave(by_comm *comm, by_status status, by_error *error)
@@ -156,9 +164,7 @@ by_status by__comm_leave(by_comm *comm, by_status status, by_error *error)
                                             memory_order_relaxed);
         }
         comm->counters.collectives++;
-        if (comm->job->watcher != NULL) {
-            call_watcher(comm, end);
-        }
+        call_watcher(comm, end);
         comm->began = 0.0;
     }
     if (status != BY_OK) {

@@ -180,6 +180,7 @@ void by__comm_job_release(by__comm_job *job)
     if (job->block != NULL) {
         job->link->region_release(job->block, job->block_bytes);
     }
+    (void)pthread_mutex_destroy(&job->watching);
     free(job->ranks);
     free(job);
 }

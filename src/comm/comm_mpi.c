@@ -523,6 +523,7 @@ by_status by__comm_open_mpi(by_comm **out, double timeout, by_error *error)
     }
     state->receiving = MPI_REQUEST_NULL;
     atomic_store(&job->users, 1);
+    (void)pthread_mutex_init(&job->watching, NULL);
     job->link = &mpi_link;
     job->state = state;
     job->timeout = timeout;

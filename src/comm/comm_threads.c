@@ -80,6 +80,7 @@ static by_status open_rank(by_comm **out, const by__comm_link *link, int rank, i
     BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "ranks", error));
     job->link = link;
     atomic_store(&job->users, 1);
+    (void)pthread_mutex_init(&job->watching, NULL);
     job->rank = rank;
     job->size = ranks;
     job->timeout = timeout;
