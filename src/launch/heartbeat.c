@@ -213,7 +213,10 @@ static void *watch_supervisor(void *user)
         double end = by__now() + 1e-3 * h->contact.grace_ms;
         while (!atomic_load(&h->closing) && by__now() < end) {
             struct pollfd wait = {.fd = h->wake[0], .events = POLLIN};
-            (void)poll(&wait, 1, 100);
+            char bytes[16];
+            if (poll(&wait, 1, 100) > 0) {
+                (void)!read(h->wake[0], bytes, sizeof bytes);
+            }
         }
         if (!atomic_load(&h->closing) && h->options.abandoned != NULL) {
             h->options.abandoned(h->options.user);
