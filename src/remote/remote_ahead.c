@@ -23,20 +23,24 @@ by_status by__remote_ahead(by__remote *r, by__remote_file *const *files, size_t 
 {
     uint64_t room = r->cache.limit - r->cache.limit / 10;
     uint64_t total = 0;
+    by__remote_file **queue;
     by__remote_quiet(r); /* nobody waits for it */
     if (r->ahead.is_open) {
         return BY_OK; /* it has its files */
     }
-    BY_TRY(by__alloc((void **)&r->queue, count + 1, sizeof *r->queue, "remote files", error));
     for (size_t i = 0; i < count; i++) {
         uint64_t size = files[i]->version.size;
-        if (size <= room - total) {
-            total += size;
-            r->queue[r->queue_count++] = files[i];
+        if (size > room - total) {
+            return BY_OK; /* what does not fit as a whole is fetched where it is needed */
         }
+        total += size;
     }
-    if (r->queue_count < count) {
-        return BY_OK; /* what does not fit as a whole is fetched where it is needed */
+    BY_TRY(by__alloc((void **)&queue, count, sizeof *queue, "remote files", error));
+    for (size_t i = 0; i < count; i++) {
+        queue[i] = files[i];
     }
+    free(r->queue); /* of a call whose thread did not start */
+    r->queue = queue;
+    r->queue_count = count;
     return by__base_worker_start(&r->ahead, fetch_all, r, "the thread that fetches files", error);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -610,6 +611,29 @@ static void test_ahead(void **state)
     by__remote_close(&r);
 }
 
+/* Files that do not fit together leave nothing behind: the next ones are fetched ahead. */
+static void test_ahead_again(void **state)
+{
+    const struct timespec pause = {.tv_nsec = 1000 * 1000};
+    by__remote *r;
+    by__remote_file *f[2];
+    BY_UNUSED(state);
+    clear_cache();
+    set_fault(NONE);
+    r = open_remote(4 << 20);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(by__remote_find(&f[i], r, url_of(i), NULL), BY_OK);
+    }
+    assert_int_equal(by__remote_ahead(r, f, 2, NULL), BY_OK);
+    assert_int_equal(bytes_sent(), 2 * BY__REMOTE_BLOCK);
+    assert_int_equal(by__remote_ahead(r, f, 1, NULL), BY_OK);
+    while (bytes_sent() < SIZE + BY__REMOTE_BLOCK) {
+        (void)nanosleep(&pause, NULL);
+    }
+    check_whole(f[0]);
+    by__remote_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -618,7 +642,7 @@ int main(void)
         cmocka_unit_test(test_untagged), cmocka_unit_test(test_small_cache),
         cmocka_unit_test(test_shared),   cmocka_unit_test(test_progress),
         cmocka_unit_test(test_stops),    cmocka_unit_test(test_held),
-        cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_ahead),    cmocka_unit_test(test_ahead_again),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
