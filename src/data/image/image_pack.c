@@ -248,19 +248,34 @@ static by_status refuse_other(const char *directory, by_error *error)
                         directory);
 }
 
+/* *done: OUTPUT is there, of the same pictures. */
+static by_status find_output(const image_packer *p, bool *done, by_error *error)
+{
+    bool there;
+    bool same;
+    const char *output = p->options->output;
+    *done = by__path_exists(output);
+    if (!*done) {
+        return BY_OK;
+    }
+    BY_TRY(compare(&there, &same, output, &p->plan.text, error));
+    return same ? BY_OK : refuse_other(output, error);
+}
+
 /* Begins or goes on with OUTPUT.partial; *done: OUTPUT is there. */
 static by_status begin(image_packer *p, bool *done, by_error *error)
 {
     bool there;
     bool same;
-    const char *output = p->options->output;
-    *done = false;
-    if (by__path_exists(output)) {
-        BY_TRY(compare(&there, &same, output, &p->plan.text, error));
-        *done = same;
-        return same ? BY_OK : refuse_other(output, error);
+    BY_TRY(find_output(p, done, error));
+    if (*done) {
+        return BY_OK;
     }
     BY_TRY(by__make_dirs(p->partial, error));
+    BY_TRY(find_output(p, done, error)); /* which another rank may have renamed just before */
+    if (*done) {
+        return BY_OK;
+    }
     BY_TRY(compare(&there, &same, p->partial, &p->plan.text, error));
     if (there) {
         return same ? BY_OK : refuse_other(p->partial, error);
@@ -286,15 +301,16 @@ static by_status remove_rests(const image_packer *p, by_error *error)
     return BY_OK;
 }
 
-/* Removes what was decompressed for an output that is there already. */
+/* Removes what was decompressed for an output that is there already. Another rank that does so
+ * too, or still decompresses, may keep this from it: the output is whole all the same. */
 static by_status remove_streams(const image_packer *p, by_error *error)
 {
     char *path;
     BY_TRY(by__path_make(&path, p->partial, STREAMS, error));
-    by_status status = by__remove_tree(path, error);
+    (void)by__remove_tree(path, NULL);
     free(path);
     (void)rmdir(p->partial);
-    return status;
+    return BY_OK;
 }
 
 /* Renames the output if all shards are there: the rank that is last sees them. */
@@ -311,12 +327,15 @@ static by_status finish(const image_packer *p, bool *complete, by_error *error)
         *complete = by__path_exists(p->options->output); /* another rank has renamed it */
         return BY_OK;
     }
-    BY_TRY(remove_rests(p, error));
-    BY_TRY(by__sync_dir(p->partial, error));
-    if (rename(p->partial, p->options->output) != 0 && !by__path_exists(p->options->output)) {
-        return by__io_error(error, "rename", p->partial);
+    by_status status = remove_rests(p, error);
+    if (status == BY_OK) {
+        status = by__sync_dir(p->partial, error);
     }
-    return BY_OK;
+    if (status == BY_OK && rename(p->partial, p->options->output) != 0) {
+        status = by__io_error(error, "rename", p->partial);
+    }
+    /* Another rank that saw all shards may have renamed them at any time. */
+    return by__path_exists(p->options->output) ? BY_OK : status;
 }
 
 /* ---- packing ---- */
@@ -364,32 +383,49 @@ static by_status pack(image_packer *p, char **streams, by_image_pack_result *res
     return finish(p, &result->complete, error);
 }
 
-by_status by_image_pack(const by_image_pack_options *o, by_image_pack_result *result,
-                        by_error *error)
+/* Packs into `partial`, OUTPUT.partial. */
+static by_status run(const by_image_pack_options *o, char *partial, by_image_pack_result *result,
+                     by_error *error)
 {
-    by_string partial = {0};
-    by_image_pack_result made = {0};
-    image_packer p = {.options = o, .lock = PTHREAD_MUTEX_INITIALIZER};
+    image_packer p = {.options = o,
+                      .partial = partial,
+                      .ranks = o->ranks > 0 ? o->ranks : 1,
+                      .lock = PTHREAD_MUTEX_INITIALIZER};
     char **streams = NULL;
-    BY_TRY(check(o, error));
-    p.ranks = o->ranks > 0 ? o->ranks : 1;
     atomic_init(&p.next, 0);
     atomic_init(&p.written, 0);
     atomic_init(&p.failed, false);
-    by_string_format(&partial, "%s.partial", o->output);
-    BY_TRY(by__string_release(&partial, &p.partial, error));
     by_status status =
         by__alloc((void **)&streams, o->input_count, sizeof *streams, "inputs", error);
     if (status == BY_OK) {
         status = by__image_pages_open(&p.pages, error);
     }
     if (status == BY_OK) {
-        status = pack(&p, streams, &made, error);
+        status = pack(&p, streams, result, error);
     }
     by__image_plan_close(&p.plan);
     by__image_pages_close(&p.pages);
     by__names_free(streams, streams == NULL ? 0 : o->input_count);
-    free(p.partial);
+    return status;
+}
+
+by_status by_image_pack(const by_image_pack_options *o, by_image_pack_result *result,
+                        by_error *error)
+{
+    by_string name = {0};
+    char *partial;
+    by_image_pack_result made = {0};
+    BY_TRY(check(o, error));
+    by_string_format(&name, "%s.partial", o->output);
+    BY_TRY(by__string_release(&name, &partial, error));
+    by_status status = run(o, partial, &made, error);
+    bool refused = status == BY_EARG || status == BY_ESTOPPED;
+    if (status != BY_OK && !refused && by__path_exists(o->output)) {
+        /* Another rank may have finished the output, and renamed the directory under this one,
+         * which then finds that the output is of the same pictures. */
+        status = run(o, partial, &made, error);
+    }
+    free(partial);
     if (status == BY_OK && result != NULL) {
         *result = made;
     }

@@ -64,6 +64,13 @@ static bool is_alive(const by__data_pack *pack, size_t rank)
 
 /* ---- joining ---- */
 
+/* Removes what the output no longer needs. Another rank that does so too, or still writes there as
+ * it has not seen the output, may keep this from it: the output is whole all the same. */
+static void remove_rest(const by__data_join *j)
+{
+    (void)by__remove_tree(j->partial, NULL);
+}
+
 static by_status join(const by__data_join *j, const by__data_pack *pack, by_pack_result *result,
                       by_error *error)
 {
@@ -80,9 +87,9 @@ static by_status join(const by__data_join *j, const by__data_pack *pack, by_pack
         status =
             by__data_pack_write_locked(pack, j->tokenizer, fd, whole, j->output, result, error);
         (void)close(fd);
-        if (status == BY_OK) {
-            status = by__remove_tree(j->partial, error);
-        }
+    }
+    if (status == BY_OK) {
+        remove_rest(j);
     }
     free(whole);
     return status;
@@ -95,6 +102,9 @@ by_status by__data_join_all(const by__data_join *j, by_pack_result *result, by_e
     /* The directory of the pieces is removed after the output has appeared. */
     if (!all) {
         result->complete = by__path_exists(j->output);
+        if (result->complete) {
+            remove_rest(j); /* what this rank has encoded again */
+        }
         return BY_OK;
     }
     return join(j, j->pack, result, error);

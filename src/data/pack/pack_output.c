@@ -99,12 +99,17 @@ static by_status lock_partial(const by__data_pack *pack, const char *partial, co
             (void)close(lock);
             return status;
         }
-        if (fstat(lock, &held) == 0 && lstat(partial, &named) == 0 && held.st_ino == named.st_ino &&
-            held.st_dev == named.st_dev) {
+        bool same = fstat(lock, &held) == 0 && lstat(partial, &named) == 0 &&
+                    held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+        if (same && !by__path_exists(output)) {
             *fd = lock;
             return BY_OK;
         }
-        (void)close(lock); /* its owner has renamed or removed it */
+        if (same) {
+            /* Another process had renamed its own to output before this one was made. */
+            (void)rmdir(partial);
+        }
+        (void)close(lock); /* of one that is renamed or removed */
     }
 }
 

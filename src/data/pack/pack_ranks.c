@@ -184,7 +184,6 @@ static by_status encode_and_join(const rank_pack *r, by_pack_result *result, by_
 static by_status run(rank_pack *r, by_pack_result *result, by_error *error)
 {
     bool done;
-    BY_TRY(make_paths(r, error));
     BY_TRY(open_partial(r, &done, error));
     if (!done) {
         double began = by__now();
@@ -198,10 +197,24 @@ static by_status run(rank_pack *r, by_pack_result *result, by_error *error)
     return encode_and_join(r, result, error);
 }
 
+/* Whether another rank has finished the output, and removed OUTPUT.partial while this one used it.
+ * If result->complete, this rank held the lock of the output: what failed is not of that. */
+static bool is_finished(const rank_pack *r, const by_pack_result *result)
+{
+    return !result->complete && by__path_exists(r->output) && check_output(r, NULL) == BY_OK;
+}
+
 by_status by__data_pack_ranks(by__data_pack *pack, by_pack_result *result, by_error *error)
 {
     rank_pack r = {.pack = pack};
-    by_status status = run(&r, result, error);
+    by_status status = make_paths(&r, error);
+    if (status == BY_OK) {
+        status = run(&r, result, error);
+        if (status != BY_OK && status != BY_ESTOPPED && is_finished(&r, result)) {
+            result->complete = true;
+            status = BY_OK;
+        }
+    }
     pack->pieces = NULL;
     by_tokenizer_close(&r.own);
     free(r.output);
