@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,6 +55,28 @@ static uint64_t number_of(const by__serve_append_log *log, const char *file)
     return strcmp(end, ".jsonl") == 0 ? number : 0;
 }
 
+/* Locks an open file until it is closed. Returns false if another process writes it. On a file
+ * system without locks nothing is locked. */
+static bool lock_file(int fd)
+{
+    int code;
+    while ((code = flock(fd, LOCK_EX | LOCK_NB)) != 0 && errno == EINTR) {
+    }
+    return code == 0 || errno != EWOULDBLOCK;
+}
+
+/* Removes a file unless another process writes it. */
+static void remove_unused(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || lock_file(fd)) {
+        (void)unlink(path);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
 /* Removes files that are too old once `newest` is written. */
 static by_status remove_old(const by__serve_append_log *log, uint64_t newest, by_error *error)
 {
@@ -68,7 +91,7 @@ static by_status remove_old(const by__serve_append_log *log, uint64_t newest, by
         char *path =
             number > 0 && number + log->options.files <= newest ? path_of(log, number) : NULL;
         if (path != NULL) {
-            (void)unlink(path);
+            remove_unused(path);
         }
         free(path);
     }
@@ -76,19 +99,68 @@ static by_status remove_old(const by__serve_append_log *log, uint64_t newest, by
     return BY_OK;
 }
 
-static by_status open_file(by__serve_append_log *log, by_error *error)
+/* Finds the number of the first file behind all that have lines: an empty one, so that starts
+ * without lines push no others out, or a new one. A file that cannot be looked at may have some. */
+static by_status find_next(uint64_t *next, const by__serve_append_log *log, by_error *error)
 {
+    char **names;
+    size_t count;
+    uint64_t used = 0;
+    uint64_t empty = 0;
+    BY_TRY(by__list_dir(&names, &count, log->directory, error));
+    for (size_t i = count; i > 0; i--) { /* newest first: few are looked at */
+        uint64_t number = number_of(log, names[i - 1]);
+        char *path = number > used ? path_of(log, number) : NULL;
+        struct stat info;
+        if (path != NULL && stat(path, &info) == 0 && info.st_size == 0) {
+            empty = empty == 0 || number < empty ? number : empty;
+        } else if (number > used) {
+            used = number;
+        }
+        free(path);
+    }
+    by__names_free(names, count);
+    *next = empty > used ? empty : used + 1;
+    return BY_OK;
+}
+
+/* Opens and locks a file if it has no lines and no other process writes it; else log->fd stays
+ * -1. */
+static by_status try_file(by__serve_append_log *log, by_error *error)
+{
+    struct stat info;
     char *path = path_of(log, log->number);
     if (path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a path");
     }
-    log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    by_status status = log->fd < 0 ? by__io_error(error, "open", path) : BY_OK;
-    free(path);
-    if (status == BY_OK && log->options.sync) {
-        status = by__sync_dir(log->directory, error);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    by_status status = fd < 0 ? by__io_error(error, "open", path) : BY_OK;
+    /* Another process may have filled or removed it before the lock was taken. */
+    if (fd >= 0 && lock_file(fd) && (fstat(fd, &info) != 0 || info.st_size == 0) &&
+        by__path_exists(path)) {
+        log->fd = fd;
+    } else if (fd >= 0) {
+        (void)close(fd);
     }
-    return status == BY_OK ? remove_old(log, log->number, error) : status;
+    free(path);
+    return status;
+}
+
+/* Opens a file without lines, so that a partial line left by a crash stays the last of its file. */
+static by_status open_file(by__serve_append_log *log, by_error *error)
+{
+    uint64_t next;
+    BY_TRY(find_next(&next, log, error));
+    log->number = log->number > next ? log->number : next;
+    BY_TRY(try_file(log, error));
+    while (log->fd < 0) {
+        log->number++;
+        BY_TRY(try_file(log, error));
+    }
+    if (log->options.sync) {
+        BY_TRY(by__sync_dir(log->directory, error));
+    }
+    return remove_old(log, log->number, error);
 }
 
 /* Appends the whole batch, or leaves the file unchanged. */
@@ -213,27 +285,6 @@ uint64_t by__serve_append_log_lost(const by__serve_append_log *log)
 
 /* ---- opening ---- */
 
-static by_status find_newest(by__serve_append_log *log, by_error *error)
-{
-    char **names;
-    size_t count;
-    BY_TRY(by__make_dirs(log->directory, error));
-    BY_TRY(by__list_dir(&names, &count, log->directory, error));
-    for (size_t i = 0; i < count; i++) {
-        uint64_t number = number_of(log, names[i]);
-        log->number = number > log->number ? number : log->number;
-    }
-    by__names_free(names, count);
-    /* Starts a new file, so that a partial line left by a crash stays the last of its file. An
-     * empty one is used again, so that starts without lines push no others out. */
-    char *path = path_of(log, log->number);
-    struct stat info;
-    bool empty = path != NULL && stat(path, &info) == 0 && info.st_size == 0;
-    free(path);
-    log->number += empty ? 0 : 1;
-    return open_file(log, error);
-}
-
 by_status by__serve_append_log_open(by__serve_append_log **out, uv_loop_t *loop,
                                     const by__serve_append_options *options, by_error *error)
 {
@@ -247,7 +298,10 @@ by_status by__serve_append_log_open(by__serve_append_log **out, uv_loop_t *loop,
     log->name = by__strdup(options->name);
     by_status status = log->directory == NULL || log->name == NULL
                            ? by_error_set(error, BY_EMEMORY, "out of memory: a log")
-                           : find_newest(log, error);
+                           : by__make_dirs(log->directory, error);
+    if (status == BY_OK) {
+        status = open_file(log, error);
+    }
     if (status != BY_OK) {
         by__serve_append_log_close(&log);
         return status;

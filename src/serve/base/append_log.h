@@ -2,7 +2,10 @@
  *
  * Files are DIRECTORY/NAME-000001.jsonl and so on: a full file is followed by the next, and the
  * oldest is removed when there are too many. A line is written completely or not at all, also when
- * the disk is full. */
+ * the disk is full.
+ *
+ * Processes may share a directory: each writes files of its own, which it has locked meanwhile, and
+ * removes none that another writes. */
 #ifndef BY_SERVE_BASE_APPEND_LOG_H
 #define BY_SERVE_BASE_APPEND_LOG_H
 
@@ -14,7 +17,7 @@ typedef struct by__serve_append_options {
     const char *directory; /* created if missing, accessible by this user alone */
     const char *name;
     size_t bytes; /* size of a file after which the next begins; 0: 64 MiB */
-    size_t files; /* files that are kept; 0: all */
+    size_t files; /* files that are kept, of all processes together; 0: all */
     bool sync;    /* lines are synced to disk before `done` is called for them */
     /* Lines up to number `upto` are written, or are lost (not BY_OK, `error` says why). May be
      * NULL. */
@@ -22,7 +25,7 @@ typedef struct by__serve_append_options {
     void *user;
 } by__serve_append_options;
 
-/* Continues after the newest file. BY_EIO: the directory cannot be opened. */
+/* Continues after the newest file with lines. BY_EIO: the directory cannot be opened. */
 by_status by__serve_append_log_open(by__serve_append_log **out, uv_loop_t *loop,
                                     const by__serve_append_options *options, by_error *error);
 /* Queues a line, which ends with LF. Returns its number, from 1 on; 0: too much is pending (4 MiB),

@@ -156,6 +156,96 @@ static void test_removed_file(void **state)
     temporary_remove(folder);
 }
 
+/* A log and what it has said, beside others in the same folder. */
+typedef struct sharer {
+    by__serve_append_options options;
+    by__serve_append_log *log;
+    uv_loop_t *loop;
+    heard last;
+    uint64_t added;
+} sharer;
+
+static void share(sharer *s, const char *folder, uv_loop_t *loop)
+{
+    s->options = (by__serve_append_options){.directory = folder,
+                                            .name = "x",
+                                            .bytes = 10,
+                                            .files = 3,
+                                            .sync = true,
+                                            .done = on_done,
+                                            .user = &s->last};
+    s->loop = loop;
+    s->last = (heard){0};
+    s->added = 0;
+    assert_int_equal(by__serve_append_log_open(&s->log, loop, &s->options, NULL), BY_OK);
+}
+
+static void share_line(sharer *s, const char *line)
+{
+    s->added++;
+    assert_int_equal(by__serve_append_log_add(s->log, line, strlen(line)), s->added);
+    while (s->last.upto < s->added) {
+        (void)uv_run(s->loop, UV_RUN_ONCE);
+    }
+    assert_int_equal(s->last.status, BY_OK);
+}
+
+static void assert_file(const char *folder, const char *name, const char *wanted)
+{
+    char *path = by__path_join(folder, name);
+    char *text;
+    size_t length;
+    assert_int_equal(by__file_read(&text, &length, path, 1 << 20, NULL), BY_OK);
+    assert_string_equal(text, wanted);
+    free(text);
+    free(path);
+}
+
+/* Two that share a folder write into no file of the other, and remove none that it writes. */
+static void test_shared_folder(void **state)
+{
+    char *folder = temporary_make();
+    char *first = by__path_join(folder, "x-000001.jsonl");
+    uv_loop_t loop;
+    sharer a;
+    sharer b;
+    size_t lines;
+    (void)state;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    share(&a, folder, &loop);
+    share(&b, folder, &loop);
+    share_line(&a, "a1\n");
+    for (int i = 0; i < 5; i++) {
+        share_line(&b, "b1 of this one\n");
+    }
+    share_line(&a, "a2\n");
+    assert_file(folder, "x-000001.jsonl", "a1\na2\n");
+    assert_file(folder, "x-000006.jsonl", "b1 of this one\n");
+    assert_int_equal(count_files(folder, &lines), 4);
+    /* Once it is closed it is as old as its number. */
+    by__serve_append_log_close(&a.log);
+    share_line(&b, "b2 of this one\n");
+    assert_false(by__path_exists(first));
+    assert_file(folder, "x-000007.jsonl", "b2 of this one\n");
+    assert_int_equal(count_files(folder, &lines), 3);
+    /* Starts without lines use two files in all, behind the one that has some. */
+    share(&a, folder, &loop);
+    for (int i = 0; i < 5; i++) {
+        by__serve_append_log_close(&b.log);
+        share(&b, folder, &loop);
+        by__serve_append_log_close(&a.log);
+        share(&a, folder, &loop);
+    }
+    assert_int_equal(count_files(folder, &lines), 3);
+    assert_int_equal(lines, 1);
+    by__serve_append_log_close(&a.log);
+    by__serve_append_log_close(&b.log);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    free(first);
+    temporary_remove(folder);
+}
+
 static void test_fields(void **state)
 {
     char *folder = temporary_make();
@@ -547,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_text),          cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_feedback),      cmocka_unit_test(test_feedback_rotation),
         cmocka_unit_test(test_waiting_lines), cmocka_unit_test(test_head),
+        cmocka_unit_test(test_shared_folder),
     };
     json_set_alloc_funcs(json_malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);
