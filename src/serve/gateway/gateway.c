@@ -211,7 +211,7 @@ static void on_drain(uv_timer_t *timer)
 static void on_stop(void *user, bool again)
 {
     by__gateway *g = user;
-    if (again) {
+    if (again || g->server == NULL) {
         uv_stop(&g->loop);
         return;
     }
@@ -397,8 +397,12 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
         status = run_loop(&g, error);
     }
     by__gateway_admin_close(&g);
+    (void)uv_timer_stop(&g.drain); /* what is closed below turns the loop */
     by__http_server_close(&g.server);
     by__gateway_readings_close(&g);
+    while (g.readers > 0) { /* their threads use the rules of webhooks, which are freed below */
+        (void)uv_run(&g.loop, UV_RUN_ONCE);
+    }
     if (g.broker.loop != NULL) {
         by__link_broker_close(&g.broker);
     }

@@ -289,11 +289,11 @@ static const by__serve_field fields[] = {
     BY__NUMBER("expires_after", task_fields, expires, 1, MAX_LIFETIME),
 };
 
-json_t *by__task_message(const by__gateway_request *request, const char *id,
-                         const char *idempotency, const char *webhook, double expires)
+/* Makes the message on any thread; state: the broker's last one, NULL if there was none. */
+static json_t *make_message(const by__gateway_request *request, const json_t *state, const char *id,
+                            const char *idempotency, const char *webhook, double expires)
 {
     const json_t *m = request->parts[0].message;
-    const json_t *state = request->state != NULL ? request->state : request->gateway->state;
     json_t *text = request->parts[0].text != NULL
                        ? json_incref(request->parts[0].text)
                        : by__protocol_request_text(json_object_get(m, "request"));
@@ -305,6 +305,12 @@ json_t *by__task_message(const by__gateway_request *request, const char *id,
                      "created", (json_int_t)request->created, "sequences", (json_int_t)request->n,
                      "cost", json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
                      "request", text, "own", request->own, "webhook", webhook);
+}
+
+json_t *by__task_message(const by__gateway_request *request, const char *id,
+                         const char *idempotency, const char *webhook, double expires)
+{
+    return make_message(request, request->gateway->state, id, idempotency, webhook, expires);
 }
 
 /* Reads the body of a task as its own route would. */
@@ -382,7 +388,7 @@ static by_status make_task(by__gateway_reading *r, const task_fields *a, const c
         status = check_call(r, request);
     }
     if (status == BY_OK) {
-        r->message = by__task_message(request, id, idempotency, a->webhook, a->expires);
+        r->message = make_message(request, r->state, id, idempotency, a->webhook, a->expires);
     }
     if (request != NULL) {
         if (status != BY_OK && r->param == request->place) {

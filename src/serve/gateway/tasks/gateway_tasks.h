@@ -16,7 +16,7 @@ by__gateway_route_answer by__gateway_answer_task_new, by__gateway_answer_task,
 /* ---- tasks ---- */
 
 /* The message that stores a request of one part as a task for `expires` seconds; webhook: a URL
- * that is notified of its end, NULL for none. */
+ * that is notified of its end, NULL for none. On the loop: it looks at the broker's last state. */
 json_t *by__task_message(const by__gateway_request *request, const char *id,
                          const char *idempotency, const char *webhook, double expires);
 /* Replies with a task that the broker has, given as by__broker_tasks_get gives it. */
