@@ -155,6 +155,11 @@ bool by__link_broker_send_events(by__link_broker *b, const char *list, size_t le
     return b->link != NULL && by__link_send_events(b->link, list, length);
 }
 
+size_t by__link_broker_unsent(const by__link_broker *b)
+{
+    return b->link == NULL ? 0 : by__link_unsent(b->link);
+}
+
 void by__link_broker_pause(by__link_broker *b, bool pauses)
 {
     if (b->link != NULL) {

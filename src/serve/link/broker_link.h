@@ -49,6 +49,8 @@ void by__link_broker_open(by__link_broker *b, uv_loop_t *loop, const char *broke
 /* Returns false if there is no link, or it was lost by this call. */
 bool by__link_broker_send(by__link_broker *b, const json_t *message);
 bool by__link_broker_send_events(by__link_broker *b, const char *list, size_t length);
+/* by__link_unsent, of a link that there is. */
+size_t by__link_broker_unsent(const by__link_broker *b);
 /* by__link_pause, if there is a link. */
 void by__link_broker_pause(by__link_broker *b, bool pauses);
 /* Closes a link on which the broker is silent; `lost` is called. */

@@ -113,6 +113,7 @@ static void on_beat(uv_timer_t *timer)
     if (by__serve_sandbox_violation(call)) {
         by__telemetry_log_event(&w->log, "sandbox_violation", "{ss}", "call", call);
     }
+    by__worker_finish_leaving(w); /* the last answer may be sent by now */
     send_beat(w);
 }
 

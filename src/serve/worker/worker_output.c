@@ -24,7 +24,8 @@ void by__worker_finish_leaving(by__worker *w)
     uint64_t prepared;
     by__worker_preparer_count(w->preparer, &preparing, &prepared);
     if (w->leaving && w->job_count == 0 && preparing == 0 &&
-        by__worker_batcher_statistics(w->batcher).jobs == 0) {
+        by__worker_batcher_statistics(w->batcher).jobs == 0 &&
+        by__link_broker_unsent(&w->broker) == 0) {
         uv_stop(&w->loop);
     }
 }

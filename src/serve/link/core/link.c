@@ -30,6 +30,11 @@ void by__link_pause(by__link *link, bool pauses)
     }
 }
 
+size_t by__link_unsent(const by__link *link)
+{
+    return link->closed ? 0 : link->kind->unsent(link);
+}
+
 void by__link_close(by__link **link)
 {
     by__link *l = *link;

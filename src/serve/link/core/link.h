@@ -57,6 +57,8 @@ bool by__link_send_events(by__link *link, const char *list, size_t length);
 /* Stops reading from the other side (which keeps what it sends), or resumes. No effect on links to
  * Redis. */
 void by__link_pause(by__link *link, bool pauses);
+/* Bytes that were sent and are still here; what is closed does not send them. */
+size_t by__link_unsent(const by__link *link);
 /* Closes a link without calling the handler. */
 void by__link_close(by__link **link);
 /* Sets the owner's pointer. */
@@ -69,6 +71,7 @@ typedef struct by__link_kind {
     bool (*send)(by__link *link, const json_t *message);
     bool (*send_events)(by__link *link, const char *list, size_t length);
     void (*pause)(by__link *link, bool pauses); /* NULL: not supported */
+    size_t (*unsent)(const by__link *link);
     /* Frees the link later: `closed` is set, and the handler is not called any more. */
     void (*close)(by__link *link);
 } by__link_kind;

@@ -321,8 +321,17 @@ static void pause_socket(by__link *link, bool pauses)
     }
 }
 
-static const by__link_kind kind = {
-    .send = send_message, .send_events = send_events, .pause = pause_socket, .close = close_socket};
+static size_t count_unsent(const by__link *link)
+{
+    return uv_stream_get_write_queue_size(
+        (const uv_stream_t *)&((const socket_link *)(const void *)link)->pipe);
+}
+
+static const by__link_kind kind = {.send = send_message,
+                                   .send_events = send_events,
+                                   .pause = pause_socket,
+                                   .unsent = count_unsent,
+                                   .close = close_socket};
 
 /* ---- listening ---- */
 

@@ -174,6 +174,11 @@ static void on_reply(redisAsyncContext *context, void *reply, void *user)
     free(q);
 }
 
+size_t by__redis_unsent(const by__redis *redis)
+{
+    return redis->caller == NULL ? 0 : sdslen(redis->caller->c.obuf);
+}
+
 void by__redis_execute(by__redis *redis, by__redis_call *call, bool grows, by__redis_answer *answer,
                        void *user, const char *about)
 {
@@ -194,7 +199,7 @@ void by__redis_execute(by__redis *redis, by__redis_call *call, bool grows, by__r
     }
     if (good) {
         r->since = r->unanswered++ == 0 ? by__now() : r->since;
-        if (sdslen(r->caller->c.obuf) > BY__LINK_PENDING) {
+        if (by__redis_unsent(r) > BY__LINK_PENDING) {
             by__redis_fail(r, "Redis does not read");
         }
     } else {

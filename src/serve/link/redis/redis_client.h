@@ -41,6 +41,8 @@ by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__link_redis_
                          const by__redis_handler *handler, by_error *error);
 /* Closes the client; pending calls are still sent, for half a second at most; `closed` follows. */
 void by__redis_close(by__redis **redis);
+/* Bytes of calls that are still here. */
+size_t by__redis_unsent(const by__redis *redis);
 /* Fails the client: `lost` follows. The text is copied. */
 void by__redis_fail(by__redis *redis, const char *why);
 

@@ -252,12 +252,20 @@ static bool send_events(by__link *link, const char *list, size_t length)
     return l->ready && l->role->send_events != NULL && l->role->send_events(l, list, length);
 }
 
+static size_t count_unsent(const by__link *link)
+{
+    const by__redis_link *l = (const by__redis_link *)(const void *)link;
+    return l->redis == NULL ? 0 : by__redis_unsent(l->redis);
+}
+
 by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *url,
                                  by__link_dialer *dialer, const by__link_handler *handler,
                                  by_error *error)
 {
-    static const by__link_kind kind = {
-        .send = send_message, .send_events = send_events, .close = close_link};
+    static const by__link_kind kind = {.send = send_message,
+                                       .send_events = send_events,
+                                       .unsent = count_unsent,
+                                       .close = close_link};
     by__link_redis_address address;
     by__redis_link *l = NULL;
     *out = NULL;
