@@ -35,14 +35,18 @@ static by_status work(by_worker_options *options, const char *address, const cha
     return status;
 }
 
-/* Leaves the reason for the end in a file, from which the server reads it; path may be NULL. */
+/* Leaves the reason for the end in a file PATH.PID, from which the server reads it; path may be
+ * NULL. */
 static void write_failure(const char *path, const by_error *error)
 {
-    FILE *file = path == NULL ? NULL : fopen(path, "w");
+    by_string own = {0};
+    by_string_format(&own, "%s.%ld", path == NULL ? "" : path, (long)getpid());
+    FILE *file = path == NULL || own.failed ? NULL : fopen(own.data, "w");
     if (file != NULL) {
         fprintf(file, "%s\n", error->message);
         fclose(file);
     }
+    by_string_free(&own);
 }
 
 static int run(int argc, char **argv)
@@ -84,7 +88,7 @@ static int run(int argc, char **argv)
          "how far to yield to other processes, as nice(1), 0 to 19 (default 0)"},
         {"max-rate", CLI_NUMBER_IN(0, 1e6), &options.max_rate, "N",
          "requests per second that the worker starts, at most (default: no limit)"},
-        {"failure", CLI_STRING, &failure, "FILE", "file to which the worker writes why it failed"},
+        {"failure", CLI_STRING, &failure, "FILE", "the worker writes why it failed to FILE.PID"},
         {"ready-file", CLI_STRING, &options.ready_file, "FILE",
          "file that is not empty while the worker accepts requests, for readiness probes"},
         {"hang", CLI_TIME_ABOVE(0, 1e6), &options.hang_seconds, "TIME",

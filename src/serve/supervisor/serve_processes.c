@@ -155,20 +155,29 @@ static void note_end(by__supervisor *s, const by__serve_child *c, int code)
     }
 }
 
-/* Keeps what a worker has said of its end. */
-static void note_failure(by__serve_group *g, int code)
+/* Keeps what a worker has said of its end, in a file of its own. */
+static void note_failure(const by__serve_child *c, int code)
 {
+    by__serve_group *g = c->group;
+    char *path = NULL;
     char *text = NULL;
     size_t length = 0;
-    if (g->failure != NULL &&
-        by__file_read(&text, &length, g->failure, (size_t)64 << 10, NULL) == BY_OK) {
+    if (g->failure != NULL && asprintf(&path, "%s.%ld", g->failure, (long)c->process.pid) < 0) {
+        path = NULL;
+    }
+    bool said =
+        path != NULL && by__file_read(&text, &length, path, (size_t)64 << 10, NULL) == BY_OK;
+    if (said) {
+        (void)unlink(path);
+    }
+    if (c->wanted && said) {
         (void)snprintf(g->why, sizeof g->why, "%.*s", (int)strcspn(text, "\n"), text);
-        (void)unlink(g->failure);
-    } else {
+    } else if (c->wanted) {
         (void)snprintf(g->why, sizeof g->why, "the last one ended with code %d (%s)", code,
                        by_exit_name(code));
     }
     free(text);
+    free(path);
 }
 
 static void process_ended(by__serve_child *c)
@@ -183,8 +192,10 @@ static void process_ended(by__serve_child *c)
     if (c->group != NULL && c->wanted) {
         c->group->exits++;
         c->group->config_error = c->group->config_error || code == BY_EXIT_CONFIG;
-        note_failure(c->group, code);
         count_restart(c, code);
+    }
+    if (c->group != NULL) {
+        note_failure(c, code);
     }
     if (s->ending) {
         note_end(s, c, code);

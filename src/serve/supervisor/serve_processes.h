@@ -42,7 +42,7 @@ typedef struct by__serve_group {
     size_t wanted;
     size_t exits;      /* exits of workers that were not told to end */
     bool config_error; /* one exited with BY_EXIT_CONFIG */
-    char *failure;     /* the file in which a worker says why it fails; NULL: none */
+    char *failure;     /* FAILURE.PID: the file in which a worker says why it fails; NULL: none */
     char why[400];     /* what the last one said, or its exit; "": none has exited */
     bool was_ready;    /* one of its workers has registered at the broker */
     double retire;     /* by__now when it stops getting requests and ends; 0: not planned */

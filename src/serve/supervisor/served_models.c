@@ -48,7 +48,6 @@ by_status by__serve_group_add(by__serve_model *model, by__serve_group **out,
         g->failure = NULL;
     }
     if (g->failure != NULL) {
-        (void)unlink(g->failure);
         g->command[n++] = "--failure";
         g->command[n++] = g->failure;
     }
@@ -71,9 +70,6 @@ by_status by__serve_group_add(by__serve_model *model, by__serve_group **out,
 
 void by__serve_group_free(by__serve_group *group)
 {
-    if (group->failure != NULL) {
-        (void)unlink(group->failure);
-    }
     by__protocol_served_version_free(&group->version);
     free(group->failure);
     free(group);
