@@ -79,9 +79,10 @@ typedef void by_event_number(void *user, const char *event, uint64_t step, const
 /* Passes all numbers of the events from byte *offset on (0: the first) in a run directory's
  * events.jsonl, or in an events file, to `number`, including "time" but not "step", and advances
  * *offset past the last complete line. Repeated calls thus follow a run that another process or
- * host is writing. *restarted (may be NULL) reports that the file has become shorter than *offset,
- * because the run went back to a checkpoint: nothing was passed on, and *offset is 0 again. A file
- * that does not exist has no events. Returns BY_EFORMAT if a line is not an event, BY_EIO. */
+ * host is writing. *restarted (may be NULL) reports that the file is shorter than *offset, or that
+ * no line ends there, because the run went back to a checkpoint: nothing was passed on, and *offset
+ * is 0 again. A file that does not exist has no events. Returns BY_EFORMAT if a line is not an
+ * event, BY_EIO. */
 BY_API by_status by_events_follow(const char *path, uint64_t *offset, bool *restarted,
                                   by_event_number *number, void *user, by_error *error);
 

@@ -185,6 +185,15 @@ static void hand_out(const event_cursor *at, by_event_number *number, void *user
     }
 }
 
+/* Whether a line of a file ends before `offset`: else it was written anew since that was read. */
+static by_status ends_line(bool *out, int fd, const char *file, uint64_t offset, by_error *error)
+{
+    char last = '\n';
+    BY_TRY(offset == 0 ? BY_OK : by__read_at(fd, file, offset - 1, &last, 1, error));
+    *out = last == '\n';
+    return BY_OK;
+}
+
 /* Reads the bytes of a file from `offset` on. Not mapped, because the run that writes the file may
  * truncate it. */
 static by_status read_rest(char **out, size_t *length, const char *file, uint64_t *offset,
@@ -192,13 +201,15 @@ static by_status read_rest(char **out, size_t *length, const char *file, uint64_
 {
     int fd;
     size_t size;
-    by_status status = BY_OK;
+    bool same = false;
     *length = 0;
     BY_TRY(by__open_regular(&fd, &size, file, error));
-    if ((uint64_t)size < *offset) {
+    by_status status =
+        (uint64_t)size < *offset ? BY_OK : ends_line(&same, fd, file, *offset, error);
+    if (status == BY_OK && !same) {
         *restarted = true;
         *offset = 0;
-    } else {
+    } else if (status == BY_OK) {
         *length = (size_t)((uint64_t)size - *offset);
         status = by__alloc((void **)out, *length, 1, "events", error);
         if (status == BY_OK) {

@@ -1,11 +1,14 @@
 /* The index of run directories. Every change is a transaction. SQLite's rollback journal is used
  * because its write-ahead log does not work on network file systems. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "base/paths.h"
 #include "track/track.h"
@@ -224,6 +227,30 @@ static by_status put_aside(by_registry *registry, by_error *error)
     return status;
 }
 
+/* Makes a file in place of the damaged one. Of processes that find the damage at the same time one
+ * does: the others wait for its lock, and then find the new file. The lock is on the directory
+ * itself, so that it leaves no file; a file system without locks has none. */
+static by_status replace(by_registry *registry, by_error *error)
+{
+    bool damaged = false;
+    int lock = open(registry->runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (lock >= 0 && flock(lock, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    (void)sqlite3_close(registry->database);
+    by_status status = connect(registry, &damaged, error);
+    if (damaged) {
+        status = put_aside(registry, error);
+        if (status == BY_OK) {
+            status = connect(registry, &damaged, error);
+        }
+    }
+    if (lock >= 0) {
+        (void)flock(lock, LOCK_UN); /* a child that was forked meanwhile may have the file too */
+        (void)close(lock);
+    }
+    return status;
+}
+
 by_status by_registry_open(by_registry **out, const char *runs, by_error *error)
 {
     by_registry *registry;
@@ -238,10 +265,7 @@ by_status by_registry_open(by_registry **out, const char *runs, by_error *error)
         status = connect(registry, &damaged, error);
     }
     if (damaged) {
-        status = put_aside(registry, error);
-        if (status == BY_OK) {
-            status = connect(registry, &damaged, error);
-        }
+        status = replace(registry, error);
     }
     if (status != BY_OK) {
         by_registry_close(&registry);

@@ -75,6 +75,11 @@ static void test_follow(void **state)
     assert_true(restarted);
     assert_int_equal(offset, 0);
     assert_int_equal(h.count, 4);
+    uint64_t inside = 5; /* of a line: the file was written anew, and is longer by now */
+    assert_int_equal(by_events_follow(folder, &inside, &restarted, hear, &h, &error), BY_OK);
+    assert_true(restarted);
+    assert_int_equal(inside, 0);
+    assert_int_equal(h.count, 4);
     put(folder, "events.jsonl", "{\"event\":\"train\",\"step\":1,\"loss\":1}\nno event\n");
     assert_int_equal(by_events_follow(folder, &offset, NULL, hear, &h, &error), BY_EFORMAT);
     assert_int_equal(h.count, 5);

@@ -264,6 +264,56 @@ static void several_processes_write_at_once(void **state)
     temporary_remove(runs);
 }
 
+/* Of those that find a damaged file one puts it aside, and none the file that another has made. */
+static void several_processes_find_the_damage(void **state)
+{
+    (void)state;
+    enum { processes = 8, rounds = 5 };
+    static const char junk[] = "this is not a database, whatever its name may say .............."
+                               "...........................................................";
+    char *runs = temporary_make();
+    char *path = by__path_join(runs, "registry.sqlite");
+    char *broken = by__path_join(runs, "registry.sqlite.broken");
+    by_registry *registry = open_registry(runs);
+    fill(registry, runs);
+    by_registry_close(&registry);
+    for (int round = 0; round < rounds; round++) {
+        pid_t children[processes];
+        int gate[2];
+        char *text;
+        size_t length;
+        assert_int_equal(by__file_write(path, junk, sizeof junk, NULL), BY_OK);
+        assert_int_equal(pipe(gate), 0);
+        for (int i = 0; i < processes; i++) {
+            children[i] = fork();
+            assert_true(children[i] >= 0);
+            if (children[i] == 0) {
+                char byte;
+                (void)close(gate[1]);
+                bool failed = read(gate[0], &byte, 1) != 0; /* until all are there */
+                _exit(failed || by_registry_open(&registry, runs, NULL) != BY_OK);
+            }
+        }
+        (void)close(gate[0]);
+        (void)close(gate[1]);
+        for (int i = 0; i < processes; i++) {
+            int status;
+            assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+            assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+        assert_int_equal(by__file_read(&text, &length, broken, 1 << 20, NULL), BY_OK);
+        assert_int_equal(length, sizeof junk);
+        assert_memory_equal(text, junk, sizeof junk);
+        free(text);
+        registry = open_registry(runs);
+        assert_filled(registry, runs);
+        by_registry_close(&registry);
+    }
+    free(broken);
+    free(path);
+    temporary_remove(runs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_view_reads_only_and_knows_the_killed),
         cmocka_unit_test(bad_names_are_refused),
         cmocka_unit_test(several_processes_write_at_once),
+        cmocka_unit_test(several_processes_find_the_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
