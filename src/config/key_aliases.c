@@ -82,7 +82,8 @@ static const alias aliases[] = {
      "a run, or a directory with config.json and weights"},
     {"data.text",
      "dataset|datasets|data_path|dataset_path|dataset_name|train_file|train_files|train_data|data_"
-     "dir|input|inputs|corpus|text_file|data_file|data_files|dataset_dir|train_text|path",
+     "dir|input|inputs|corpus|text_file|data_file|data_files|dataset_dir|train_text|path|file|"
+     "files",
      NULL},
     {"data.valid",
      "validation_file|valid_file|val_file|val_data|valid_data|eval_file|eval_data|eval_dataset|"
@@ -316,13 +317,17 @@ static void add_same(by_string *out, const by__config *config, const char *name,
     }
 }
 
-/* Returns the row of a name whose key a schema has, or one that explains why there is none. */
-static const alias *find_alias(const by__config *config, const char *name)
+/* Returns the row of a name whose key a schema has, or one that explains why there is none. With a
+ * section, the key is in it. */
+static const alias *find_alias(const by__config *config, const char *section, const char *name)
 {
+    size_t length = section == NULL ? 0 : strlen(section);
     const alias *none = NULL;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(aliases); i++) {
         const alias *a = &aliases[i];
-        if (!by_name_listed(a->names, name)) {
+        bool here = section == NULL || (a->key != NULL && strncmp(a->key, section, length) == 0 &&
+                                        a->key[length] == '.');
+        if (!here || !by_name_listed(a->names, name)) {
             continue;
         }
         if (a->key != NULL && has(config, a->key)) {
@@ -331,6 +336,17 @@ static const alias *find_alias(const by__config *config, const char *name)
         none = a->key == NULL ? a : none;
     }
     return none;
+}
+
+static void add_alias(by_string *out, const alias *other)
+{
+    if (other->key == NULL) {
+        by_string_format(out, "there is no such key: %s", other->note);
+    } else {
+        by_string_format(out, "did you mean \"%s\"?%s%s%s", other->key,
+                         other->note == NULL ? "" : " (", other->note == NULL ? "" : other->note,
+                         other->note == NULL ? "" : ")");
+    }
 }
 
 bool by__config_key_suggest(by_string *out, const by__config *config, const char *name)
@@ -347,19 +363,15 @@ bool by__config_key_suggest(by_string *out, const by__config *config, const char
         return true;
     }
     add_same(&same, config, last, true);
-    const alias *other = same.length > 0 ? NULL : find_alias(config, last);
+    const alias *other = same.length > 0 ? NULL : find_alias(config, NULL, last);
     if (same.length == 0 && other == NULL) {
         add_same(&same, config, last, false);
     }
     bool found = same.length > 0 || other != NULL;
     if (same.length > 0) {
         by_string_format(out, "did you mean %s?", same.data);
-    } else if (found && other->key == NULL) {
-        by_string_format(out, "there is no such key: %s", other->note);
     } else if (found) {
-        by_string_format(out, "did you mean \"%s\"?%s%s%s", other->key,
-                         other->note == NULL ? "" : " (", other->note == NULL ? "" : other->note,
-                         other->note == NULL ? "" : ")");
+        add_alias(out, other);
     }
     by_string_free(&same);
     return found;
@@ -456,6 +468,20 @@ static bool suggest_slip(by_string *out, const by__config *config, const char **
            by__edit_distance(name, near) == 1 && suggest_near(out, config, names, section, name);
 }
 
+/* What another program calls a key of this section, which a key of the same name elsewhere is not:
+ * data.path is data.text, not offload.path. */
+static bool suggest_alias(by_string *out, const by__config *config, const char *section,
+                          const char *name)
+{
+    char plain[64];
+    const alias *other =
+        section[0] != '\0' && normalize(plain, name) ? find_alias(config, section, plain) : NULL;
+    if (other != NULL) {
+        add_alias(out, other);
+    }
+    return other != NULL;
+}
+
 /* What others call the kind of a section: model.type, optimizer.name. */
 static bool suggest_kind(by_string *out, const by__config *config, const char *section,
                          const char *name)
@@ -483,6 +509,7 @@ static by_status refuse_unknown(const by__config *config, const char **names, co
         by__string_append(&text, "a colon is followed by a blank: KEY: VALUE");
     } else if (!suggest_kind(&text, config, section, name) &&
                !suggest_slip(&text, config, names, section, name) &&
+               !suggest_alias(&text, config, section, name) &&
                !by__config_key_suggest(&text, config, name) &&
                !suggest_near(&text, config, names, section, name) &&
                !by__config_key_suggest_near(&text, config, name)) {

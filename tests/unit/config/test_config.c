@@ -143,6 +143,8 @@ static void test_names_of_others(void **state)
         {"lerning_rate=1", "did you mean \"optimizer.lr\"?"},
         {"training=1", "did you mean \"train\"?"},
         {"momentum=0.9", "did you mean \"norm.momentum\" or \"optimizer.momentum\"?"},
+        {"data.path=a.txt", "did you mean \"data.text\"?"}, /* not offload.path */
+        {"data.files=a.txt", "did you mean \"data.text\"?"},
     };
     by_error error = {0};
     by_config *config = config_good("");
