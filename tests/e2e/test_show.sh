@@ -283,4 +283,4 @@ run 2 "$banyan" data show talk.yaml --set model.from=runs/base --set data.text=[
 holds err "chat.template plain is not the template that talks was packed with"
 run 0 "$banyan" data show talk.yaml --set model.from=runs/base --set data.text=[] --set data.train=talks --count 1
 run 2 "$banyan" data show talk.yaml --set data.text=[] --set data.train=talks --set model.context=4
-holds err "talks: 1 conversations are longer than model.context 4, the longest of 7 tokens: pack them with --context 4"
+holds err "talks: 1 samples are longer than model.context 4, the longest of 7 tokens: pack them with --context 4"

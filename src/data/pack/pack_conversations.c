@@ -243,7 +243,7 @@ static void note_long(const chat_packer *p)
     const by__data_chat_manifest *c = &p->counts;
     if (c->too_long + c->cut > 0) {
         by__data_pack_note(p->pack,
-                           "%" PRIu64 " conversations are longer than the context of %zu tokens: "
+                           "%" PRIu64 " samples are longer than the context of %zu tokens: "
                            "%" PRIu64 " left out, %" PRIu64 " cut behind an answer; %" PRIu64
                            " learned tokens are lost",
                            c->too_long + c->cut, p->pack->options.chat->options.context,

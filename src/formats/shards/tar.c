@@ -386,6 +386,7 @@ static by_status read_tar(const by__format_shard *shard, by_error *error)
 
 const by__format_shard_row by__format_shard_tar = {
     .name = "a WebDataset archive (tar)",
-    .labels = "a file cls or json, and the files of a sample follow each other (tar --sort=name)",
+    .labels = "a file cls or json, as banyan pack --images FOLDER writes them, and the files of a "
+              "sample follow each other (tar --sort=name)",
     .is = is_tar,
     .read = read_tar};

@@ -24,10 +24,10 @@ static void add_reasons(by_string *out, const by_dial_choice *c, const by_dial_d
 {
     const by__dial_laws *l = &by__dial_laws_of_text;
     by_string_format(out,
-                     "%smodel      llama, %lld layers, width %lld, %lld heads: %.3g parameters, "
+                     "%smodel      llama, %lld layer%s, width %lld, %lld head%s: %.3g parameters, "
                      "least loss by the law\n",
-                     before, (long long)c->layers, (long long)c->width, (long long)c->heads,
-                     c->parameters);
+                     before, (long long)c->layers, c->layers == 1 ? "" : "s", (long long)c->width,
+                     (long long)c->heads, c->heads == 1 ? "" : "s", c->parameters);
     by_string_format(out,
                      "%slaw        bits = %.4g + %.4g N^-%.3g + %.4g D^-%.3g (blocks, bytes), of "
                      "runs here: docs/dial.md\n",

@@ -257,7 +257,7 @@ static by_status check_lengths(const by_dataset *set, const char *path, int64_t 
     return count == 0
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
-                              "%s: %" PRIu64 " conversations are longer than model.context %" PRId64
+                              "%s: %" PRIu64 " samples are longer than model.context %" PRId64
                               ", the longest of %" PRIu64
                               " tokens: pack them with --context %" PRId64
                               ", or raise model.context",

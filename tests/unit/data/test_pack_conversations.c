@@ -133,7 +133,7 @@ static void test_lines(void **state)
     assert_int_equal(result.targets, 6);
     assert_non_null(strstr(p.notes, "talks.jsonl:4: left out"));
     assert_non_null(strstr(p.notes, "talks.jsonl:5: left out"));
-    assert_non_null(strstr(p.notes, "1 conversations are longer than the context of 24"));
+    assert_non_null(strstr(p.notes, "1 samples are longer than the context of 24"));
     read_back(&p, "", text);
     assert_string_equal(text, "<user>1;<assistant>[a][;]|<user>2;<assistant>[b][;]|"
                               "<user>4;<assistant>[d][;]");
