@@ -28,13 +28,18 @@ on_exit=stop_cluster
 mkdir -p "$cluster/spool" "$cluster/state" "$cluster/run"
 chmod 755 "$work" "$cluster"
 (umask 077 && head -c 1024 /dev/urandom >"$cluster/munge.key")
+ports=$(python3 -c 'import socket
+both = [socket.socket() for _ in range(2)]
+for s in both: s.bind(("", 0))
+print(*(s.getsockname()[1] for s in both))') || fail "no free ports"
 cat >"$cluster/slurm.conf" <<END
 ClusterName=test
 SlurmctldHost=$node(127.0.0.1)
-SlurmctldPort=$((20000 + $$ % 20000))
-SlurmdPort=$((40000 + $$ % 20000))
+SlurmctldPort=${ports% *}
+SlurmdPort=${ports#* }
 AuthType=auth/munge
-AuthInfo=socket=$cluster/run/munge.sock,cred_expire=5
+AuthInfo=socket=$cluster/run/munge.sock,cred_expire=30
+MessageTimeout=100
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root
@@ -90,7 +95,7 @@ same_end() {
 
 say "srun -n 2 banyan train: two ranks, the bits of one"
 # shellcheck disable=SC2086
-run 0 timeout 1700 srun -n 2 "$banyan" train c.yaml --quiet --set name=srun --set train.micro_batch=4 $steps
+run 0 timeout 6800 srun -n 2 "$banyan" train c.yaml --quiet --set name=srun --set train.micro_batch=4 $steps
 same_end srun
 [ "$(ls -d runs/srun*)" = runs/srun ] || fail "the ranks trained apart: $(ls runs)"
 

@@ -275,7 +275,7 @@ for name, hello in [
     if name == "worker":
         wait_for(lambda: [w for w in gateway.models() and gateway.state["workers"] if w["model"] == "bound"])
     else:
-        peer.socket.settimeout(20)
+        peer.socket.settimeout(300)
         try:
             while peer.socket.recv(1 << 16):
                 pass

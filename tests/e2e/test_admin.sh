@@ -53,7 +53,7 @@ holds answer "is already live"
 expect 409 admin POST /v1/admin/rollback
 expect 202 admin POST /v1/admin/deploy "{\"path\": \"$work/first\"}"
 until_version() {
-    for _ in $(seq 300); do
+    for _ in $(seq 3000); do
         expect 200 admin GET /v1/admin/versions
         ! grep -q "\"version\":\"$1.*\"outcome\":\"$2\"" answer || return 0
         sleep 0.1

@@ -5,8 +5,9 @@ broker=
 gateway=
 on_exit=end_both
 end_both() { [ -z "$broker$gateway" ] || kill -9 $broker $gateway 2>/dev/null; }
+# The scripts send no beats; the last one of equal flags counts.
 start_broker() {
-    "$banyan" broker --dir "$work/sock" --silence 60 "$@" 2>log &
+    "$banyan" broker --dir "$work/sock" --silence 3600 --hang 3600 "$@" 2>log &
     broker=$!
     while [ ! -S sock/broker.socket ]; do
         kill -0 "$broker" 2>/dev/null || { cat log >&2; fail "the broker has ended"; }
@@ -28,7 +29,7 @@ kill -TERM "$broker" && wait "$broker" || fail "the broker ended with $?"
 broker=
 
 say "a worker that makes no step"
-start_broker --hang 1
+start_broker --hang 3
 python3 "$root/tests/e2e/worker_hangs.py" "$work/sock/broker.socket" || { tail -n 20 log >&2; fail "a worker that hangs"; }
 kill -TERM "$broker" && wait "$broker" || fail "the broker ended with $?"
 broker=
@@ -58,7 +59,7 @@ while [ ! -s url ]; do kill -0 "$gateway" 2>/dev/null || { cat log >&2; fail "th
 [ "$(stat -c %a http.socket)" = 660 ] || fail "the socket's mode is $(stat -c %a http.socket)"
 run 0 curl -sf --unix-socket http.socket http://localhost/health/live
 say "and that one server has: a second is refused, and the next replaces what a killed one leaves"
-run 2 timeout 1700 "$banyan" gateway --dir "$work/sock" --listen "unix:$work/http.socket"
+run 2 timeout 6800 "$banyan" gateway --dir "$work/sock" --listen "unix:$work/http.socket"
 holds err "cannot listen on unix:$work/http.socket: "
 holds err "end the program that listens there (\`ss -lxp\` names it), or choose another path (--listen)"
 run 0 curl -sf --unix-socket http.socket http://localhost/health/live

@@ -338,7 +338,7 @@ wait_for subscribe told
 for process in "worker runs/tiny --threads 1" "gateway --listen 127.0.0.1:0" "deploy v2 --name tiny" \
     "serve runs/tiny --listen 127.0.0.1:0 --dir $work/refused --threads 1"; do
     # shellcheck disable=SC2086
-    run 1 timeout 1700 "$banyan" $process --broker "$broker"
+    run 1 timeout 6800 "$banyan" $process --broker "$broker"
     holds err "they speak protocol 7, this one 1; drain and end them all"
 done
 # Those that run go on; in another database of this Redis nobody is refused.
@@ -374,7 +374,10 @@ python3 "$update" load "$url" enough 300 >load.out 2>load.err &
 background=$!
 deploy() { "$banyan" deploy --dir "$work/sock" "$@"; }
 deploy runs/other --shadow --canary 30% --hold 2 --slower 1000 --detach >status
-until deploy --status --json >status && [ "$(field phase <status)" = canary ]; do sleep 0.1; done
+until grep -q '"event":"deploy_phase".*"canary"' gateway.log; do
+    kill -0 "$gateway" 2>/dev/null || { tail -n 20 gateway.log >&2; fail "the server has ended"; }
+    sleep 0.1
+done
 kill -9 $(ps -o pid=,args= --ppid "$gateway" | awk '/ worker / { print $1 }' | sed -n '1p;$p')
 until deploy --status --json >status && [ -z "$(field coming <status)" ]; do sleep 0.1; done
 [ "$(field outcome <status)" = deployed ] || { grep deploy gateway.log >&2; fail "$(cat status)"; }

@@ -97,11 +97,11 @@ run 0 "$banyan" watch runs/small --once
 holds out "runs/small  done  step 6 of 6 (100 %)"
 "$banyan" train c.yaml --quiet --set name=live --set train.steps=400 --set train.eval_every=0 &
 background=$!
-for _ in $(seq 100); do
-    [ ! -s runs/live/events.jsonl ] || break
+until [ -s runs/live/events.jsonl ]; do
+    kill -0 "$background" 2>/dev/null || fail "the run ended before its first event"
     sleep 0.1
 done
-run 0 timeout 1700 "$banyan" watch runs/live --every 0.1s
+run 0 timeout 6800 "$banyan" watch runs/live --every 0.1s
 wait "$background"
 background=
 holds out "runs/live  running  step"

@@ -12,7 +12,7 @@ in_browser() {
         echo "not tested: the page in a browser, since chromium is not installed"
         return
     }
-    timeout 1700 python3 "$root/tests/e2e/page_browser.py" "$browser" "$work/browser" "$url" "$@" ||
+    timeout 6800 python3 "$root/tests/e2e/page_browser.py" "$browser" "$work/browser" "$url" "$@" ||
         fail "the page in a browser"
 }
 
@@ -296,11 +296,11 @@ holds out '"choices"'
 
 say "a deployment that cannot be says why"
 mkdir fifo && cp runs/tiny/checkpoints/*/config.json fifo/ && mkfifo fifo/model.safetensors
-run 1 timeout 100 "$banyan" deploy fifo --name other --dir "$work/sock"
+run 1 timeout 6800 "$banyan" deploy fifo --name other --dir "$work/sock"
 holds err "model.safetensors: it is not a regular file"
 mkdir broken && for file in runs/tiny/checkpoints/*/*; do [ -d "$file" ] || cp "$file" broken/; done
 printf 'x' >broken/model.safetensors
-run 1 timeout 600 "$banyan" deploy broken --name other --dir "$work/sock"
+run 1 timeout 6800 "$banyan" deploy broken --name other --dir "$work/sock"
 holds err "was rolled back: its workers"
 holds err "model.safetensors: 1 bytes"
 stop
@@ -333,13 +333,13 @@ python3 -c 'import socket, time
 s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' >taken &
 aside=$!
 until [ -s taken ]; do sleep 0.1; done
-run 2 timeout 1700 "$banyan" serve runs/tiny --listen "127.0.0.1:$(cat taken)" --dir "$work/sock"
+run 2 timeout 6800 "$banyan" serve runs/tiny --listen "127.0.0.1:$(cat taken)" --dir "$work/sock"
 holds err "cannot listen on 127.0.0.1:$(cat taken): address already in use: end the program that listens there"
 kill "$aside"
 aside=
 
 say "a part that never starts ends the server; one that was ready is started again"
-run 1 timeout 1700 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --tasks "$work/sock"
+run 1 timeout 6800 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --tasks "$work/sock"
 holds err "the broker exited 5 times without becoming ready, the last time with code 1 (failed)"
 # As the kernel does where the model does not fit into the memory.
 cat >kill_worker.c <<'END'
@@ -354,7 +354,7 @@ __attribute__((constructor)) static void kill_worker(int count, char **words)
 }
 END
 cc -shared -fPIC kill_worker.c -o kill_worker.so
-run 1 env LD_PRELOAD="$work/kill_worker.so" timeout 1700 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock"
+run 1 env LD_PRELOAD="$work/kill_worker.so" timeout 6800 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock"
 holds err "the worker exited 5 times without becoming ready, the last time with code 137 (crash)"
 listen=127.0.0.1:$(free_port)
 serve_ready

@@ -27,7 +27,7 @@ is() {
     deploy --status --json "$@" >status && [ "$(field "$key" <status)" = "$value" ]
 }
 until_is() {
-    for _ in $(seq 600); do
+    for _ in $(seq 3000); do
         is "$@" && return
         sleep 0.1
     done
@@ -115,8 +115,13 @@ for phase in "checking" "shadow 0 %" "canary 30 %" "canary 50 %"; do holds phase
 grep -q '"process_ended","role":"worker"' log || fail "no worker of a former version has ended"
 say "a worker of each version is killed in the middle of a canary"
 # Its first texts wait for a worker that starts again: that is no reason here.
+canaries() { grep -c '"event":"deploy_phase".*"canary"' log; }
+former=$(canaries)
 deploy runs/tiny --canary 50% --hold 4 --slower 1000000 --detach >status
-until_is phase canary
+until [ "$(canaries)" -gt "$former" ]; do
+    kill -0 "$server" 2>/dev/null || { tail -n 20 log >&2; fail "the server has ended"; }
+    sleep 0.1
+done
 kill -9 $(ps -o pid=,args= --ppid "$server" | awk '/ worker / { print $1 }' | sed -n '1p;$p')
 until_is phase ""
 until_is outcome deployed
@@ -133,7 +138,7 @@ run 0 "$banyan" train --resume runs/tiny --quiet --set train.steps=3 --set check
 kill -9 $(ps -o pid=,args= --ppid "$server" | awk '/ worker / { print $1 }')
 python3 "$client" answer "$url" >/dev/null || fail "no worker has come again"
 kill -HUP "$server"
-for _ in $(seq 300); do
+for _ in $(seq 3000); do
     is version "$before" || break
     sleep 0.1
 done
@@ -223,8 +228,13 @@ serve_ready --config serve.yaml --idle 1
 until_is workers 0
 curl -sf "$url/health/ready" >/dev/null || fail "a server that starts workers for requests is ready"
 python3 "$client" answer "$url" >/dev/null || fail "a request does not start a worker"
-python3 "$client" load "$url" none 6 >load.out || { cat load.out >&2; fail "requests have failed"; }
-grep -q '"event":"scale","model":"tiny","from":[12],"to":[23]' log || fail "no worker was added: $(cat load.out; grep '"scale"' log)"
+begin_load
+until grep -q '"event":"scale","model":"tiny","from":[12],"to":[23]' log; do
+    kill -0 "$server" 2>/dev/null || { tail -n 20 log >&2; fail "the server has ended"; }
+    kill -0 "$aside" 2>/dev/null || { cat load.err load.out >&2; fail "no worker was added: $(grep '"scale"' log)"; }
+    sleep 0.1
+done
+end_load 1
 until_is workers 0
 stop
 

@@ -27,13 +27,13 @@ webhooks:
   certificates: trusted.crt
   attempts: 4
   pause: 0.1
-  timeout: 2
+  timeout: 10
 END
 listen=127.0.0.1:$own
 # check_webhooks FLAG...: of a server with the flags, whose gateway has the same address when it is started again.
 check_webhooks() {
     serve_ready --config serve.yaml "$@"
-    timeout 1700 python3 "$root/tests/e2e/webhook_client.py" "$url" "$plain" "$tls" "$other_tls" "$work" "$server" || {
+    timeout 6800 python3 "$root/tests/e2e/webhook_client.py" "$url" "$plain" "$tls" "$other_tls" "$work" "$server" || {
         grep '"event":"webhook"' log | tail -n 40 >&2
         fail "webhooks $*"
     }

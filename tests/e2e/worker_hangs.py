@@ -53,4 +53,4 @@ assert workers() == 1
 beat(bad, steps + 1)
 wait_for(lambda: is_closed(bad))
 bad = Worker("v")
-wait_for(lambda: beat(bad, steps + 1) or workers() == 2)
+wait_for(lambda: beat(bad, next(moving)) or workers() == 2)

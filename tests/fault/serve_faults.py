@@ -5,6 +5,7 @@ usage: serve_faults.py URL FAULT PID... [NAME=VALUE...]
 PID is the supervisor, or several processes of `banyan` by hand. FAULT is the name of a function below. Tasks that were
 accepted must end with their result, whatever happens; other requests may fail, but never by silence or a wrong text.
 """
+import contextlib
 import http.client
 import json
 import os
@@ -218,12 +219,19 @@ def write_mapped(path, number):
         out.write(f"{number:<15}\n")
 
 
+def retried():
+    """How many requests were taken from lost workers."""
+    return int(redis("hget", "banyan:counters", "retried") or 0)
+
+
 def worker_pause():
-    """It goes on when others have its requests already: what it says then is no news."""
+    """It goes on when others have requests of it already: what it says then is no news. It ends if its supervisor is faster."""
     worker = processes("worker")[0]
+    before = retried()
     os.kill(worker, signal.SIGSTOP)
-    time.sleep(float(options["seconds"]))
-    os.kill(worker, signal.SIGCONT)
+    wait_for(lambda: retried() > before or not os.path.exists(f"/proc/{worker}"))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(worker, signal.SIGCONT)
 
 
 def worker_hang():
@@ -353,7 +361,7 @@ def main():
     recovered = time.monotonic() - began
     stopping.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
         assert not thread.is_alive(), "a request has no answer"
     # Every task that was accepted has its one result.
     for key, (i, id) in accepted.items():

@@ -5,7 +5,7 @@
 . "$root/tests/support/serve.sh"
 
 train_tiny
-serve --workers 1 --set gateway.head_timeout=1 --set gateway.body_timeout=2 --set gateway.idle_timeout=3 \
-    --set gateway.output_timeout=3 --set gateway.output=16KiB --set gateway.body=128KiB
+serve --workers 1 --set gateway.head_timeout=1 --set gateway.body_timeout=15 --set gateway.idle_timeout=20 \
+    --set gateway.output_timeout=20 --set gateway.output=16KiB --set gateway.body=128KiB
 python3 "$root/tests/fault/hostile_clients.py" "$url" || { grep -v '"event":"request"' log | tail -n 30 >&2; fail "clients"; }
 stop

@@ -22,7 +22,7 @@ hosts_down() {
         ip netns del "$hosts_id-$i" 2>/dev/null
     done
     [ -z "$hosts_network" ] || kill -9 "$hosts_network" 2>/dev/null
-    for i in $(seq "$hosts_count"); do rm -rf "/tmp/ompi.n$i.0"; done
+    for i in $(seq "$hosts_count"); do rm -rf "${TMPDIR:-/tmp}/ompi.n$i.0"; done
 }
 
 hosts_up() {

@@ -14,5 +14,5 @@ export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=lo
 mpi_run() {
     mpi_ranks=$1
     shift
-    timeout "${MPI_TIMEOUT:-240}" mpirun --bind-to none -n "$mpi_ranks" "$@"
+    timeout "${MPI_TIMEOUT:-1700}" mpirun --bind-to none -n "$mpi_ranks" "$@"
 }

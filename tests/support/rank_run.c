@@ -56,6 +56,6 @@ void run_ranks(int ranks, by_status (*rank_main)(by_comm *comm, void *user, by_e
                void *user)
 {
     by_error error = {0};
-    by_comm_options options = {.timeout = 60.0};
+    by_comm_options options = {.timeout = 1700.0};
     check_ok(by_comm_run_threads(ranks, &options, rank_main, user, &error), &error);
 }

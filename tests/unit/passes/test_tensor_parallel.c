@@ -348,7 +348,7 @@ static void check_layout(const layout *l)
         many.tensors[i].data = calloc(one.tensors[i].count, sizeof(float));
         assert_non_null(many.tensors[i].data);
     }
-    by_comm_options options = {.timeout = 60.0};
+    by_comm_options options = {.timeout = 1700.0};
     check_ok(by_comm_run_threads(l->ranks * times_of(l), &options, rank_main, &many, &error),
              &error);
     double eps = l->compute == BY_F32 ? (double)FLT_EPSILON : 0x1p-7;

@@ -436,7 +436,7 @@ static void test_late_runs_on(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     atomic_int ahead = 0;
-    const by_comm_options options = {.timeout = 60.0};
+    const by_comm_options options = {.timeout = 1700.0};
     check_ok(by_comm_run_threads(2, &options, race_main, &ahead, &error), &error);
 }
 

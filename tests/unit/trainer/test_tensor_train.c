@@ -184,7 +184,7 @@ static void compare(const job *alone, int ranks, const char *const *settings, do
 {
     by_error error = {0};
     job j = {.settings = settings, .alone = alone};
-    by_comm_options options = {.timeout = 60.0};
+    by_comm_options options = {.timeout = 1700.0};
     double worst = 0.0;
     check_ok(by_comm_run_threads(ranks, &options, run_rank, &j, &error), &error);
     for (int r = 0; r < ranks; r++) {
@@ -296,7 +296,7 @@ static void test_bf16(void **state)
 static job *run_job(int ranks, const char *const *settings)
 {
     by_error error = {0};
-    by_comm_options options = {.timeout = 60.0};
+    by_comm_options options = {.timeout = 1700.0};
     job *j = calloc(1, sizeof *j);
     assert_non_null(j);
     j->settings = settings;
