@@ -365,6 +365,7 @@ static void update_model(by__serve_model *m, const json_t *message)
 
 static void on_state(by__supervisor *s, const json_t *message)
 {
+    s->broker.was_ready = true; /* it listens before it has read its tasks, which may fail */
     check_workers(s, message);
     for (size_t i = 0; i < s->model_count; i++) {
         update_model(&s->models[i], message);
@@ -413,7 +414,6 @@ static void send_hello(void *user)
 static void on_ready(void *user)
 {
     by__supervisor *s = user;
-    s->broker.was_ready = true;
     /* A restarted broker does not know any peer or version yet. */
     for (by__serve_child *c = s->workers; c != NULL; c = c->next) {
         c->known = 0.0;

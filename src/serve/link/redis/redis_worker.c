@@ -36,6 +36,7 @@ typedef struct redis_worker {
     unsigned beats;
     bool taking; /* a call that takes requests is unanswered */
     bool more;   /* something was published in the meantime */
+    bool claims; /* the next call claims what lost workers had */
     bool leaving;
     bool hangs; /* it has work, but completes no step */
 } redis_worker;
@@ -148,13 +149,15 @@ static void request_jobs(by__redis_link *l, bool claims)
     int64_t room = w->slots - (int64_t)w->jobs.count;
     if (w->taking) {
         w->more = true;
+        w->claims = w->claims || claims;
         return;
     }
+    claims = claims || w->claims;
     if (l->base.closed || w->leaving || w->hangs || room <= 0) {
         return;
     }
     w->taking = true;
-    w->more = false;
+    w->more = w->claims = false;
     /* Not all at once, so that other free workers get their share. */
     int64_t most = (room + 3) / 4;
     by__redis_add_text(&call, "take");
