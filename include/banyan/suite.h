@@ -99,8 +99,9 @@ typedef struct by_suite_task_result {
 typedef struct by_suite_results {
     by_suite_task_result *tasks;
     size_t task_count;
-    /* Mean of the main metric, and of `centered` if every task has it (the CORE metric), over the
-     * tasks; with intervals that draw items within tasks. */
+    /* Mean of the main metric, if that of each task is a share of right answers (else its name is
+     * NULL), and of `centered` if every task has it (the CORE metric), over the tasks; with
+     * intervals that draw items within tasks. */
     by_suite_metric mean;
     by_suite_metric centered; /* name NULL: not every task has it */
     uint64_t tokens;          /* of all contexts and continuations */
@@ -133,12 +134,12 @@ BY_API void by_suite_results_close(by_suite_results **results);
 typedef struct by_suite_pair {
     char *task;
     uint64_t items;
-    double first; /* mean score of each run */
+    double first; /* the task's main metric of each run: a mean, of documents weighted by bytes */
     double second;
     double difference; /* second - first, with its 95 % interval by the bootstrap over pairs */
     double low;
     double high;
-    uint64_t better; /* items with a higher score in the second run */
+    uint64_t better; /* items that the second run scores better: lower bits_per_byte, else higher */
     uint64_t worse;
     /* Probability of as unequal a count of both if the models are equally good: McNemar's exact
      * test, two-sided. NaN: scores are not all 0 or 1. */
@@ -153,7 +154,7 @@ typedef struct by_suite_comparison {
 
 /* Compares two files of the lines of by_suite_run_options.item. Items are the same if task, number
  * and texts are. Returns BY_EIO; BY_EFORMAT with file and line for anything else; BY_EARG if no
- * item is in both. */
+ * item is in both, a task has other metrics in the second, or its documents are empty. */
 BY_API by_status by_suite_compare(by_suite_comparison **out, const char *first, const char *second,
                                   uint64_t seed, by_error *error);
 BY_API void by_suite_comparison_close(by_suite_comparison **comparison);

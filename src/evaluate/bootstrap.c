@@ -18,17 +18,24 @@ static int compare(const void *a, const void *b)
     return isnan(x) || isnan(y) ? isnan(x) - isnan(y) : (x > y) - (x < y);
 }
 
-/* The value below which a share of the sorted samples is, between the two nearest. */
-static double percentile(const double *sorted, double share)
+/* The value below which a share of the sorted samples is, between the two nearest. Equal ones are
+ * not subtracted, since they may be infinite. */
+static double percentile(const double *sorted, size_t count, double share)
 {
-    double at = share * (BY__EVALUATE_SAMPLES - 1);
+    double at = share * (double)(count - 1);
     size_t below = (size_t)at;
-    return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
+    size_t above = below + 1 < count ? below + 1 : below;
+    return sorted[below] == sorted[above]
+               ? sorted[below]
+               : sorted[below] + (at - (double)below) * (sorted[above] - sorted[below]);
 }
 
-void by__evaluate_interval(double samples[BY__EVALUATE_SAMPLES], double *low, double *high)
+void by__evaluate_interval(double *samples, size_t count, double *low, double *high)
 {
-    qsort(samples, BY__EVALUATE_SAMPLES, sizeof *samples, compare);
-    *low = percentile(samples, 0.025);
-    *high = percentile(samples, 0.975);
+    *low = *high = NAN;
+    if (count > 0) {
+        qsort(samples, count, sizeof *samples, compare);
+        *low = percentile(samples, count, 0.025);
+        *high = percentile(samples, count, 0.975);
+    }
 }

@@ -24,7 +24,8 @@ static inline uint32_t by__evaluate_draw(by__evaluate_draws *draws, uint32_t tas
     }
     return (uint32_t)((uint64_t)draws->bits[k % 4] * items >> 32);
 }
-/* Sorts the samples and sets the bounds of their interval. */
-void by__evaluate_interval(double samples[BY__EVALUATE_SAMPLES], double *low, double *high);
+/* Sorts the samples and sets the bounds of their interval. `count`: samples that have a value, at
+ * most BY__EVALUATE_SAMPLES; NaN if there are none. */
+void by__evaluate_interval(double *samples, size_t count, double *low, double *high);
 
 #endif

@@ -3,10 +3,10 @@
  * What it is for: suite_file.c and suite_core.c read the two formats of suites into tasks; rows.c
  * reads data files; task_field.c evaluates the texts that a task makes of a row; task_text.c puts
  * an item's contexts and continuations together, with its few-shot examples; suite_encode.c makes
- * tokens of them; suite_run.c scores them with the engine, suite_score.c says what that comes to,
- * with answer.c for generated texts; suite_results.c has the metrics and bootstrap.c their
- * intervals; suite_compare.c compares two runs. python_random.c draws few-shot examples as others
- * drew them, suite_yaml.c reads YAML.
+ * tokens of them; suite_keys.c refuses keys that would change unseen what is measured; suite_run.c
+ * scores items with the engine, suite_score.c says what that comes to, with answer.c for generated
+ * texts; suite_results.c has the metrics and bootstrap.c their intervals; suite_compare.c compares
+ * two runs. python_random.c draws few-shot examples as others drew them, suite_yaml.c reads YAML.
  *
  * Types: by__evaluate_task is a task with its rows; by__evaluate_texts what an item says;
  * by__evaluate_item the same in tokens; by__evaluate_score what the model made of it.
@@ -137,6 +137,16 @@ bool by__evaluate_is_core(const json_t *yaml);
 by_status by__evaluate_core_open(by_suite *suite, const char *path, const json_t *yaml,
                                  by_error *error);
 
+/* ---- suite_keys.c ---- */
+
+/* Refuses keys of a task's file that would change what is measured and are not followed, and those
+ * that are slips of the pen, with the key that they are near to: BY_EFORMAT. `path` names the
+ * file. */
+by_status by__evaluate_keys_check(const json_t *yaml, const char *path, by_error *error);
+/* Refuses metrics that tasks of a kind have not, and what would change those that they have. */
+by_status by__evaluate_metrics_check(const json_t *yaml, by__evaluate_kind kind, const char *path,
+                                     by_error *error);
+
 /* ---- task_text.c ---- */
 
 /* What an item says. */
@@ -198,6 +208,8 @@ typedef struct by__evaluate_score {
 /* The names of a task's metrics in the order of the sums, the main one first. Returns how many. */
 size_t by__evaluate_metric_names(const by__evaluate_task *task,
                                  const char *names[BY_SUITE_METRICS]);
+/* Whether a lower value of a metric is the better one. */
+bool by__evaluate_lower_is_better(const char *metric);
 /* Fills the metrics of all tasks from scores [items of all tasks]. */
 by_status by__evaluate_results_fill(by_suite_results *results, const by_suite *suite,
                                     const by__evaluate_score *scores, uint64_t seed,

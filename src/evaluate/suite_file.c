@@ -386,6 +386,7 @@ static by_status read_task(const suite_source *f)
                                                  : slash + 1,
                                  f->error));
     BY_TRY(read_kind(t, f));
+    BY_TRY(by__evaluate_metrics_check(f->yaml, t->kind, f->path, f->error));
     BY_TRY(read_text(&t->target_delimiter, f, "target_delimiter", " "));
     BY_TRY(read_text(&t->shot_delimiter, f, "fewshot_delimiter", "\n\n"));
     BY_TRY(read_shots(t, f));
@@ -435,11 +436,15 @@ static by_status read_yaml(json_t **out, const char *path, by_error *error)
 static by_status include(json_t *yaml, const char *path, const char *directory, unsigned depth,
                          by_error *error)
 {
-    const char *name = by__json_string(json_object_get(yaml, "include"));
+    const json_t *named = json_object_get(yaml, "include");
+    const char *name = by__json_string(named);
     char *other;
     json_t *base = NULL;
     if (name == NULL) {
-        return BY_OK;
+        return named == NULL || json_is_null(named)
+                   ? BY_OK
+                   : by_error_set(error, BY_EFORMAT, "%s: 'include' must be the name of a file",
+                                  path);
     }
     if (depth == 0) {
         return by_error_set(error, BY_EFORMAT, "%s: files include each other without end", path);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/paths.h"
 #include "evaluate/bootstrap.h"
 #include "evaluate/evaluate.h"
 
@@ -47,6 +46,17 @@ size_t by__evaluate_metric_names(const by__evaluate_task *task, const char *name
     return count;
 }
 
+static bool is_perplexity(const char *metric)
+{
+    return strcmp(metric, "perplexity") == 0 || strcmp(metric, "byte_perplexity") == 0 ||
+           strcmp(metric, "word_perplexity") == 0;
+}
+
+bool by__evaluate_lower_is_better(const char *metric)
+{
+    return strcmp(metric, "bits_per_byte") == 0 || is_perplexity(metric);
+}
+
 /* The value of a metric from the quotient of its sums and weights: log-probabilities become
  * perplexities. */
 static double finish(const char *name, double quotient)
@@ -54,8 +64,7 @@ static double finish(const char *name, double quotient)
     if (strcmp(name, "bits_per_byte") == 0) {
         return -quotient / log(2.0);
     }
-    return strcmp(name, "perplexity") == 0 || by__ends_with(name, "_perplexity") ? exp(-quotient)
-                                                                                 : quotient;
+    return is_perplexity(name) ? exp(-quotient) : quotient;
 }
 
 /* ---- intervals ---- */
@@ -74,13 +83,15 @@ static void add_score(sample_sums *s, const by__evaluate_score *score, size_t co
 }
 
 /* Fills the metrics of a task. values [metrics][SAMPLES] receives those of the samples, of which
- * the first two are left in the order of the draws. */
+ * the first two are left in the order of the draws. A sample that drew nothing but documents
+ * without bytes has no value, and says nothing of the interval. */
 static void fill_task(by_suite_task_result *task, const char *const *names,
                       const by__evaluate_score *scores, by__evaluate_draws *draws, uint32_t number,
                       double *values, double *scratch)
 {
     size_t count = task->metric_count;
     uint32_t items = (uint32_t)task->items;
+    size_t filled[BY_SUITE_METRICS] = {0};
     sample_sums all = {0};
     for (uint32_t k = 0; k < items; k++) {
         add_score(&all, &scores[k], count);
@@ -91,16 +102,39 @@ static void fill_task(by_suite_task_result *task, const char *const *names,
             add_score(&s, &scores[by__evaluate_draw(draws, number, b, k, items)], count);
         }
         for (size_t m = 0; m < count; m++) {
-            values[m * SAMPLES + b] = finish(names[m], s.sums[m] / s.weights[m]);
+            if (s.weights[m] > 0.0) {
+                values[m * SAMPLES + filled[m]++] = finish(names[m], s.sums[m] / s.weights[m]);
+            }
         }
     }
     for (size_t m = 0; m < count; m++) {
         by_suite_metric *metric = &task->metrics[m];
         *metric = (by_suite_metric){.name = names[m],
                                     .value = finish(names[m], all.sums[m] / all.weights[m])};
-        memcpy(scratch, values + m * SAMPLES, SAMPLES * sizeof *scratch);
-        by__evaluate_interval(scratch, &metric->low, &metric->high);
+        memcpy(scratch, values + m * SAMPLES, filled[m] * sizeof *scratch);
+        by__evaluate_interval(scratch, filled[m], &metric->low, &metric->high);
     }
+}
+
+/* Adds a task's share of a mean to its value and to its samples. */
+static void add_share(by_suite_metric *mean, double *samples, double share,
+                      const by_suite_metric *metric, const double *values)
+{
+    mean->value += share * metric->value;
+    for (size_t b = 0; b < SAMPLES; b++) {
+        samples[b] += share * values[b];
+    }
+}
+
+/* Ends a mean, which has a name only if every task took part in it. */
+static void end_mean(by_suite_metric *mean, const char *name, double *samples)
+{
+    if (name == NULL) {
+        *mean = (by_suite_metric){.name = NULL};
+        return;
+    }
+    mean->name = name;
+    by__evaluate_interval(samples, SAMPLES, &mean->low, &mean->high);
 }
 
 by_status by__evaluate_results_fill(by_suite_results *results, const by_suite *suite,
@@ -109,33 +143,33 @@ by_status by__evaluate_results_fill(by_suite_results *results, const by_suite *s
 {
     double *memory; /* values of a task's metrics, then scratch, then sums of both means */
     by__evaluate_draws draws;
-    bool centered = true;
+    bool all_centered = true;
+    bool all_shares = true; /* of right answers: bits or perplexities have other units */
     double share = 1.0 / (double)suite->count;
     BY_TRY(by__alloc((void **)&memory, BY_SUITE_METRICS + 3, SAMPLES * sizeof *memory, "samples",
                      error));
     double *scratch = memory + BY_SUITE_METRICS * SAMPLES;
     double *means[2] = {scratch + SAMPLES, scratch + 2 * SAMPLES};
     by__evaluate_draws_begin(&draws, seed);
-    results->mean = (by_suite_metric){.name = "mean"};
-    results->centered = (by_suite_metric){.name = "centered"};
+    results->mean = (by_suite_metric){.name = NULL};
+    results->centered = (by_suite_metric){.name = NULL};
     for (size_t i = 0; i < suite->count; i++) {
         by_suite_task_result *task = &results->tasks[i];
         const char *names[BY_SUITE_METRICS];
         task->metric_count = by__evaluate_metric_names(&suite->tasks[i], names);
         fill_task(task, names, scores, &draws, (uint32_t)i, memory, scratch);
         scores += task->items;
-        bool has = task->metric_count > 1 && strcmp(names[1], "centered") == 0;
-        centered = centered && has;
-        results->mean.value += share * task->metrics[0].value;
-        results->centered.value += has ? share * task->metrics[1].value : 0.0;
-        for (size_t b = 0; b < SAMPLES; b++) {
-            means[0][b] += share * memory[b];
-            means[1][b] += has ? share * memory[SAMPLES + b] : 0.0;
+        all_shares = all_shares && !by__evaluate_lower_is_better(names[0]);
+        all_centered = all_centered && task->metric_count > 1 && strcmp(names[1], "centered") == 0;
+        if (all_shares) {
+            add_share(&results->mean, means[0], share, &task->metrics[0], memory);
+        }
+        if (all_centered) {
+            add_share(&results->centered, means[1], share, &task->metrics[1], memory + SAMPLES);
         }
     }
-    by__evaluate_interval(means[0], &results->mean.low, &results->mean.high);
-    by__evaluate_interval(means[1], &results->centered.low, &results->centered.high);
-    results->centered.name = centered ? "centered" : NULL;
+    end_mean(&results->mean, all_shares ? "mean" : NULL, means[0]);
+    end_mean(&results->centered, all_centered ? "centered" : NULL, means[1]);
     free(memory);
     return BY_OK;
 }

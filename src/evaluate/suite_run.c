@@ -298,6 +298,21 @@ static by_status open_engine(suite_run *r, const by_pretrained *model)
     return by_engine_open(&r->engine, config, by_pretrained_weights(model), &options, r->error);
 }
 
+/* Refuses documents that all are empty before the model runs: they have no bits per byte. */
+static by_status check_documents(const by__evaluate_task *t, by_error *error)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        by__evaluate_texts texts;
+        BY_TRY(by__evaluate_texts_make(&texts, t, i, error));
+        bool empty = texts.continuations[0].length == 0;
+        by__evaluate_texts_free(&texts);
+        if (!empty) {
+            return BY_OK;
+        }
+    }
+    return by_error_set(error, BY_EARG, "task '%s': its documents are all empty", t->name);
+}
+
 static by_status open_results(suite_run *r)
 {
     static const char *const kinds[] = {[BY__EVALUATE_GENERATE] = "generate",
@@ -315,6 +330,9 @@ static by_status open_results(suite_run *r)
                                                       .kind = kinds[s->tasks[i].kind],
                                                       .items = s->tasks[i].count,
                                                       .few_shot = s->tasks[i].shots};
+        if (s->tasks[i].kind == BY__EVALUATE_PERPLEXITY) {
+            BY_TRY(check_documents(&s->tasks[i], r->error));
+        }
         r->items += s->tasks[i].count;
     }
     BY_TRY(by__alloc((void **)&r->scores, r->items, sizeof *r->scores, "scores", r->error));

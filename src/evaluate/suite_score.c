@@ -132,11 +132,11 @@ static by_status add_details(json_t *line, const by__evaluate_task *t, const by_
                                       "item");
 }
 
-/* The main metric of one item. */
+/* The main metric of one item: 0 for a document without bytes. */
 static double main_value(const by__evaluate_score *score, const by__evaluate_task *t)
 {
-    double value = score->sums[0] / score->weights[0];
-    return t->kind == BY__EVALUATE_PERPLEXITY ? -value / log(2.0) : value;
+    double value = score->weights[0] > 0.0 ? score->sums[0] / score->weights[0] : 0.0;
+    return t->kind == BY__EVALUATE_PERPLEXITY && value != 0.0 ? -value / log(2.0) : value;
 }
 
 by_status by__evaluate_score_item(by__evaluate_score *out, char **line,
@@ -170,6 +170,9 @@ by_status by__evaluate_score_item(by__evaluate_score *out, char **line,
     }
     if (status == BY_OK && line != NULL) {
         (void)json_object_set_new(object, "score", json_real(main_value(out, task)));
+        if (task->kind == BY__EVALUATE_PERPLEXITY) { /* what the score is weighted with */
+            (void)json_object_set_new(object, "bytes", json_integer((json_int_t)out->weights[0]));
+        }
         status = add_details(object, task, open, error);
     }
     if (status == BY_OK && line != NULL && (*line = by__json_dump(object, JSON_COMPACT)) == NULL) {

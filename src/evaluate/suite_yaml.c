@@ -136,14 +136,50 @@ static by_status add_pair(yaml_document *d, const yaml_node_pair_t *pair, unsign
     return json_object_set_new(map, name, value) == 0 ? BY_OK : fail_memory(d);
 }
 
+/* The key << without quotes stands for the keys of other mappings. */
+static bool is_merge(const yaml_document *d, const yaml_node_pair_t *pair)
+{
+    const yaml_node_t *key = yaml_document_get_node(d->document, pair->key);
+    return key->type == YAML_SCALAR_NODE && key->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           strcmp((const char *)key->data.scalar.value, "<<") == 0;
+}
+
+/* Puts the keys of the value of << into a mapping: of a list of mappings the first one that has a
+ * key says what it is. */
+static by_status merge(yaml_document *d, const yaml_node_pair_t *pair, unsigned depth, json_t *map)
+{
+    const yaml_node_t *key = yaml_document_get_node(d->document, pair->key);
+    json_t *value = NULL;
+    BY_TRY(value_of(d, pair->value, depth, &value));
+    size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    by_status status = BY_OK;
+    for (size_t i = count; i > 0 && status == BY_OK; i--) {
+        json_t *from = json_is_array(value) ? json_array_get(value, i - 1) : value;
+        if (!json_is_object(from)) {
+            status = fail(d, key, "the value of << must be a mapping, or a list of mappings");
+        } else if (json_object_update(map, from) != 0) {
+            status = fail_memory(d);
+        }
+    }
+    json_decref(value);
+    return status;
+}
+
+/* Keys of the mapping itself have the last word, wherever they stand, and come after those of other
+ * mappings, as in PyYAML. */
 static by_status map_value(yaml_document *d, const yaml_node_t *node, unsigned depth, json_t **out)
 {
     by_status status = BY_OK;
     json_t *map = json_object();
+    json_t *own = json_object();
     const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
     for (; pair < node->data.mapping.pairs.top && status == BY_OK; pair++) {
-        status = add_pair(d, pair, depth, map);
+        status = is_merge(d, pair) ? merge(d, pair, depth, map) : add_pair(d, pair, depth, own);
     }
+    if (status == BY_OK && json_object_update(map, own) != 0) {
+        status = fail_memory(d);
+    }
+    json_decref(own);
     if (status != BY_OK) {
         json_decref(map);
         return status;

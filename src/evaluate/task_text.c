@@ -305,12 +305,13 @@ static by_status put_texts(by__evaluate_texts *out, const by__evaluate_task *t,
             by__evaluate_text_add(&out->contexts[i], v->text);
             return put_targets(out, v->target, error);
         }
-        by__evaluate_text_add(&out->choices[i], choice);
         if (t->kind == BY__EVALUATE_PERPLEXITY) {
             bool given = t->target.source != BY__EVALUATE_ABSENT;
             by__evaluate_text_add(&out->continuations[i], given ? choice : v->text);
+            by__evaluate_text_add(&out->choices[i], given ? choice : v->text);
             continue;
         }
+        by__evaluate_text_add(&out->choices[i], choice);
         by_string_add(&out->contexts[i], shots->data, shots->length);
         by__evaluate_text_add(&out->contexts[i], schema ? choice : v->text);
         add_delimiter(&out->continuations[i], t);

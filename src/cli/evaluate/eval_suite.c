@@ -132,11 +132,13 @@ static void print_json(const by_suite_results *s, const char *directory)
         }
         printf("}");
     }
-    printf("],");
-    print_metric_json(&s->mean);
-    if (s->centered.name != NULL) {
-        printf(",");
-        print_metric_json(&s->centered);
+    printf("]");
+    const by_suite_metric *const means[] = {&s->mean, &s->centered};
+    for (size_t i = 0; i < sizeof means / sizeof means[0]; i++) {
+        if (means[i]->name != NULL) {
+            printf(",");
+            print_metric_json(means[i]);
+        }
     }
     printf(",\"tokens\":%llu,\"computed\":%llu,\"seconds\":%s}\n", (unsigned long long)s->tokens,
            (unsigned long long)s->computed, cli_json_number(text, s->seconds, 4));
@@ -167,10 +169,10 @@ static void print_table(const by_suite_results *s)
             fprintf(stderr, " was left out: they exceed the model's context\n");
         }
     }
-    if (s->task_count > 1) {
-        print_row("all", s->mean.name, &s->mean, "\t\t");
-        if (s->centered.name != NULL) {
-            print_row("all", s->centered.name, &s->centered, "\t\t");
+    const by_suite_metric *const means[] = {&s->mean, &s->centered};
+    for (size_t i = 0; s->task_count > 1 && i < sizeof means / sizeof means[0]; i++) {
+        if (means[i]->name != NULL) {
+            print_row("all", means[i]->name, means[i], "\t\t");
         }
     }
 }

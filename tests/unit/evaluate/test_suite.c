@@ -80,6 +80,11 @@ static void yaml_is_read_as_python_reads_it(void **state)
                "\"c\":\"\\nAnswer: \"}");
     check_yaml("p: !function utils.f\nq: &a {r: 1}\ns: *a\n",
                "{\"p\":{\"!function\":\"utils.f\"},\"q\":{\"r\":1},\"s\":{\"r\":1}}");
+    check_yaml("a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {y: 5, <<: *a}\nd: {<<: [*a, *b]}\n"
+               "e: {'<<': 1}\n",
+               "{\"a\":{\"x\":1,\"y\":2},\"b\":{\"y\":3,\"z\":4},\"c\":{\"x\":1,\"y\":5},"
+               "\"d\":{\"y\":2,\"z\":4,\"x\":1},\"e\":{\"<<\":1}}");
+    check_yaml("a: {<<: 3}\n", NULL);
     check_yaml("a: 1\na: 2\n", NULL);
     check_yaml("a: [1, 2\n", NULL);
     check_yaml("", NULL);
@@ -269,6 +274,59 @@ static void slips_in_suites_are_refused(void **state)
               "{\"q\":\"a\"}\n", -1, 0)});
 }
 
+/* What would change the scores unseen is refused, by the name of its key; what changes nothing is
+ * not. */
+static void keys_that_change_scores_are_refused(void **state)
+{
+    (void)state;
+#define CHOOSE                                                                                     \
+    "task: t\noutput_type: multiple_choice\ntest_split: a\ndoc_to_text: q\n"                       \
+    "doc_to_choice: [x, z]\ndoc_to_target: g\n"
+    static const char row[] = "{\"q\":\"a\",\"g\":0}\n";
+    static const char *const cases[][2] = {
+        {"fewshot_config: {samples: !function u.f}\n", "'fewshot_config.samples' needs Python"},
+        {"fewshot_config: {sampler: !function u.f}\n", "'fewshot_config.sampler' needs Python"},
+        {"fewshot_config: {sampler: 3}\n", "suite: 'fewshot_config.sampler' must be"},
+        {"fewshot_config: {samples: [1]}\n", "'fewshot_config.samples' must be a list of rows"},
+        {"fewshot_config: {fewshot_indices: [1]}\n", "'fewshot_config.fewshot_indices' is not"},
+        {"fewshot_config: x\n", "'fewshot_config' must be a mapping"},
+        {"metric_list: [{metric: f1}]\n", "the metric 'f1', which is not supported here; those"},
+        {"metric_list: [{metric: acc}, {metric: bleu}]\n", "suite: 'metric_list' has the metric"},
+        {"metric_list: [{metric: !function u.f}]\n",
+         "suite: 'metric_list' needs Python: !function u.f"},
+        {"metric_list: [{metric: acc, aggregation: median}]\n", "aggregation of acc is 'mean'"},
+        {"metric_list: [{metric: acc, ignore_numbers: true}]\n", "'metric_list.ignore_numbers' is"},
+        {"metric_list: acc\n", "'metric_list' must be a list"},
+        {"metric_list: [acc]\n", "'metric_list' must be a list of mappings"},
+        {"gen_prefix: So\n", "suite: 'gen_prefix' is not supported"},
+        {"repeats: 8\n", "suite: 'repeats' is not supported"},
+        {"generation_kwargs: {num_beams: 4}\n", "'generation_kwargs.num_beams' is not supported"},
+        {"generation_kwargs: {do_sample: 1}\n", "'generation_kwargs.do_sample' must be"},
+        {"dataset_kwargs: {data_files: !function u.f}\n", "'dataset_kwargs' needs Python"},
+        {"doc_to_image: q\n", "'doc_to_image' is not supported"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_string yaml = {0};
+        by_string_format(&yaml, "%s%s", CHOOSE, cases[i][0]);
+        refuse(yaml.data, row, BY_EFORMAT, cases[i][1]);
+        by_string_free(&yaml);
+    }
+    by_suite_close(&(by_suite *){
+        parse(CHOOSE "repeats: 1\ngen_prefix: null\ntask_alias: T\ntag: [x]\ndataset_path: p\n"
+                     "dataset_kwargs: {trust_remote_code: true}\nmetadata: {version: 1}\n"
+                     "should_decontaminate: true\ndoc_to_decontamination_query: q\n"
+                     "generation_kwargs: {do_sample: no, until: []}\n"
+                     "fewshot_config: {sampler: first_n, process_docs: null}\n"
+                     "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true,"
+                     " ignore_case: false, ignore_numbers: false}, {metric: acc_norm}]\n",
+              row, -1, 0)});
+#undef CHOOSE
+    by_suite_close(&(by_suite *){
+        parse("task: t\noutput_type: loglikelihood_rolling\ntest_split: a\ndoc_to_target: q\n"
+              "metric_list: [{metric: word_perplexity, aggregation: weighted_perplexity},"
+              " {metric: bits_per_byte, aggregation: bits_per_byte}]\n",
+              row, -1, 0)});
+}
+
 /* ---- scores ---- */
 
 static const char text[] = "the cat sat on the mat and the dog ran to the cat that sat there. ";
@@ -451,6 +509,9 @@ static void items_that_say_nothing_of_a_model_are_refused(void **state)
                "task: t\noutput_type: loglikelihood\ntest_split: a\ndoc_to_text: q\n"
                "doc_to_target: none\ntarget_delimiter: \"\"\n",
                "task 't', row 0: a continuation is empty");
+    refuse_run(model,
+               "task: t\noutput_type: loglikelihood_rolling\ntest_split: a\ndoc_to_target: none\n",
+               "task 't': its documents are all empty");
     by_pretrained_close(&model);
     temporary_remove(directory);
     directory = make_model("model.context=1");
@@ -499,6 +560,87 @@ static void documents_are_predicted_in_windows(void **state)
     by_suite_close(&suite);
     by_string_free(&row);
     json_decref(lines);
+    by_pretrained_close(&model);
+    temporary_remove(directory);
+}
+
+/* An empty document counts as no bytes, in the value as in the interval, wherever it stands. */
+static void empty_documents_count_as_no_bytes(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"doc_to_target: p\n", "doc_to_text: p\n"};
+    by_error error = {0};
+    by_pretrained *model;
+    char *directory = make_model("model.context=64");
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        by_string yaml = {0};
+        by_suite_results *results;
+        by_string_format(&yaml, "task: d\noutput_type: loglikelihood_rolling\ntest_split: a\n%s",
+                         keys[i]);
+        by_suite *suite = parse(yaml.data, "{\"p\":\"\"}\n{\"p\":\"the cat\"}\n", -1, 0);
+        json_t *lines = run_suite(suite, model, &results);
+        const json_t *first = json_array_get(lines, 0);
+        const by_suite_metric *m = &results->tasks[0].metrics[0];
+        double score = json_real_value(json_object_get(json_array_get(lines, 1), "score"));
+        assert_true(json_real_value(json_object_get(first, "score")) == 0.0);
+        assert_int_equal(json_integer_value(json_object_get(first, "bytes")), 0);
+        assert_int_equal(json_integer_value(json_object_get(json_array_get(lines, 1), "bytes")), 7);
+        assert_true(score > 0.0 && fabs(m->value - score) < 1e-12);
+        assert_true(m->low == m->value && m->high == m->value);
+        assert_null(results->mean.name);
+        by_suite_results_close(&results);
+        by_suite_close(&suite);
+        by_string_free(&yaml);
+        json_decref(lines);
+    }
+    by_pretrained_close(&model);
+    temporary_remove(directory);
+}
+
+static void write_file(const char *directory, const char *name, const char *content)
+{
+    by_error error = {0};
+    char *path = by__path_join(directory, name);
+    check_ok(by__file_write(path, content, strlen(content), &error), &error);
+    free(path);
+}
+
+/* Shares of right answers have a mean; with bits per byte they have none. */
+static void a_mean_is_of_equal_metrics(void **state)
+{
+    (void)state;
+    by_error error = {0};
+    by_pretrained *model;
+    const by_suite_options options = {.few_shot = -1, .seed = BY_SUITE_SEED};
+    char *directory = make_model("model.context=64");
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    write_file(directory, "a.jsonl", questions);
+    write_file(directory, "choose.yaml", question_suite);
+    write_file(directory, "norm.yaml", "include: choose.yaml\nmetric_list: [{metric: acc_norm}]\n");
+    write_file(directory, "documents.yaml",
+               "task: d\noutput_type: loglikelihood_rolling\ntest_split: a\ndoc_to_target: q\n");
+    write_file(directory, "equal.yaml", "task: [choose, norm]\n");
+    write_file(directory, "mixed.yaml", "task: [choose, documents, norm]\n");
+    for (int mixed = 0; mixed < 2; mixed++) {
+        by_suite *suite;
+        by_suite_results *results;
+        char *path = by__path_join(directory, mixed ? "mixed.yaml" : "equal.yaml");
+        check_ok(by_suite_open(&suite, path, &options, &error), &error);
+        json_decref(run_suite(suite, model, &results));
+        if (mixed) {
+            assert_null(results->mean.name);
+            assert_null(results->centered.name);
+        } else {
+            double sum = results->tasks[0].metrics[0].value + results->tasks[1].metrics[0].value;
+            assert_string_equal(results->mean.name, "mean");
+            assert_true(fabs(results->mean.value - sum / 2.0) < 1e-12);
+            assert_string_equal(results->centered.name, "centered");
+        }
+        by_suite_results_close(&results);
+        by_suite_close(&suite);
+        free(path);
+    }
     by_pretrained_close(&model);
     temporary_remove(directory);
 }
@@ -656,6 +798,61 @@ static void runs_are_compared_item_by_item(void **state)
     temporary_remove(directory);
 }
 
+#define DOCUMENT(n, bytes, score)                                                                  \
+    "{\"task\":\"d\",\"item\":" #n ",\"id\":\"" #n                                                 \
+    "\",\"metric\":\"bits_per_byte\",\"score\":" #score bytes "}\n"
+
+/* Compares two texts of items; NULL: it is refused with `want`. */
+static by_suite_comparison *compare(const char *a, const char *b, by_status status,
+                                    const char *want)
+{
+    by_error error = {0};
+    by_suite_comparison *c = NULL;
+    char *directory = temporary_make();
+    char *paths[2] = {by__path_join(directory, "a"), by__path_join(directory, "b")};
+    write_file(directory, "a", a);
+    write_file(directory, "b", b);
+    by_status got = by_suite_compare(&c, paths[0], paths[1], 1, &error);
+    if (want == NULL) {
+        check_ok(got, &error);
+    } else {
+        check_error(got, status, &error, want);
+        assert_null(c);
+    }
+    free(paths[0]);
+    free(paths[1]);
+    temporary_remove(directory);
+    return c;
+}
+
+/* Bits per byte are better if there are fewer, and count by bytes: (100 + 3 * 10) / 110 and
+ * (2 * 100 + 10) / 110. A document without bytes counts as a tie. */
+static void documents_are_compared_by_their_bytes(void **state)
+{
+    (void)state;
+    static const char first[] = DOCUMENT(0, ",\"bytes\":100", 1.0) DOCUMENT(1, ",\"bytes\":10", 3.0)
+        DOCUMENT(2, ",\"bytes\":0", 0.0);
+    static const char second[] = DOCUMENT(0, ",\"bytes\":100", 2.0)
+        DOCUMENT(1, ",\"bytes\":10", 1.0) DOCUMENT(2, ",\"bytes\":0", 0.0);
+    by_suite_comparison *c = compare(first, second, BY_OK, NULL);
+    const by_suite_pair *t = &c->tasks[0];
+    assert_int_equal(t->items, 3);
+    assert_int_equal(t->better, 1);
+    assert_int_equal(t->worse, 1);
+    assert_true(fabs(t->first - 130.0 / 110.0) < 1e-12);
+    assert_true(fabs(t->second - 210.0 / 110.0) < 1e-12);
+    assert_true(fabs(t->difference - 80.0 / 110.0) < 1e-12);
+    assert_true(fabs(t->low + 2.0) < 1e-12 && fabs(t->high - 1.0) < 1e-12);
+    assert_true(isnan(t->p));
+    by_suite_comparison_close(&c);
+    compare(DOCUMENT(0, "", 1.0), first, BY_EFORMAT, "a:1: a score of bits_per_byte needs 'bytes'");
+    compare(DOCUMENT(0, ",\"bytes\":-1", 1.0), first, BY_EFORMAT, "needs 'bytes'");
+    compare(DOCUMENT(2, ",\"bytes\":0", 0.0), first, BY_EARG, "are all empty");
+    compare("{\"task\":\"d\",\"item\":0,\"id\":\"0\",\"metric\":\"acc\",\"score\":1}\n", first,
+            BY_EARG,
+            "task 'd' has scores of 'acc' in one file and of 'bits_per_byte' in the other");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -666,12 +863,16 @@ int main(void)
         cmocka_unit_test(harness_prompts_are_those_of_its_templates),
         cmocka_unit_test(what_needs_python_or_is_missing_is_refused),
         cmocka_unit_test(slips_in_suites_are_refused),
+        cmocka_unit_test(keys_that_change_scores_are_refused),
         cmocka_unit_test(scores_are_those_of_whole_sequences),
         cmocka_unit_test(items_that_say_nothing_of_a_model_are_refused),
         cmocka_unit_test(documents_are_predicted_in_windows),
+        cmocka_unit_test(empty_documents_count_as_no_bytes),
+        cmocka_unit_test(a_mean_is_of_equal_metrics),
         cmocka_unit_test(generated_texts_are_those_of_the_generator),
         cmocka_unit_test(answers_are_taken_and_compared),
         cmocka_unit_test(runs_are_compared_item_by_item),
+        cmocka_unit_test(documents_are_compared_by_their_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
