@@ -5,15 +5,18 @@
  *
  *   messages  {"messages": [{"role", "content", "tool_calls"}, ...], "tools": [...]}, as OpenAI's
  *             API has them; a message with "train": false or "weight": 0 is not learned
- *   sharegpt  {"conversations": [{"from", "value"}, ...], "system", "tools"}
- *   alpaca    {"instruction", "input", "output" or "response", "system", "history"}
+ *   sharegpt  {"conversations": [{"from", "value"}, ...], "tools"}
+ *   alpaca    {"instruction", "input", "output" or "response", "history"}
  *   prompt    {"prompt", "completion"}, each a text or a list of messages
  *   columns   a question and its answer in two fields of any name
  *   preference  {"prompt", "chosen", "rejected"}: two answers, of which the first is preferred. The
  *             prompt is a text or a list of messages, as is each answer; without a prompt both are
  *             whole conversations that begin alike, lists of messages or texts in which
  *             "\n\nHuman:" and "\n\nAssistant:" begin turns. "question", or the field that
- *             options.question names, may be in the place of "prompt"; "system", "tools"
+ *             options.question names, may be in the place of "prompt"; beside whole conversations
+ *             it must be what they ask; "tools"
+ *
+ * In each of them a text "system" is the first message; they must not have one of their own then.
  *
  * Only if it is asked for, a record is read as a preference; it then is two samples, the chosen and
  * the rejected conversation, or none if one of them is too long. Learned are the answers behind the
@@ -57,7 +60,7 @@ typedef enum by_conversation_form {
 typedef enum by_conversation_learn {
     BY_LEARN_ASSISTANT = 0, /* the answers */
     BY_LEARN_LAST_TURN,     /* the last answer */
-    BY_LEARN_ALL,           /* everything but answers that are marked as not learned */
+    BY_LEARN_ALL,           /* everything but messages that are marked as not learned */
     BY_LEARN_KINDS
 } by_conversation_learn;
 
@@ -125,9 +128,9 @@ BY_API by_status by_conversation_encoder_open(by_conversation_encoder **out, con
 BY_API void by_conversation_encoder_close(by_conversation_encoder **encoder);
 /* Encodes the record in text[0, length). Sample i of result->samples is then
  * by_conversation_encoder_sample(encoder, i), until the next call. Returns BY_EFORMAT if the record
- * is not of the form, has no answer that is learned, or is longer than the context with
- * BY_LONG_ERROR, or the template does not mark or repeat what it writes of an answer; BY_EARG if
- * the template rejects it. */
+ * is not of the form, has a role that is none of OpenAI's and that the template does not name, has
+ * no answer that is learned, or is longer than the context with BY_LONG_ERROR, or the template does
+ * not mark or repeat what it writes of an answer; BY_EARG if the template rejects it. */
 BY_API by_status by_conversation_encode(by_conversation_encoder *encoder, const char *text,
                                         size_t length, by_conversation_result *result,
                                         by_error *error);

@@ -78,10 +78,15 @@ by_status by__reinforce_command_open(by__reinforce_command **out, const by_strin
 /* Closes its input, and kills it if it does not end then. */
 void by__reinforce_command_close(by__reinforce_command **command);
 /* Sets out [count]. BY_EIO if it ends or exceeds its time, with the end of what it wrote to its
- * errors; BY_EFORMAT if an answer is no number, or there are more than questions. */
+ * errors; BY_EFORMAT if an answer is no number, there are more than questions, or it printed
+ * anything since its last answer. */
 by_status by__reinforce_command_rate(by__reinforce_command *command, double *out,
                                      const by__reinforce_answered *list, size_t count,
                                      by_error *error);
+/* Ends it behind the last step. BY_EFORMAT if it gives an answer too many, which every step before
+ * took for one of its own: one that answers more slowly than steps follow each other is told by
+ * this only. A further step starts it again. */
+by_status by__reinforce_command_finish(by__reinforce_command *command, by_error *error);
 
 /* ---- rewards.c ---- */
 
@@ -93,5 +98,7 @@ void by__reinforce_rewards_close(by__reinforce_rewards **rewards);
 /* Sets out [count]. Returns what by__reinforce_command_rate does. */
 by_status by__reinforce_reward(by__reinforce_rewards *rewards, double *out,
                                const by__reinforce_answered *list, size_t count, by_error *error);
+/* Called behind the last step; returns what by__reinforce_command_finish does. */
+by_status by__reinforce_rewards_finish(by__reinforce_rewards *rewards, by_error *error);
 
 #endif

@@ -2,7 +2,13 @@
  * a number. It is started once, so that what it loads at its start is loaded once.
  *
  * Its three streams are served together: it may answer before it has read all lines, and may write
- * errors at any time, whose end is kept for the message if it dies. */
+ * errors at any time, whose end is kept for the message if it dies.
+ *
+ * Answers are told apart by their order alone. A line too many, such as a banner, would give every
+ * completion the answer of the one before it, so what it prints unasked is refused: before the
+ * lines of a step, and at its end, where its output is read until it is over. One that answers
+ * more slowly than steps follow each other is still at work then on the answer that is too many;
+ * that comes within the time of a few answers, which the second step waits once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -19,14 +25,21 @@
 #define SHOWN 400
 /* Bytes of an answer at most. */
 #define ANSWER 256
+/* Times of an answer after which it is not expected any more. */
+#define LATE 4.0
 /* Seconds for its end, once it has closed its output or was told to end. */
 #define GRACE 1.0
 
 struct by__reinforce_command {
     by__process process;
+    const by_string_list *words;
     const char *name;
     double timeout;
-    int input; /* ours: a socket, so that its death is an error and no signal */
+    double took;    /* seconds of the last step's answers; -1: it was asked nothing yet */
+    double pace;    /* seconds of one of them, in the mean */
+    double rested;  /* by__now of the last one */
+    bool is_silent; /* it was, behind its answers to a step */
+    int input;      /* ours: a socket, so that its death is an error and no signal */
     int output;
     int errors;
     char last[SHOWN + 1]; /* of its errors */
@@ -46,8 +59,9 @@ static void close_all(int *fds, size_t count)
     }
 }
 
-static by_status start(by__reinforce_command *c, const by_string_list *words, by_error *error)
+static by_status start(by__reinforce_command *c, by_error *error)
 {
+    const by_string_list *words = c->words;
     int fds[6] = {-1, -1, -1, -1, -1, -1}; /* pairs: theirs is 1, 3, 5 */
     char **arguments;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0 ||
@@ -66,6 +80,8 @@ static by_status start(by__reinforce_command *c, const by_string_list *words, by
         .words = arguments, .input = fds[1], .output = fds[3], .errors = fds[5]};
     int problem = by__process_start(&c->process, &options);
     free(arguments);
+    c->took = -1.0;
+    c->is_silent = false;
     c->input = fds[0];
     c->output = fds[2];
     c->errors = fds[4];
@@ -84,9 +100,13 @@ by_status by__reinforce_command_open(by__reinforce_command **out, const by_strin
 {
     by__reinforce_command *c;
     BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "a command", error));
-    *c = (by__reinforce_command){
-        .name = words->items[0], .timeout = timeout, .input = -1, .output = -1, .errors = -1};
-    by_status status = start(c, words, error);
+    *c = (by__reinforce_command){.words = words,
+                                 .name = words->items[0],
+                                 .timeout = timeout,
+                                 .input = -1,
+                                 .output = -1,
+                                 .errors = -1};
+    by_status status = start(c, error);
     if (status != BY_OK) {
         by__reinforce_command_close(&c);
         return status;
@@ -109,15 +129,24 @@ static void await_end(by__reinforce_command *c)
     }
 }
 
+/* Closes its streams, and waits for its end. */
+static void stop(by__reinforce_command *c)
+{
+    int fds[3] = {c->input, c->output, c->errors};
+    close_all(fds, BY_ARRAY_LENGTH(fds)); /* the end of its input ends it */
+    c->input = -1;
+    c->output = -1;
+    c->errors = -1;
+    await_end(c);
+}
+
 void by__reinforce_command_close(by__reinforce_command **command)
 {
     by__reinforce_command *c = *command;
     if (c == NULL) {
         return;
     }
-    int fds[3] = {c->input, c->output, c->errors};
-    close_all(fds, BY_ARRAY_LENGTH(fds)); /* the end of its input ends it */
-    await_end(c);
+    stop(c);
     by_string_free(&c->answers);
     free(c);
     *command = NULL;
@@ -206,6 +235,63 @@ static by_status parse_answer(const by__reinforce_command *c, double *out, const
     return BY_OK;
 }
 
+/* The first line of what is not read yet, for a message. */
+static void first_line(const by__reinforce_command *c, char text[ANSWER])
+{
+    const char *line = c->answers.data;
+    const char *stop = memchr(line, '\n', c->answers.length);
+    size_t length = stop == NULL ? c->answers.length : (size_t)(stop - line);
+    by__trim(&line, &length, BY__WHITE_SPACE);
+    (void)snprintf(text, ANSWER, "%.*s", (int)(length < ANSWER ? length : ANSWER - 1), line);
+}
+
+static by_status unasked(const by__reinforce_command *c, by_error *error)
+{
+    char text[ANSWER];
+    first_line(c, text);
+    return by_error_set(error, BY_EFORMAT,
+                        "task.reward_command: %s printed \"%.60s\" %s: print a number for each "
+                        "line, and nothing else",
+                        c->name, text,
+                        c->took < 0.0 ? "before it was asked anything"
+                                      : "behind its last answer, so that answers and completions "
+                                        "do not belong together");
+}
+
+/* Reads its output until a time or its end: all that comes, or only until something comes. */
+static by_status read_until(by__reinforce_command *c, double until, bool all, bool *end,
+                            by_error *error)
+{
+    *end = false;
+    while (!*end && c->answers.length < (all ? ANSWER : 1)) {
+        struct pollfd streams[2] = {{.fd = c->output, .events = POLLIN},
+                                    {.fd = c->errors, .events = POLLIN}};
+        double left = fmax(0.0, until - by__now());
+        if (poll(streams, 2, (int)ceil(1000.0 * fmin(left, 1.0))) < 0 && errno != EINTR) {
+            return by__io_error(error, "wait for", c->name);
+        }
+        read_errors(c);
+        BY_TRY(read_answers(c, end, error));
+        if (left <= 0.0) {
+            break;
+        }
+    }
+    return BY_OK;
+}
+
+/* Refuses what it has printed before it gets the lines of a step. */
+static by_status check_silent(by__reinforce_command *c, size_t count, by_error *error)
+{
+    bool end;
+    bool waits = c->took >= 0.0 && !c->is_silent;
+    BY_TRY(read_until(c, waits ? c->rested + LATE * c->pace : 0.0, false, &end, error));
+    if (c->answers.length > 0) {
+        return unasked(c, error);
+    }
+    c->is_silent = waits || c->is_silent;
+    return end ? ended(c, 0, count, error) : BY_OK;
+}
+
 /* Takes the answers that are complete. */
 static by_status take_answers(by__reinforce_command *c, double *out, size_t *answered, size_t count,
                               by_error *error)
@@ -255,7 +341,8 @@ static void add_question(by_string *text, const by__reinforce_answered *a)
 static by_status exchange(by__reinforce_command *c, double *out, const by_string *questions,
                           size_t count, by_error *error)
 {
-    double until = by__now() + c->timeout;
+    double began = by__now();
+    double until = began + c->timeout;
     size_t sent = 0;
     size_t answered = 0;
     bool end = false;
@@ -283,6 +370,9 @@ static by_status exchange(by__reinforce_command *c, double *out, const by_string
             return ended(c, answered, count, error);
         }
     }
+    c->rested = by__now();
+    c->took = c->rested - began;
+    c->pace = c->took / (double)count;
     return BY_OK;
 }
 
@@ -291,6 +381,10 @@ by_status by__reinforce_command_rate(by__reinforce_command *c, double *out,
                                      by_error *error)
 {
     by_string questions = {0};
+    if (c->input < 0) { /* it was told to finish, and the step is taken once more */
+        BY_TRY(start(c, error));
+    }
+    BY_TRY(check_silent(c, count, error));
     for (size_t i = 0; i < count; i++) {
         add_question(&questions, &list[i]);
     }
@@ -299,5 +393,26 @@ by_status by__reinforce_command_rate(by__reinforce_command *c, double *out,
         status = exchange(c, out, &questions, count, error);
     }
     by_string_free(&questions);
+    return status;
+}
+
+by_status by__reinforce_command_finish(by__reinforce_command *c, by_error *error)
+{
+    char text[ANSWER];
+    double number;
+    bool end;
+    if (c->input < 0 || c->took < 0.0) {
+        return BY_OK;
+    }
+    (void)close(c->input);
+    c->input = -1;
+    by_status status = read_until(c, by__now() + c->took + GRACE, true, &end, error);
+    if (status == BY_OK && c->answers.length > 0) {
+        first_line(c, text);
+        /* Words at its end belong to no answer. */
+        status = by__parse_f64(text, &number) ? unasked(c, error) : BY_OK;
+    }
+    c->answers.length = 0;
+    stop(c);
     return status;
 }

@@ -29,41 +29,13 @@ static double rate_exact(const by__reinforce_rewards *r, const by__reinforce_ans
     return same_trimmed(a->completion, a->answer) ? 1.0 : 0.0;
 }
 
-/* The number after the last mark "####" of a text that ends with a NUL, without thousands'
- * separators and signs of currency; of a text without a mark, all of it. */
-static bool read_number(by_text text, bool needs_mark, double *out)
-{
-    char digits[64];
-    size_t count = 0;
-    const char *at = text.data;
-    bool marked = false;
-    for (const char *next = strstr(at, "####"); next != NULL; next = strstr(at, "####")) {
-        at = next + strlen("####");
-        marked = true;
-    }
-    while (*at == ' ' || *at == '$' || *at == '#') {
-        at++;
-    }
-    for (; strchr("0123456789+-.,", *at) != NULL && *at != '\0' && count + 1 < sizeof digits;
-         at++) {
-        if (*at != ',') {
-            digits[count++] = *at;
-        }
-    }
-    while (count > 0 && digits[count - 1] == '.') { /* the end of a sentence */
-        count--;
-    }
-    digits[count] = '\0';
-    return (marked || !needs_mark) && count > 0 && by__parse_f64(digits, out);
-}
-
 static double rate_number(const by__reinforce_rewards *r, const by__reinforce_answered *a)
 {
     double given;
     double right;
     BY_UNUSED(r);
-    return read_number(a->answer, false, &right) && read_number(a->completion, true, &given) &&
-                   given == right
+    return by__task_prompt_number(a->answer, false, &right) &&
+                   by__task_prompt_number(a->completion, true, &given) && given == right
                ? 1.0
                : 0.0;
 }
@@ -145,4 +117,9 @@ by_status by__reinforce_reward(by__reinforce_rewards *r, double *out,
         out[i] = r->rate(r, &list[i]);
     }
     return BY_OK;
+}
+
+by_status by__reinforce_rewards_finish(by__reinforce_rewards *r, by_error *error)
+{
+    return r->command == NULL ? BY_OK : by__reinforce_command_finish(r->command, error);
 }

@@ -413,6 +413,9 @@ static by_status rate(by_rollouts *r, size_t batch, by_error *error)
     if (status == BY_OK) {
         status = by__reinforce_reward(r->rewards, r->rated, r->answered, batch, error);
     }
+    if (status == BY_OK && by_trainer_updates(r->trainer) + 1 == r->config->train.steps) {
+        status = by__reinforce_rewards_finish(r->rewards, error);
+    }
     for (size_t i = 0; i < decoded; i++) {
         free((char *)r->texts[i].data);
     }

@@ -21,14 +21,14 @@
 #include "tasks/text/language.h"
 #include "tasks/text/task_tokenizer.h"
 #include "tasks/text/text_data.h"
-
-#define MAX_PROMPT_BYTES ((size_t)1 << 32)
+#include "text/pattern/pattern.h"
 
 /* clang-format off: one row a key */
 static const by__config_key keys[] = {
     {"data", "prompts", BY__KEY_TEXTS, BY__OWN(by__task_reinforce_keys, prompts), "[]",
-     .help = "files of prompts: JSON lines (.jsonl, .ndjson) with a prompt and its answer, or text "
-             "with a prompt in each line"},
+     .help =
+         "files of prompts: JSON lines (.jsonl, .ndjson), a JSON list (.json) or a Parquet file "
+         "with prompts and their answers, or text with a prompt in each line"},
     {"data", "prompt_field", BY__KEY_TEXT, BY__OWN(by__task_reinforce_keys, prompt_field), "prompt",
      .min = 1, .help = "member of JSON lines that holds the prompt"},
     {"data", "answer_field", BY__KEY_TEXT, BY__OWN(by__task_reinforce_keys, answer_field), "answer",
@@ -274,30 +274,39 @@ static by_status open_data(by_task_data **out, const by_task_request *r, by_erro
     return BY_OK;
 }
 
-/* Without answers these rewards are 0 forever. */
-static bool needs_answer(const by__task_reinforce_keys *k)
+/* Without answers these rewards are 0 forever: of a pattern, if it has a group to compare. */
+static by_status needs_answer(const by__task_reinforce_keys *k, bool *out, by_error *error)
 {
-    return strcmp(k->reward, "exact") == 0 || strcmp(k->reward, "number") == 0;
+    by__pattern *pattern;
+    *out = strcmp(k->reward, "exact") == 0 || strcmp(k->reward, "number") == 0;
+    if (strcmp(k->reward, "regex") != 0) {
+        return BY_OK;
+    }
+    by_status status =
+        by__pattern_open(&pattern, k->reward_pattern, strlen(k->reward_pattern), error);
+    if (status != BY_OK) {
+        status = status == BY_EFORMAT ? BY_ECONFIG : status;
+        return by_error_prefix(error, status, "task.reward_pattern");
+    }
+    *out = by__pattern_groups(pattern) > 0;
+    by__pattern_close(&pattern);
+    return BY_OK;
 }
 
 static by_status read_prompts(reinforce_data *d, const by_config *config, by_error *error)
 {
     const by__task_reinforce_keys *k = by__task_reinforce_keys_of(config);
-    const by__task_prompt_fields fields = {.prompt = k->prompt_field,
-                                           .answer = k->answer_field,
-                                           .needs_answer = needs_answer(k),
-                                           .form = k->prompt_form};
+    by__task_prompt_fields fields = {.prompt = k->prompt_field,
+                                     .answer = k->answer_field,
+                                     .needs_number = strcmp(k->reward, "number") == 0,
+                                     .form = k->prompt_form};
+    BY_TRY(needs_answer(k, &fields.needs_answer, error));
     by__task_prompts_free(&d->prompts);
     BY_TRY(check_room(config, k, error));
     d->prompts.most = (size_t)(config->model.context - k->max_tokens);
     for (size_t i = 0; i < k->prompts.count; i++) {
-        char *text;
-        size_t length;
-        BY_TRY(by__file_read(&text, &length, k->prompts.items[i], MAX_PROMPT_BYTES, error));
-        by_status status = by__task_prompts_add(&d->prompts, k->prompts.items[i], text, length,
-                                                &fields, d->tokenizer, error);
-        free(text);
-        BY_TRY(status);
+        BY_TRY(
+            by__task_prompts_read(&d->prompts, k->prompts.items[i], &fields, d->tokenizer, error));
     }
     if (d->prompts.count == 0) {
         return by_error_set(error, BY_ECONFIG,

@@ -73,6 +73,31 @@ if command -v mpirun >/dev/null && ldd "$banyan" | grep -q libmpi; then
     [ "$(digest ranks)" = "$whole" ] || fail "two ranks have other weights than one"
 fi
 
+say "prompts as a list and as a table are those of lines: a record is one line for the program"
+awk 'BEGIN { print "["; for (i = 0; i < 10; i++)
+    printf "%s{\"prompt\": \"%d>\",\n \"answer\": \"%s\"}\n", i ? ", " : "", i, substr("abcd", 1 + i % 4, 1)
+    print "]" }' >prompts.json
+{ echo prompt,answer && awk 'BEGIN { for (i = 0; i < 10; i++) printf "%d>,%s\n", i, substr("abcd", 1 + i % 4, 1) }'; } >prompts.csv
+python3 "$root/tests/support/write_parquet.py" prompts.csv prompts.parquet
+for form in jsonl json parquet; do
+    run 0 "$banyan" train "$@" --quiet --set name="of-$form" --set train.steps=2 --set data.prompts="prompts.$form"
+    [ "$(digest "of-$form")" = "$(digest of-jsonl)" ] || fail "prompts.$form give other weights"
+done
+
+say "a number too many shifts all rewards: refused, however slow the program is"
+cat >banner.sh <<'END'
+echo 7
+while read -r line; do
+    [ -z "$1" ] || sleep "$1"
+    echo 1
+done
+END
+run 1 "$banyan" train "$@" --quiet --set name=banner --set "task.reward_command=[sh, banner.sh]"
+grep -q -e 'printed "7" before it was asked anything' -e 'printed "1" behind its last answer' \
+    -e 'printed more than the 64 lines' err || fail "$(cat err)"
+run 1 "$banyan" train "$@" --quiet --set name=slow --set "task.reward_command=[sh, banner.sh, '0.02']"
+grep -q -e 'printed "7" before' -e 'printed "1" behind its last answer' err || fail "$(cat err)"
+
 say "what is refused"
 run 2 "$banyan" eval runs/learn
 holds err "task reinforce holds out no data"
@@ -92,6 +117,19 @@ holds err "sh ended with code 0 after 0 of 64 answers: no"
 echo '{"prompt": "1>"}' >other.jsonl
 run 1 "$banyan" train learn.yaml --set data.prompts=other.jsonl
 holds err 'other.jsonl:1: "answer" is missing, which task.reward compares with'
+run 1 "$banyan" train learn.yaml --set data.prompts=other.jsonl --set task.reward=number
+holds err 'other.jsonl:1: "answer" is missing, which task.reward compares with'
+run 1 "$banyan" train learn.yaml --set data.prompts=other.jsonl --set task.reward=regex --set 'task.reward_pattern=(a)'
+holds err 'other.jsonl:1: "answer" is missing, which task.reward compares with'
+run 0 "$banyan" train learn.yaml --quiet --set name=pattern --set train.steps=1 --set data.prompts=other.jsonl \
+    --set task.reward=regex --set task.reward_pattern=a
+run 1 "$banyan" train learn.yaml --set task.reward=number
+holds err 'prompts.jsonl:1: "answer" is "a", which has no number'
+echo '[{"prompt": "1>", "answer": "a"}, {"prompt": "2>"}' >other.json
+run 1 "$banyan" train learn.yaml --set data.prompts=other.json
+holds err 'other.json:1: "answer" is missing'
+run 1 "$banyan" train learn.yaml --set data.prompts=other.json --set task.reward=length
+holds err 'other.json:2: the list has no end'
 echo '1>' >other.txt
 run 1 "$banyan" train learn.yaml --set data.prompts=other.txt
 holds err 'other.txt:1: a line of text has no answer'

@@ -21,7 +21,7 @@ static void add_chat(by__hasher *hasher, const by_pack_chat *chat)
 {
     const by_conversation_options *o = &chat->options;
     static const char *const specials[] = {"bos_token", "eos_token", "pad_token", "unk_token"};
-    add_string(hasher, "conversations 2");
+    add_string(hasher, "conversations 3");
     add_string(hasher, by_chat_text(chat->chat));
     for (size_t i = 0; i < BY_ARRAY_LENGTH(specials); i++) {
         add_optional(hasher, by_chat_special(chat->chat, specials[i]));

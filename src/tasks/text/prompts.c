@@ -1,9 +1,16 @@
 #include "tasks/text/prompts.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
+#include "base/paths.h"
+#include "data/corpus/record_reader.h"
+#include "formats/parquet_text.h"
+
+#define MAX_BYTES ((size_t)1 << 32) /* of a file */
 
 /* Offsets, because the memory grows. */
 struct by__task_prompt_place {
@@ -26,11 +33,30 @@ typedef struct line_parts {
     by_text answer;
 } line_parts;
 
-static bool ends_with(const char *name, const char *end)
+bool by__task_prompt_number(by_text text, bool needs_mark, double *out)
 {
-    size_t n = strlen(name);
-    size_t m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
+    char digits[64];
+    size_t count = 0;
+    const char *at = text.data;
+    bool marked = false;
+    for (const char *next = strstr(at, "####"); next != NULL; next = strstr(at, "####")) {
+        at = next + strlen("####");
+        marked = true;
+    }
+    while (*at == ' ' || *at == '$' || *at == '#') {
+        at++;
+    }
+    for (; strchr("0123456789+-.,", *at) != NULL && *at != '\0' && count + 1 < sizeof digits;
+         at++) {
+        if (*at != ',') {
+            digits[count++] = *at;
+        }
+    }
+    while (count > 0 && digits[count - 1] == '.') { /* the end of a sentence */
+        count--;
+    }
+    digits[count] = '\0';
+    return (marked || !needs_mark) && count > 0 && by__parse_f64(digits, out);
 }
 
 static by_status read_answer(line_parts *out, const json_t *value, by_error *error)
@@ -75,7 +101,14 @@ static by_status read_object(line_parts *out, by_text line, const by__task_promp
             "the member with the answer",
             fields->answer, answer == NULL ? "missing" : "null");
     }
-    return read_answer(out, answer, error);
+    BY_TRY(read_answer(out, answer, error));
+    double number;
+    return !fields->needs_number || by__task_prompt_number(out->answer, false, &number)
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT,
+                              "\"%s\" is \"%.60s\", which has no number where task.reward "
+                              "compares one: at its beginning, or after its last ####",
+                              fields->answer, out->answer.data);
 }
 
 static by_status encode(by__task_prompts *list, by_text prompt,
@@ -141,37 +174,43 @@ static by_status add_parts(by__task_prompts *list, by_text line, const line_part
     return BY_OK;
 }
 
-static by_status add_line(by__task_prompts *list, by_text line, bool json,
-                          const by__task_prompt_fields *fields, const by_tokenizer *tokenizer,
+/* What a list is filled with. */
+typedef struct prompt_reader {
+    by__task_prompts *list;
+    const char *name;
+    const by__task_prompt_fields *fields;
+    const by_tokenizer *tokenizer;
+} prompt_reader;
+
+static by_status add_line(const prompt_reader *r, by_text line, uint64_t number, bool json,
                           by_error *error)
 {
     line_parts parts = {.prompt = line, .answer = {"", 0}};
-    by_status status = json ? read_object(&parts, line, fields, error) : BY_OK;
-    if (!json && fields->needs_answer) {
-        return by_error_set(error, BY_EFORMAT,
-                            "a line of text has no answer, which task.reward compares with: give "
-                            "prompts and answers as JSON lines (.jsonl)");
+    by_error problem = {0};
+    by_status status = json ? read_object(&parts, line, r->fields, &problem) : BY_OK;
+    if (!json && r->fields->needs_answer) {
+        status = by_error_set(&problem, BY_EFORMAT,
+                              "a line of text has no answer, which task.reward compares with: give "
+                              "prompts and answers as JSON lines (.jsonl)");
     }
     if (status == BY_OK) {
-        status = add_parts(list, line, &parts, fields, tokenizer, error);
+        status = add_parts(r->list, line, &parts, r->fields, r->tokenizer, &problem);
     }
     free(parts.dumped);
     json_decref(parts.object);
-    return status;
+    return status == BY_OK ? BY_OK
+                           : by_error_set(error, status, "%s:%" PRIu64 ": %s", r->name, number,
+                                          problem.message);
 }
 
-by_status by__task_prompts_add(by__task_prompts *list, const char *name, const char *text,
-                               size_t length, const by__task_prompt_fields *fields,
-                               const by_tokenizer *tokenizer, by_error *error)
+static by_status add_lines(const prompt_reader *r, const char *text, size_t length, by_error *error)
 {
-    bool json = ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
     const char *end = text + length;
-    unsigned long long number = 1;
+    uint64_t number = 1;
     for (const char *at = text; at < end; number++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop == NULL ? end : stop;
         by_text line = {at, (size_t)(stop - at)};
-        by_error problem = {0};
         if (line.length > 0 && line.data[line.length - 1] == '\r') {
             line.length--;
         }
@@ -179,14 +218,84 @@ by_status by__task_prompts_add(by__task_prompts *list, const char *name, const c
         size_t left = line.length;
         by__trim(&seen, &left, BY__WHITE_SPACE);
         if (left > 0) {
-            by_status status = add_line(list, line, json, fields, tokenizer, &problem);
-            if (status != BY_OK) {
-                return by_error_set(error, status, "%s:%llu: %s", name, number, problem.message);
-            }
+            BY_TRY(add_line(r, line, number, false, error));
         }
         at = stop == end ? end : stop + 1;
     }
     return BY_OK;
+}
+
+/* Adds a record on one line, as programs that rate get it: outside of its strings, line feeds are
+ * blanks. */
+static by_status add_record(const prompt_reader *r, const by__data_record *record, by_error *error)
+{
+    char *copy;
+    const char *text = record->text;
+    size_t length = record->length;
+    by__trim(&text, &length, BY__WHITE_SPACE);
+    BY_TRY(by__alloc((void **)&copy, length + 1, 1, "a prompt", error));
+    memcpy(copy, text, length);
+    for (size_t i = 0; i < length; i++) {
+        if (copy[i] == '\n' || copy[i] == '\r') {
+            copy[i] = ' ';
+        }
+    }
+    by_status status = add_line(r, (by_text){copy, length}, record->line, true, error);
+    free(copy);
+    return status;
+}
+
+static by_status add_records(const prompt_reader *r, const char *text, size_t length, bool lines,
+                             by_error *error)
+{
+    by__data_record record;
+    bool found = true;
+    by__data_record_reader reader = by__data_record_reader_of(r->name, text, length, lines);
+    while (found) {
+        BY_TRY(by__data_record_next(&reader, &record, &found, error));
+        if (found) {
+            BY_TRY(add_record(r, &record, error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__task_prompts_add(by__task_prompts *list, const char *name, const char *text,
+                               size_t length, const by__task_prompt_fields *fields,
+                               const by_tokenizer *tokenizer, by_error *error)
+{
+    const prompt_reader r = {.list = list, .name = name, .fields = fields, .tokenizer = tokenizer};
+    bool lines = by__ends_with(name, ".jsonl") || by__ends_with(name, ".ndjson") ||
+                 by__ends_with(name, ".parquet");
+    size_t mark = sizeof BY__BYTE_ORDER_MARK - 1;
+    if (length >= mark && memcmp(text, BY__BYTE_ORDER_MARK, mark) == 0) {
+        text += mark;
+        length -= mark;
+    }
+    return lines || by__ends_with(name, ".json") ? add_records(&r, text, length, lines, error)
+                                                 : add_lines(&r, text, length, error);
+}
+
+by_status by__task_prompts_read(by__task_prompts *list, const char *path,
+                                const by__task_prompt_fields *fields, const by_tokenizer *tokenizer,
+                                by_error *error)
+{
+    char *text;
+    size_t length;
+    char lines[40];
+    int fd = -1;
+    if (by__ends_with(path, ".parquet")) {
+        BY_TRY(by__format_parquet_text_lines(&fd, path, NULL, error));
+        (void)snprintf(lines, sizeof lines, "/proc/self/fd/%d", fd);
+    }
+    by_status status = by__file_read(&text, &length, fd < 0 ? path : lines, MAX_BYTES, error);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    BY_TRY(status);
+    status = by__task_prompts_add(list, path, text, length, fields, tokenizer, error);
+    free(text);
+    return status;
 }
 
 by__task_prompt by__task_prompts_at(const by__task_prompts *list, size_t index)

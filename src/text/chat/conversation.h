@@ -22,7 +22,8 @@ typedef struct by__chat_conversation {
     json_t *messages; /* list of {"role", "content", ...} without marks of what is learned */
     json_t *tools;    /* list; NULL: none */
     bool *answers;    /* for each message: it is by the assistant, */
-    bool *learned;    /* and it is learned */
+    bool *learned;    /* and it is learned; */
+    bool *excluded;   /* it is marked as one that is not learned, whoever it is by */
     size_t count;
     size_t bytes; /* of the record */
 } by__chat_conversation;

@@ -241,11 +241,6 @@ static by_status add_said(form_reader *r, size_t i, const json_t *item)
 static by_status read_sharegpt(form_reader *r)
 {
     json_t *list;
-    const json_t *system;
-    BY_TRY(find_text(r, "system", false, &system));
-    if (system != NULL && json_string_length(system) > 0) {
-        BY_TRY(add_text(r, "system", system));
-    }
     BY_TRY(open_list(r, "conversations", &list));
     if (list == NULL) {
         return by_error_set(r->error, BY_EFORMAT, "the field \"conversations\" is missing");
@@ -284,11 +279,9 @@ static by_status add_history(form_reader *r)
 /* The instruction, and the input below it if there is one, as LLaMA-Factory joins them. */
 static by_status read_alpaca(form_reader *r)
 {
-    const json_t *system;
     const json_t *instruction;
     const json_t *input;
     const json_t *output;
-    BY_TRY(find_text(r, "system", false, &system));
     BY_TRY(find_text(r, "instruction", true, &instruction));
     BY_TRY(find_text(r, "input", false, &input));
     if (member(r, "output") == NULL && member(r, "response") == NULL) {
@@ -296,9 +289,6 @@ static by_status read_alpaca(form_reader *r)
                             "the field \"output\" (or \"response\") is missing");
     }
     BY_TRY(find_text(r, member(r, "output") == NULL ? "response" : "output", true, &output));
-    if (system != NULL && json_string_length(system) > 0) {
-        BY_TRY(add_text(r, "system", system));
-    }
     BY_TRY(add_history(r));
     if (input == NULL || json_string_length(input) == 0) {
         BY_TRY(add_text(r, "user", instruction));
@@ -346,11 +336,6 @@ static const char *answer_of(const by_conversation_options *o)
 
 static by_status read_columns(form_reader *r)
 {
-    const json_t *system;
-    BY_TRY(find_text(r, "system", false, &system));
-    if (system != NULL && json_string_length(system) > 0) {
-        BY_TRY(add_text(r, "system", system));
-    }
     BY_TRY(add_side(r, question_of(r->options), "user"));
     return add_side(r, answer_of(r->options), "assistant");
 }
@@ -397,12 +382,30 @@ static by_status refuse_form(form_reader *r)
     return BY_EFORMAT;
 }
 
+static bool is_system(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role != NULL && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0);
+}
+
+/* The field "system" is the first message, in any form. */
 static by_status read_form(form_reader *r)
 {
     static by_status (*const readers[])(form_reader *) = {refuse_form, read_messages, read_sharegpt,
                                                           read_alpaca, read_prompt,   read_columns,
                                                           refuse_form};
-    return readers[form_of(r)](r);
+    const json_t *system;
+    BY_TRY(find_text(r, "system", false, &system));
+    bool given = json_string_length(system) > 0;
+    if (given) {
+        BY_TRY(add_text(r, "system", system));
+    }
+    BY_TRY(readers[form_of(r)](r));
+    return given && is_system(json_array_get(r->messages, 1))
+               ? by_error_set(r->error, BY_EFORMAT,
+                              "there is a field \"system\", and the messages begin with a system "
+                              "message: give one of them")
+               : BY_OK;
 }
 
 /* ---- messages as templates take them ---- */
@@ -450,12 +453,6 @@ static by_status take_marks(json_t *message, size_t index, bool *learned, by_err
     return BY_OK;
 }
 
-static bool has_system(const json_t *messages)
-{
-    const char *role = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
-    return role != NULL && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0);
-}
-
 static by_status put_system(json_t *messages, const char *system, by_error *error)
 {
     json_t *message = json_pack("{s:s, s:s}", "role", "system", "content", system);
@@ -469,7 +466,7 @@ static by_status finish(by__chat_conversation *c, const by_conversation_options 
     if (json_array_size(c->messages) == 0) {
         return by_error_set(error, BY_EFORMAT, "the conversation has no messages");
     }
-    if (o->system != NULL && o->system[0] != '\0' && !has_system(c->messages)) {
+    if (o->system != NULL && o->system[0] != '\0' && !is_system(json_array_get(c->messages, 0))) {
         BY_TRY(put_system(c->messages, o->system, error));
     }
     c->count = json_array_size(c->messages);
@@ -479,11 +476,13 @@ static by_status finish(by__chat_conversation *c, const by_conversation_options 
     }
     BY_TRY(by__alloc((void **)&c->answers, c->count, sizeof *c->answers, "messages", error));
     BY_TRY(by__alloc((void **)&c->learned, c->count, sizeof *c->learned, "messages", error));
+    BY_TRY(by__alloc((void **)&c->excluded, c->count, sizeof *c->excluded, "messages", error));
     for (size_t i = 0; i < c->count; i++) {
         json_t *message = json_array_get(c->messages, i);
         const char *role = json_string_value(json_object_get(message, "role"));
         c->answers[i] = strcmp(role, "assistant") == 0 || strcmp(role, "model") == 0;
         BY_TRY(take_marks(message, i, &c->learned[i], error));
+        c->excluded[i] = !c->learned[i];
         c->learned[i] = c->learned[i] && c->answers[i];
         if (!parts && json_is_array(json_object_get(message, "content"))) {
             BY_TRY(join_parts(message, i, error));
@@ -543,5 +542,6 @@ void by__chat_conversation_free(by__chat_conversation *c)
     json_decref(c->tools);
     free(c->answers);
     free(c->learned);
+    free(c->excluded);
     *c = (by__chat_conversation){0};
 }

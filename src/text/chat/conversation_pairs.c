@@ -12,7 +12,8 @@ typedef struct pair_reader {
     const by_conversation_options *options;
     const char *prompt; /* name of the field of the prompt; NULL: there is none */
     json_t *before;     /* messages before the answers: of prompt and system */
-    json_t *sides[2];   /* messages of chosen and rejected */
+    json_t *sides[2];   /* messages of chosen and rejected, */
+    bool is_whole;      /* which are conversations from their start */
     by_error *error;
 } pair_reader;
 
@@ -61,6 +62,12 @@ static const char *role_at(const json_t *messages, size_t i)
 {
     const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
     return role == NULL ? "" : role;
+}
+
+static bool begins_with_system(const json_t *messages)
+{
+    const char *first = role_at(messages, 0);
+    return strcmp(first, "system") == 0 || strcmp(first, "developer") == 0;
 }
 
 /* Whether messages begin before an answer, so that they are a conversation from its start. */
@@ -165,21 +172,35 @@ static by_status find_prompt(pair_reader *r)
                : by_error_set(r->error, BY_EFORMAT, "the field \"%.60s\" is missing", r->prompt);
 }
 
+/* The field "system" is the first message, before `next`. */
+static by_status read_system(pair_reader *r, const json_t *next)
+{
+    const json_t *system = member(r, "system");
+    if (system == NULL || (json_is_string(system) && json_string_length(system) == 0)) {
+        return BY_OK;
+    }
+    if (!json_is_string(system)) {
+        return by_error_set(r->error, BY_EFORMAT, "the field \"system\" is not a text");
+    }
+    if (begins_with_system(next)) {
+        return by_error_set(r->error, BY_EFORMAT,
+                            "there is a field \"system\", and the messages begin with a system "
+                            "message: give one of them");
+    }
+    return say(r, r->before, "system", json_string_value(system), json_string_length(system));
+}
+
 /* The messages of the prompt, behind those of the system. */
 static by_status read_before(pair_reader *r)
 {
     const json_t *prompt = member(r, r->prompt);
-    const json_t *system = member(r, "system");
     json_t *list = messages_of(prompt);
-    by_status status = BY_OK;
     if (list == NULL && !json_is_string(prompt)) {
         return by_error_set(r->error, BY_EFORMAT,
                             "the field \"%.60s\" is neither a text nor a list of messages",
                             r->prompt);
     }
-    if (json_string_length(system) > 0) {
-        status = say(r, r->before, "system", json_string_value(system), json_string_length(system));
-    }
+    by_status status = read_system(r, list);
     if (status == BY_OK && list == NULL) {
         status = say(r, r->before, "user", json_string_value(prompt), json_string_length(prompt));
     } else if (status == BY_OK && json_array_extend(r->before, list) != 0) {
@@ -187,6 +208,73 @@ static by_status read_before(pair_reader *r)
     }
     json_decref(list);
     return status;
+}
+
+/* ---- whole conversations with a prompt beside them ---- */
+
+/* Whether messages begin with those of a prompt, which may lack their system message. */
+static bool begins_with(const json_t *messages, const json_t *prompt)
+{
+    size_t skipped = begins_with_system(messages) && !begins_with_system(prompt);
+    for (size_t i = 0; i < json_array_size(prompt); i++) {
+        const json_t *wanted = json_array_get(prompt, i);
+        const json_t *found = json_array_get(messages, i + skipped);
+        if (!json_equal(json_object_get(wanted, "role"), json_object_get(found, "role")) ||
+            !json_equal(json_object_get(wanted, "content"), json_object_get(found, "content"))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether a prompt has the text of a question of messages; it may be in a template. Contents that
+ * are no texts are not compared. */
+static bool asks(const char *prompt, size_t length, const json_t *messages)
+{
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *content = json_object_get(json_array_get(messages, i), "content");
+        const char *text = json_string_value(content);
+        size_t n = json_string_length(content);
+        if (strcmp(role_at(messages, i), "user") != 0) {
+            continue;
+        }
+        if (!json_is_string(content)) {
+            return true;
+        }
+        by__trim(&text, &n, BY__WHITE_SPACE);
+        if (memmem(prompt, length, text, n) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Refuses a prompt beside conversations that do not have it: which one is meant is unknown. */
+static by_status check_prompt(pair_reader *r)
+{
+    const json_t *prompt = member(r, r->prompt);
+    json_t *list = messages_of(prompt);
+    bool same = list != NULL || json_is_string(prompt);
+    for (size_t i = 0; i < 2 && same; i++) {
+        same = list != NULL
+                   ? begins_with(r->sides[i], list)
+                   : asks(json_string_value(prompt), json_string_length(prompt), r->sides[i]);
+    }
+    json_decref(list);
+    return same ? BY_OK
+                : by_error_set(r->error, BY_EFORMAT,
+                               "\"chosen\" and \"rejected\" are whole conversations, and do not "
+                               "have what \"%.60s\" asks",
+                               r->prompt);
+}
+
+/* Whole conversations have their prompt; the system message may be beside them. */
+static by_status read_whole(pair_reader *r)
+{
+    if (r->prompt != NULL) {
+        BY_TRY(check_prompt(r));
+    }
+    return read_system(r, r->sides[begins_with_system(r->sides[1]) ? 1 : 0]);
 }
 
 /* Messages that both conversations begin with. */
@@ -220,7 +308,8 @@ static by_status read_parts(pair_reader *r)
     if (json_equal(r->sides[0], r->sides[1])) {
         return by_error_set(r->error, BY_EFORMAT, "\"chosen\" and \"rejected\" are the same");
     }
-    return whole ? BY_OK : read_before(r);
+    r->is_whole = whole;
+    return whole ? read_whole(r) : read_before(r);
 }
 
 /* ---- the conversations ---- */
@@ -270,8 +359,7 @@ by_status by__chat_pair_read(by__chat_conversation pair[2], const char *text, si
     by_status status = r.before == NULL ? no_memory(error) : read_parts(&r);
     size_t shared = 0;
     if (status == BY_OK) {
-        size_t before = json_array_size(r.before);
-        shared = before > 0 ? before : count_shared(&r);
+        shared = json_array_size(r.before) + (r.is_whole ? count_shared(&r) : 0);
         status = make_side(&pair[0], &r, 0, shared, length, parts);
     }
     if (status == BY_OK) {

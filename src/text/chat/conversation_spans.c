@@ -318,19 +318,131 @@ static by_status render_marked(const span_finder *f, by__chat_sample_texts *out,
 
 /* ---- everything ---- */
 
-/* Inverts the spans: what is learned is all but the answers that are marked as not. */
+/* Renders all messages, with the content of one replaced by a letter. Templates may refuse that. */
+static by_status render_other(const span_finder *f, size_t index, char letter, rendered *out)
+{
+    const by__chat_conversation *c = f->conversation;
+    by__chat_conversation other = *c;
+    json_t *message = json_copy(json_array_get(c->messages, index));
+    other.messages = json_copy(c->messages);
+    bool good = message != NULL && other.messages != NULL &&
+                json_object_set_new(message, "content", json_stringn(&letter, 1)) == 0 &&
+                json_array_set(other.messages, index, message) == 0;
+    const span_finder g = {
+        .chat = f->chat, .conversation = &other, .options = f->options, .error = f->error};
+    by_status status = good ? render(&g, c->count, false, NULL, out)
+                            : by_error_set(f->error, BY_EMEMORY, "out of memory: a conversation");
+    json_decref(message);
+    json_decref(other.messages);
+    return status;
+}
+
+/* The first part of a content that is a list, or the last one, as a text; else the content. */
+static const json_t *part_of(const json_t *content, bool last)
+{
+    if (!json_is_array(content)) {
+        return content;
+    }
+    size_t count = json_array_size(content);
+    const json_t *part = json_array_get(content, last && count > 0 ? count - 1 : 0);
+    return json_is_object(part) ? json_object_get(part, "text") : part;
+}
+
+/* A letter that a content neither begins nor ends with, blanks around it or not. */
+static char other_letter(const json_t *content)
+{
+    static const char letters[] = "XYZVW";
+    char ends[4] = {0};
+    size_t i = 0;
+    for (int last = 0; last < 2; last++) {
+        const json_t *part = part_of(content, last != 0);
+        const char *text = json_string_value(part);
+        size_t n = json_string_length(part);
+        for (int inner = 0; inner < 2 && n > 0; inner++) {
+            ends[2 * last + inner] = text[last != 0 ? n - 1 : 0];
+            by__trim(&text, &n, BY__WHITE_SPACE);
+        }
+    }
+    while (memchr(ends, letters[i], sizeof ends) != NULL) {
+        i++;
+    }
+    return letters[i];
+}
+
+/* The length of the rendering of the first `count` messages if a text begins with it; SIZE_MAX: it
+ * does not, or the template writes none of so few messages. */
+static by_status rendered_before(const span_finder *f, size_t count, const rendered *text,
+                                 size_t *out)
+{
+    rendered before;
+    by_error why = {0};
+    const span_finder quiet = {
+        .chat = f->chat, .conversation = f->conversation, .options = f->options, .error = &why};
+    *out = SIZE_MAX;
+    by_status status = render(&quiet, count, false, NULL, &before);
+    if (status != BY_OK) {
+        return status == BY_EMEMORY ? by_error_set(f->error, status, "%s", why.message) : BY_OK;
+    }
+    if (starts_with(text, 0, before.text, before.length)) {
+        *out = before.length;
+    }
+    free(before.text);
+    return BY_OK;
+}
+
+/* Finds a message that is no answer: where the text differs once its content is another, and what
+ * else the template writes of it, as far as the renderings with and without it tell. Nothing is
+ * added if the template does not write it. */
+static by_status find_message(const span_finder *f, size_t index, const rendered *text,
+                              by__template_spans *spans)
+{
+    const json_t *message = json_array_get(f->conversation->messages, index);
+    rendered other;
+    size_t begin = 0;
+    size_t behind = 0;
+    size_t before;
+    size_t up_to;
+    BY_TRY(render_other(f, index, other_letter(json_object_get(message, "content")), &other));
+    size_t least = text->length < other.length ? text->length : other.length;
+    while (begin < least && text->text[begin] == other.text[begin]) {
+        begin++;
+    }
+    while (behind < least - begin &&
+           text->text[text->length - behind - 1] == other.text[other.length - behind - 1]) {
+        behind++;
+    }
+    bool written = begin < other.length || begin < text->length;
+    size_t end = text->length - behind;
+    free(other.text);
+    if (!written) {
+        return BY_OK;
+    }
+    BY_TRY(rendered_before(f, index, text, &before));
+    BY_TRY(rendered_before(f, index + 1, text, &up_to));
+    begin = before < begin ? before : begin;
+    end = up_to != SIZE_MAX && up_to > end ? up_to : end;
+    return end > begin ? add_span(spans, begin, end, f->error) : BY_OK;
+}
+
+/* Inverts the spans: what is learned is all but the messages that are marked as not. */
 static by_status invert(by__chat_sample_text *sample, by_error *error)
 {
     by__template_spans kept = {0};
     by_status status = BY_OK;
     size_t at = 0;
+    if (sample->learned.count > 0) {
+        qsort(sample->learned.items, sample->learned.count, sizeof *sample->learned.items,
+              compare_spans);
+    }
     for (size_t i = 0; i <= sample->learned.count && status == BY_OK; i++) {
         bool ends = i == sample->learned.count;
         size_t begin = ends ? sample->length : sample->learned.items[i].begin;
         if (begin > at) {
             status = add_span(&kept, at, begin, error);
         }
-        at = ends ? at : sample->learned.items[i].end;
+        if (!ends && sample->learned.items[i].end > at) {
+            at = sample->learned.items[i].end;
+        }
     }
     free(sample->learned.items);
     sample->learned = kept;
@@ -348,8 +460,10 @@ static by_status render_all(span_finder *f, by__chat_sample_texts *out)
     sample->length = text.length;
     for (size_t i = 0; i < c->count; i++) {
         bool found = true;
-        if (c->answers[i] && !c->learned[i]) {
+        if (c->excluded[i] && c->answers[i]) {
             BY_TRY(find_earlier(f, i, &text, &sample->learned, &found));
+        } else if (c->excluded[i]) {
+            BY_TRY(find_message(f, i, &text, &sample->learned));
         }
         if (!found) {
             return by_error_set(f->error, BY_EFORMAT,
@@ -385,6 +499,40 @@ static by_status check_calls(const span_finder *f)
     return BY_OK;
 }
 
+/* Whether a template compares roles with this one: it has it as a text. */
+static bool names_role(const by_chat *chat, const char *role)
+{
+    size_t n = strlen(role);
+    for (const char *at = by_chat_text(chat); (at = strstr(at, role)) != NULL; at++) {
+        if (at > by_chat_text(chat) && (at[-1] == '\'' || at[-1] == '"') && at[n] == at[-1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Templates write any role, so that an answer of a misspelled one would be lost without a word. */
+static by_status check_roles(const span_finder *f)
+{
+    static const char *const known[] = {"system", "developer", "user",     "assistant",
+                                        "model",  "tool",      "function", "ipython"};
+    for (size_t i = 0; i < f->conversation->count; i++) {
+        const json_t *message = json_array_get(f->conversation->messages, i);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        size_t k = 0;
+        while (k < BY_ARRAY_LENGTH(known) && strcmp(role, known[k]) != 0) {
+            k++;
+        }
+        if (k == BY_ARRAY_LENGTH(known) && !names_role(f->chat, role)) {
+            return by_error_set(f->error, BY_EFORMAT,
+                                "message %zu: the role \"%.40s\" is none of system, developer, "
+                                "user, assistant, tool, and the chat template does not name it",
+                                i, role);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status find_wanted(span_finder *f)
 {
     const by__chat_conversation *c = f->conversation;
@@ -406,6 +554,7 @@ static by_status find_wanted(span_finder *f)
 static by_status find_spans(span_finder *f, by__chat_sample_texts *out)
 {
     bool hidden = false;
+    BY_TRY(check_roles(f));
     BY_TRY(check_calls(f));
     if (f->options->learn == BY_LEARN_ALL) {
         return render_all(f, out);

@@ -1,5 +1,5 @@
-/* Prompts of reinforcement learning, as JSON lines and as lines of text: read or refused, with
- * every prompt within the list and no longer than was asked. */
+/* Prompts of reinforcement learning, as JSON lines, JSON lists and lines of text: read or refused,
+ * with every prompt within the list and no longer than was asked, and no record on two lines. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,8 @@ static void check(const char *name, const uint8_t *data, size_t size, const by_t
         bool in_text = p.line.data >= list.text.data &&
                        p.answer.data + p.answer.length < list.text.data + list.text.length;
         if (!in_text || p.answer.data[p.answer.length] != '\0' || p.count == 0 || p.count > 12 ||
-            p.ids + p.count > list.ids + list.id_count) {
+            p.ids + p.count > list.ids + list.id_count ||
+            memchr(p.line.data, '\n', p.line.length) != NULL) {
             abort();
         }
     }
@@ -41,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     check("f.jsonl", data, size, tokenizer);
+    check("f.json", data, size, tokenizer);
     check("f.txt", data, size, tokenizer);
     return 0;
 }

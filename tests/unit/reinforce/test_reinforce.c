@@ -1,6 +1,7 @@
 /* Weights of tokens are the gradient of the published objectives, by finite differences in float64;
  * rewards; and a command that rates, answers badly, is late or dies. */
 #include <math.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,12 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/base.h"
 #include "reinforce/reinforce.h"
 #include "runner.h"
+#include "temporary.h"
 
 /* ---- the objective ---- */
 
@@ -201,11 +204,15 @@ enum { LINES = 3000 };
 
 static by__reinforce_command *open_script(const char *script, double timeout)
 {
-    static char name[] = "sh"; /* borrowed */
+    static char name[] = "sh"; /* borrowed, as all of these */
+    static char option[] = "-c";
+    static char *words[3];
+    static const by_string_list program = {words, 3};
     by_error error = {0};
     by__reinforce_command *command;
-    char *words[] = {name, (char[]){"-c"}, (char *)(uintptr_t)script};
-    const by_string_list program = {words, 3};
+    words[0] = name;
+    words[1] = option;
+    words[2] = (char *)(uintptr_t)script;
     check_ok(by__reinforce_command_open(&command, &program, timeout, &error), &error);
     return command;
 }
@@ -256,8 +263,9 @@ static void ask_late(void)
     double out[4];
     by_error error = {0};
     char wanted[64] = "";
-    for (double timeout = 0.2; timeout < 1000.0; timeout *= 2.0) {
-        by__reinforce_command *command = open_script("echo 1; cat >/dev/null", timeout);
+    for (int i = 0; i < 13; i++) {
+        double timeout = ldexp(0.2, i);
+        by__reinforce_command *command = open_script("read -r l; echo 1; cat >/dev/null", timeout);
         assert_int_equal(by__reinforce_command_rate(command, out, completions(4), 4, &error),
                          BY_EIO);
         by__reinforce_command_close(&command);
@@ -281,9 +289,11 @@ static void test_command(void **state)
     ask("read -r l; echo 1; echo broken >&2; exit 3", 60.0, 4, BY_EIO,
         "sh ended with code 3 after 1 of 4 answers: broken");
     ask("kill -KILL $$", 60.0, 4, BY_EIO, "sh was ended by signal 9 after 0 of 4 answers");
-    ask("echo 1; echo good; cat >/dev/null", 60.0, 4, BY_EFORMAT, "answer 2 of sh is \"good\"");
-    ask("echo nan; cat >/dev/null", 60.0, 1, BY_EFORMAT, "answer 1 of sh is \"nan\"");
-    ask("printf '1\\n2\\n3\\n'; cat >/dev/null", 60.0, 2, BY_EFORMAT, "more than the 2 lines");
+    ask("read -r l; echo 1; echo good; cat >/dev/null", 60.0, 4, BY_EFORMAT,
+        "answer 2 of sh is \"good\"");
+    ask("read -r l; echo nan; cat >/dev/null", 60.0, 1, BY_EFORMAT, "answer 1 of sh is \"nan\"");
+    ask("read -r l; printf '1\\n2\\n3\\n'; cat >/dev/null", 60.0, 2, BY_EFORMAT,
+        "more than the 2 lines");
     ask_late();
     by_error error = {0};
     by__reinforce_command *command;
@@ -293,10 +303,114 @@ static void test_command(void **state)
     assert_non_null(strstr(error.message, "banyan-no-such-program"));
 }
 
+/* ---- a command that prints a number too many ---- */
+
+/* Waits until a script has made this file. */
+static void await_file(const char *name)
+{
+    while (access(name, F_OK) != 0) {
+        (void)poll(NULL, 0, 1);
+    }
+    assert_int_equal(unlink(name), 0);
+}
+
+static void make_file(const char *name)
+{
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void expect_refusal(by__reinforce_command *command, const char *message)
+{
+    double out[4];
+    by_error error = {0};
+    assert_int_equal(by__reinforce_command_rate(command, out, completions(4), 4, &error),
+                     BY_EFORMAT);
+    if (strstr(error.message, message) == NULL) {
+        fail_msg("%s", error.message);
+    }
+    by__reinforce_command_close(&command);
+}
+
+/* A script that prints a banner, then an answer for each line; the first step's last one when the
+ * file "go" is there, so that it is still due when the step has its answers. */
+static by__reinforce_command *open_shifted(void)
+{
+    double out[4];
+    by_error error = {0};
+    by__reinforce_command *command =
+        open_script("n=0; while read -r l; do n=$((n + 1)); [ $n = 1 ] && echo 7; "
+                    "while [ $n = 4 ] && ! [ -e go ]; do sleep 0.01; done; echo $n; "
+                    "[ $n = 4 ] && : >done; done",
+                    60.0);
+    check_ok(by__reinforce_command_rate(command, out, completions(4), 4, &error), &error);
+    assert_true(out[0] == 7.0 && out[1] == 1.0 && out[3] == 3.0);
+    return command;
+}
+
+static void test_banner(void **state)
+{
+    BY_UNUSED(state);
+    by_error error = {0};
+    char *directory = temporary_make(); /* for the files of the scripts */
+    assert_non_null(directory);
+    assert_int_equal(chdir(directory), 0);
+    by__reinforce_command *command =
+        open_script("echo 7; : >done; while read -r l; do echo 1; done", 60.0);
+    await_file("done");
+    expect_refusal(command, "sh printed \"7\" before it was asked anything");
+
+    command = open_shifted();
+    make_file("go");
+    await_file("done");
+    expect_refusal(command, "sh printed \"4\" behind its last answer");
+    assert_int_equal(unlink("go"), 0);
+
+    command = open_shifted(); /* the same with no step behind the first */
+    make_file("go");
+    await_file("done");
+    assert_int_equal(by__reinforce_command_finish(command, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "sh printed \"4\" behind its last answer"));
+    by__reinforce_command_close(&command);
+    assert_int_equal(chdir("/"), 0);
+    temporary_remove(directory);
+}
+
+/* The second step comes before the answer that is too many, but waits as long as a few take. */
+static void test_slow_banner(void **state)
+{
+    double out[4];
+    by_error error = {0};
+    BY_UNUSED(state);
+    by__reinforce_command *command = open_script(
+        "n=0; while read -r l; do n=$((n + 1)); [ $n = 1 ] && echo 7; sleep 0.2; echo $n; done",
+        60.0);
+    check_ok(by__reinforce_command_rate(command, out, completions(4), 4, &error), &error);
+    expect_refusal(command, "sh printed \"4\" behind its last answer");
+}
+
+static void test_finish(void **state)
+{
+    double out[4];
+    by_error error = {0};
+    BY_UNUSED(state);
+    by__reinforce_command *command = open_script(RATE "; echo bye", 60.0);
+    for (int round = 0; round < 3; round++) { /* a step behind its end starts it again */
+        check_ok(by__reinforce_command_rate(command, out, completions(4), 4, &error), &error);
+        assert_true(out[0] == 0.5 && out[3] == -2.0);
+        check_ok(by__reinforce_command_finish(command, &error), &error);
+        check_ok(by__reinforce_command_finish(command, &error), &error);
+    }
+    by__reinforce_command_close(&command);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_report),
-        cmocka_unit_test(test_rewards), cmocka_unit_test(test_command)};
+        cmocka_unit_test(test_rewards),  cmocka_unit_test(test_command),
+        cmocka_unit_test(test_banner),   cmocka_unit_test(test_slow_banner),
+        cmocka_unit_test(test_finish)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

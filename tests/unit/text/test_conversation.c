@@ -159,6 +159,84 @@ static void test_forms(void **state)
            "o;1]");
 }
 
+/* The field "system" in every form. */
+static void test_system(void **state)
+{
+    static const char *const records[] = {
+        "{\"system\": \"s\", \"messages\": [" USER("a") ", " ASSISTANT("b") "]}",
+        ("{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
+         "\"value\": \"b\"}], \"system\": \"s\"}"),
+        "{\"instruction\": \"a\", \"output\": \"b\", \"system\": \"s\"}",
+        "{\"prompt\": \"a\", \"completion\": \"b\", \"system\": \"s\"}",
+        "{\"question\": \"a\", \"answer\": \"b\", \"system\": \"s\"}",
+    };
+    const by_conversation_options other = {.system = "t"};
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(records); i++) {
+        expect(plain, &usual, records[i], "<system>s;<user>a;<assistant>[b;]");
+        expect(plain, &other, records[i], "<system>s;<user>a;<assistant>[b;]");
+    }
+    expect(plain, &usual, "{\"prompt\": \"a\", \"completion\": \"b\", \"system\": \"\"}",
+           "<user>a;<assistant>[b;]");
+    refuse(plain, &usual,
+           "{\"system\": \"s\", \"messages\": [{\"role\": \"system\", \"content\": \"t\"}, " USER(
+               "a") ", " ASSISTANT("b") "]}",
+           "there is a field \"system\", and the messages begin with a system message");
+    refuse(plain, &usual, "{\"system\": 3, \"messages\": [" USER("a") ", " ASSISTANT("b") "]}",
+           "\"system\" is not a text");
+}
+
+#define MUTE(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\", \"train\": false}"
+
+/* Everything but messages that are marked: whoever they are by. */
+static void test_excluded(void **state)
+{
+    /* Writes a system message into the first question, trimmed, and takes none alone. */
+    static const char merged[] =
+        "{% if messages[0].role == 'system' %}{% if messages | length == 1 %}"
+        "{{ raise_exception('alone') }}{% endif %}{% set s = messages[0].content | trim %}"
+        "{% set list = messages[1:] %}{% else %}{% set s = '' %}{% set list = messages %}"
+        "{% endif %}{% for m in list %}<{{ m.role }}>{% if loop.first %}({{ s }}){% endif %}"
+        "{{ m.content | trim }};{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    const by_conversation_options all = {.learn = BY_LEARN_ALL};
+    (void)state;
+    expect(plain, &all, FOUR(MUTE("user", "a"), ASSISTANT("b"), USER("c"), ASSISTANT("d")),
+           "<user>a;[<assistant>b;<user>c;<assistant>d;]");
+    expect(plain, &all, FOUR(USER("a"), ASSISTANT("b"), MUTE("user", "c"), ASSISTANT("d")),
+           "[<user>a;<assistant>b;]<user>c;[<assistant>d;]");
+    expect(marked, &all,
+           FOUR("{\"role\": \"user\", \"content\": \"a\", \"weight\": 0}", MUTE("assistant", "b"),
+                MUTE("user", ""), ASSISTANT("d")),
+           "<user>a;[<assistant>]b;<user>;[<assistant>d;]");
+    expect(ends, &all, FOUR(USER("a"), ASSISTANT("b"), MUTE("user", "X"), ASSISTANT("d")),
+           "[<|user|>a<|end|><|assistant|>b<|end|><|user|>]X[<|end|><|assistant|>d<|end|><|eot|>]");
+    expect(merged, &all, FOUR(MUTE("system", " X Y "), USER("c"), ASSISTANT("b"), USER("X Y")),
+           "[<user>(]X Y[)c;<assistant>b;<user>X Y;]");
+    expect(merged, &all, FOUR(MUTE("system", "s"), MUTE("user", " c"), ASSISTANT("b"), USER("c")),
+           "[<user>(]s[)]c;[<assistant>b;<user>c;]");
+    refuse(plain, &all, TWO(MUTE("user", "a"), MUTE("user", "b")), "nothing of the conversation");
+}
+
+static void test_roles(void **state)
+{
+    static const char named[] = "{% for m in messages %}{% if m.role == 'critic' %}!{% endif %}"
+                                "<{{ m.role }}>{{ m.content }};{% endfor %}"
+                                "{% if add_generation_prompt %}<assistant>{% endif %}";
+    static const char critic[] = TWO("{\"role\": \"critic\", \"content\": \"a\"}", ASSISTANT("b"));
+    const by_conversation_options all = {.learn = BY_LEARN_ALL};
+    (void)state;
+    refuse(
+        plain, &usual,
+        FOUR(USER("a"), "{\"role\": \"asistant\", \"content\": \"b\"}", USER("c"), ASSISTANT("d")),
+        "message 1: the role \"asistant\" is none of system, developer, user, assistant, tool");
+    refuse(plain, &all, critic, "message 0: the role \"critic\"");
+    expect(named, &usual, critic, "!<critic>a;<assistant>[b;]");
+    refuse(named, &usual, TWO("{\"role\": \"criti\", \"content\": \"a\"}", ASSISTANT("b")),
+           "message 0: the role \"criti\"");
+    expect(plain, &usual, TWO("{\"role\": \"developer\", \"content\": \"a\"}", ASSISTANT("b")),
+           "<developer>a;<assistant>[b;]");
+}
+
 static void test_choice(void **state)
 {
     static const char two[] = FOUR(USER("a"), ASSISTANT("b"), USER("c"), ASSISTANT("d"));
@@ -326,13 +404,47 @@ static void test_preferences(void **state)
            "it has no answer");
 }
 
+/* What stands beside whole conversations. */
+static void test_whole(void **state)
+{
+    static const char asked[] =
+        "<system>s;<user>a;<assistant>[b;]|<system>s;<user>a;<assistant>[c;]";
+    const by_conversation_options o = {.form = BY_CONVERSATION_PREFERENCE};
+#define SYSTEM      "{\"role\": \"system\", \"content\": \"s\"}"
+#define WHOLE(last) LIST(USER("a") "," ASSISTANT(last))
+#define LED(last)   LIST(SYSTEM "," USER("a") "," ASSISTANT(last))
+    BY_UNUSED(state);
+    expect(plain, &o, PAIR("\"system\": \"s\", ", WHOLE("b"), WHOLE("c")), asked);
+    expect(plain, &o, PAIR("\"prompt\": \"Q: a \", ", LED("b"), LED("c")), asked);
+    expect(plain, &o, PAIR("\"prompt\": " LIST(USER("a")) ", ", LED("b"), LED("c")), asked);
+    expect(plain, &o, PAIR("\"prompt\": " LIST(SYSTEM "," USER("a")) ", ", LED("b"), LED("c")),
+           asked);
+    refuse(plain, &o, PAIR("\"system\": \"s\", ", LED("b"), LED("c")), "give one of them");
+    refuse(plain, &o, PAIR("\"system\": \"s\", ", WHOLE("b"), LED("c")), "give one of them");
+    refuse(plain, &o, PAIR("\"system\": 1, ", WHOLE("b"), WHOLE("c")), "\"system\" is not a text");
+    refuse(
+        plain, &o,
+        PAIR("\"system\": \"s\", \"prompt\": " LIST(SYSTEM "," USER("a")) ", ", "\"b\"", "\"c\""),
+        "give one of them");
+    refuse(plain, &o, PAIR("\"prompt\": \"OTHER\", ", WHOLE("b"), WHOLE("c")),
+           "do not have what \"prompt\" asks");
+    refuse(plain, &o, PAIR("\"prompt\": " LIST(USER("q")) ", ", WHOLE("b"), WHOLE("c")),
+           "do not have what \"prompt\" asks");
+    refuse(plain, &o, PAIR("\"prompt\": " LIST(SYSTEM "," USER("a")) ", ", WHOLE("b"), WHOLE("c")),
+           "do not have what \"prompt\" asks");
+    refuse(plain, &o, PAIR("\"prompt\": 3, ", WHOLE("b"), WHOLE("c")),
+           "do not have what \"prompt\" asks");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),       cmocka_unit_test(test_choice),
         cmocka_unit_test(test_thinking),    cmocka_unit_test(test_ends),
         cmocka_unit_test(test_refusals),    cmocka_unit_test(test_long),
-        cmocka_unit_test(test_preferences),
+        cmocka_unit_test(test_preferences), cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_system),      cmocka_unit_test(test_excluded),
+        cmocka_unit_test(test_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
