@@ -201,6 +201,44 @@ static by_status copy_text(char **out, const char *text, by_error *error)
                                         : BY_OK;
 }
 
+/* The value, and where it is from. */
+static by_status copy_entry(by__config_entry *to, const by__config_entry *from, bool value,
+                            by_error *error)
+{
+    to->derived = from->derived;
+    BY_TRY(value ? by__config_value_copy(to, from, error) : BY_OK);
+    free(to->origin);
+    to->origin = NULL;
+    BY_TRY(copy_text(&to->origin, from->origin, error));
+    free(to->refusal);
+    to->refusal = NULL;
+    return copy_text(&to->refusal, from->refusal, error);
+}
+
+by_status by__config_copy_section(by_config *to, const by_config *from, const char *section,
+                                  by_error *error)
+{
+    by__config *into = (by__config *)to;
+    const by__config *whole = (const by__config *)from;
+    for (size_t i = 0; i < whole->count; i++) {
+        if (strcmp(whole->entries[i].key.section, section) == 0) {
+            BY_TRY(copy_entry(&into->entries[i], &whole->entries[i], true, error));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__config_keep_trained(by_config *config, by_error *error)
+{
+    by__config *whole = (by__config *)config;
+    return whole->trained != NULL ? BY_OK : by_config_copy(&whole->trained, config, error);
+}
+
+const by_config *by__config_trained(const by_config *config)
+{
+    return ((const by__config *)config)->trained;
+}
+
 by_status by_config_copy(by_config **out, const by_config *config, by_error *error)
 {
     const by__config *whole = (const by__config *)config;
@@ -213,18 +251,10 @@ by_status by_config_copy(by_config **out, const by_config *config, by_error *err
         bool active = by__config_entry_active(whole, from);
         bool good = by__config_value_verify(from, from->origin == NULL ? "config" : from->origin,
                                             active ? error : NULL) == BY_OK;
-        to->derived = from->derived;
-        if (good) {
-            status = by__config_value_copy(&made->entries[i], from, error);
-        } else if (active) {
-            status = BY_ECONFIG;
-        }
-        if (status == BY_OK) {
-            status = copy_text(&to->origin, from->origin, error);
-        }
-        if (status == BY_OK) {
-            status = copy_text(&to->refusal, from->refusal, error);
-        }
+        status = good || !active ? copy_entry(to, from, good, error) : BY_ECONFIG;
+    }
+    if (status == BY_OK && whole->trained != NULL) {
+        status = by_config_copy(&made->trained, whole->trained, error);
     }
     made->config.model.head_dim = config->model.head_dim; /* derived, and no key */
     by_config *copy = &made->config;
@@ -265,6 +295,7 @@ void by_config_close(by_config **config)
     free(whole->path_text);
     by__base_table_free(&whole->paths);
     by_string_free(&whole->notes);
+    by_config_close(&whole->trained);
     free(whole->own);
     free(whole->entries);
     free(whole);

@@ -122,6 +122,14 @@ const by__config_kind *by__config_kind_named(const by_kind_values *own, const ch
 const char *by__config_where(const by_config *config, const char *first, const char *second);
 /* Makes a config of defaults with the schema of another one. */
 by_status by__config_like(by_config **out, const by_config *config, by_error *error);
+/* Keeps a copy of a config as it is now, unless it has one: for those who use a run otherwise than
+ * it was trained, and compare it with what training had. Copies of the config have it, too. */
+by_status by__config_keep_trained(by_config *config, by_error *error);
+/* That copy; NULL: none was kept. */
+const by_config *by__config_trained(const by_config *config);
+/* Gives a section the values of another config of the same schema. */
+by_status by__config_copy_section(by_config *to, const by_config *from, const char *section,
+                                  by_error *error);
 /* Returns true if a file or an override sets this key, false if it has its default. */
 bool by__config_is_given(const by_config *config, const char *key);
 /* Whether the selected kinds have a key. */

@@ -88,6 +88,7 @@ typedef struct by__config {
     char **choices;       /* for each table the names of its kinds, "gpt2|llama" */
     size_t level;         /* of what is being read, as in by__config_entry */
     by_string notes;      /* what by_config_notes returns */
+    by_config *trained;   /* what by__config_trained returns */
 } by__config;
 
 struct by_kind_values {

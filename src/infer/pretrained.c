@@ -146,11 +146,13 @@ static by_status read_model(by_pretrained *p, by_error *error)
     return status;
 }
 
-/* Disables adapters in the config, because they are merged into the weights. */
+/* Disables adapters in the config, because they are merged into the weights. It keeps how they were
+ * trained: preferences are compared with the weights that they began on. */
 static by_status drop_adapters(by_config *config, by_error *error)
 {
     static const char *const none[] = {"lora.rank=0",        "lora.alpha=-1", "lora.targets=[]",
                                        "lora.train_also=[]", "lora.from=",    "lora.base=full"};
+    BY_TRY(by__config_keep_trained(config, error));
     for (size_t i = 0; i < BY_ARRAY_LENGTH(none); i++) {
         BY_TRY(by_config_set(config, none[i], error));
     }

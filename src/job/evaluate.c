@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/kind.h"
 #include "job/job.h"
 #include "tasks/tasks.h"
 #include "trainer/exchange/exchange.h"
@@ -334,17 +335,61 @@ typedef struct evaluation_pass {
     by_loader *loader;
 } evaluation_pass;
 
+static by_status open_trainer(by_trainer **out, const by_config *config, const by_task *task,
+                              by_task_data *data, by_error *error)
+{
+    const by_trainer_options options = {.mode = BY_TRAINER_LOSS, .task = task};
+    BY_TRY(by_trainer_open(out, config, &options, error));
+    BY_TRY(by_trainer_allocate(*out, error));
+    return by_trainer_set_data(*out, data, error);
+}
+
+/* Compares the data with the weights at the start, if the task does. */
+static by_status find_references(by_trainer *trainer, const by_task *task, by_task_data *data,
+                                 by_error *error)
+{
+    const by__job_reference_user user = {
+        .begins = trainer->config->lora.rank > 0, .leads = true, .recipe = {.task = task}};
+    return by__job_references(trainer, data, &user, error);
+}
+
+/* The adapters of the weights are merged into them, so that `config` has none. If training began on
+ * weights in codes, or on other adapters, so does this pass, by the program that training had. */
+static by_status find_trained_references(bool *found, const by_config *config, const by_task *task,
+                                         by_task_data *data, by_error *error)
+{
+    const by_config *trained = by__config_trained(config);
+    by_trainer *trainer = NULL;
+    by_config *own;
+    *found = trained != NULL &&
+             (strcmp(trained->lora.base, "full") != 0 || trained->lora.from[0] != '\0');
+    if (!*found) {
+        return BY_OK;
+    }
+    BY_TRY(by_config_copy(&own, config, error));
+    by_status status = by__config_copy_section(own, trained, "lora", error);
+    if (status == BY_OK) {
+        status = by_config_resolve(own, error);
+    }
+    if (status == BY_OK) {
+        status = open_trainer(&trainer, own, task, data, error);
+    }
+    if (status == BY_OK) {
+        status = find_references(trainer, task, data, error);
+    }
+    by_trainer_close(&trainer);
+    by_config_close(&own);
+    return status;
+}
+
 static by_status open_pass(evaluation_pass *p, const by_config *config, const by_task *task,
                            const by_weights *weights, by_task_data *data, by_error *error)
 {
-    const by_trainer_options options = {.mode = BY_TRAINER_LOSS, .task = task};
-    BY_TRY(by_trainer_open(&p->trainer, config, &options, error));
-    BY_TRY(by_trainer_allocate(p->trainer, error));
-    BY_TRY(by_trainer_set_data(p->trainer, data, error));
-    if (by__job_has_references(data, config)) {
-        const by__job_reference_user user = {.leads = true, .recipe = {.task = task}};
-        BY_TRY(by__job_references(p->trainer, data, &user, error));
-    }
+    bool has = by__job_has_references(data, config);
+    bool found = false;
+    BY_TRY(has ? find_trained_references(&found, config, task, data, error) : BY_OK);
+    BY_TRY(open_trainer(&p->trainer, config, task, data, error));
+    BY_TRY(has && !found ? find_references(p->trainer, task, data, error) : BY_OK);
     BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
     return by_trainer_loader(&p->loader, p->trainer, data, false, error);
 }

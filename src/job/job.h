@@ -502,8 +502,9 @@ by_status by__job_outcomes_describe(char **out, const by__job_outcomes *outcomes
 
 /* For whom values are computed. */
 typedef struct by__job_reference_user {
-    bool training; /* the trainer takes steps: what model.from lacks gets its initial values */
-    bool leads;    /* this rank writes the file */
+    bool begins; /* the trainer has adapters, or takes steps: what model.from lacks gets its initial
+                    values */
+    bool leads;  /* this rank writes the file */
     by__trainer_recipe recipe;
     bool (*stop)(void *user); /* NULL: nothing stops it */
     void *user;

@@ -248,13 +248,31 @@ static by_status rate(const references *r, reference_set *s, by_error *error)
     return status;
 }
 
+/* A run needs what it began on as long as it is trained or evaluated. */
+static by_status check_there(const by_config *c, by_error *error)
+{
+    const char *path = by__task_reference_path(c);
+    const char *key = "task.reference_from";
+    if (by__path_exists(path)) {
+        path = c->lora.from;
+        key = "lora.from";
+    }
+    return path[0] == '\0' || by__path_exists(path)
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "the reference, %s: there is no such directory, and the preferences "
+                              "are compared with its weights: restore it, or set %s to a copy of "
+                              "it (banyan train --resume RUN --set %s=DIR)",
+                              path, key, key);
+}
+
 /* Loads the weights at the start. */
 static by_status load_start(const references *r, by_error *error)
 {
     const by_config *c = r->trainer->config;
     by_weights *weights;
     const by__trainer_recipe recipe = r->user->recipe;
-    if (r->user->training) {
+    if (r->user->begins) {
         BY_TRY(by_trainer_initialize(r->trainer, error));
     }
     BY_TRY(by_weights_open(&weights, by__task_reference_path(c), error));
@@ -320,6 +338,7 @@ by_status by__job_references(by_trainer *trainer, by_task_data *data,
 {
     references r = {.trainer = trainer, .data = data, .user = user};
     const char *from = by__task_reference_path(trainer->config);
+    BY_TRY(check_there(trainer->config, error));
     r.count = data->task->reference->sets(data, trainer->config);
     r.ranks = by__trainer_ranks_replicas(trainer, &r.rank);
     BY_TRY(by__alloc((void **)&r.sets, r.count, sizeof *r.sets, "references", error));

@@ -130,7 +130,7 @@ static bool stop_references(void *user)
 /* Compares the data with the weights at the start, if the task does; loaders have the values. */
 static by_status find_references(by__job *job, by_error *error)
 {
-    const by__job_reference_user user = {.training = true,
+    const by__job_reference_user user = {.begins = true,
                                          .leads = by__job_leads(job),
                                          .recipe = by__job_recipe(job),
                                          .stop = stop_references,

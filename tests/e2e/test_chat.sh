@@ -1,5 +1,5 @@
 #!/bin/sh
-# A conversation on a pipe: an answer a line, the history in the caches, commands, templates.
+# A conversation on a pipe: an answer a line, the history in the caches, commands, templates, also of runs that were tuned.
 . "$(dirname "$0")/../support/shell.sh"
 
 make_text text.txt 200
@@ -103,6 +103,36 @@ kept adapted 1
 printf 'apple\n' | "$banyan" chat runs/tuned --temperature 0 --tokens 5 >out
 [ "$(wc -l <out)" -eq 1 ] || fail "$(cat out)"
 
+say "a run that was tuned on conversations renders them with its own template, whatever became of the file"
+awk 'BEGIN { split("apple bay moss oak", w, " "); for (i = 0; i < 24; i++)
+    printf "{\"question\": \"%s\", \"answer\": \"%s\"}\n", w[i % 4 + 1], w[(i + 1) % 4 + 1] }' >talks.jsonl
+printf '%s' '{% for m in messages %}{{ m.content + " " }}{% endfor %}' >tune.jinja
+cat >tune.yaml <<'END'
+name: turns
+task: {kind: chat}
+chat: {template: tune.jinja}
+model: {from: runs/talk}
+data: {text: [talks.jsonl], valid_fraction: 0.3, tokenizer: char}
+train: {steps: 1, batch: 2, threads: 1}
+optimizer: {warmup: 0}
+END
+run 0 "$banyan" train tune.yaml --quiet
+run 0 "$banyan" eval runs/turns --json
+cp out first
+run 0 "$banyan" data show runs/turns --count 1
+cp out shown
+sed -i 's/" "/"   "/' tune.jinja
+run 0 "$banyan" eval runs/turns --json
+same first out
+run 0 "$banyan" data show runs/turns --count 1
+same shown out
+run 2 "$banyan" train --resume runs/turns --set train.steps=2 --quiet
+holds err "chat.template: tune.jinja has changed"
+rm tune.jinja
+run 0 "$banyan" eval runs/turns --json
+same first out
+run 0 "$banyan" train --resume runs/turns --set train.steps=2 --quiet
+
 say "a suite of questions: its items are never written over its data"
 echo '{"q": "moss", "choices": ["bay", "oak"], "answer": 0}' >items.jsonl
 cat >suite.yaml <<'END'
@@ -117,3 +147,26 @@ run 0 "$banyan" eval runs/talk --suite suite.yaml --items-out scores.jsonl
 cp scores.jsonl first
 run 0 "$banyan" eval runs/talk --suite suite.yaml --items-out scores.jsonl
 same first scores.jsonl
+
+say "documents: two runs are compared by the values that they have, and bits and shares have no mean"
+printf '{"text": ""}\n{"text": "moss"}\n{"text": "the bay and the oak"}\n' >documents.jsonl
+cat >documents.yaml <<'END'
+{task: documents, output_type: loglikelihood_rolling, test_split: test, dataset_kwargs: {data_files: documents.jsonl},
+ doc_to_text: "", doc_to_target: text}
+END
+echo 'task: [suite, documents]' >mixed.yaml
+value() {
+    awk '$2 == "bits_per_byte" { print $3 }' out
+}
+run 0 "$banyan" eval runs/talk --suite mixed.yaml
+holds out "documents	bits_per_byte"
+! grep -q "^all\|nan" out || fail "$(cat out)"
+run 0 "$banyan" eval runs/talk --suite mixed.yaml --json
+! grep -q '"mean"\|null' out || fail "$(cat out)"
+run 0 "$banyan" eval runs/talk --suite documents.yaml --items-out a.jsonl
+first=$(value)
+run 0 "$banyan" eval runs/tuned --suite documents.yaml --items-out b.jsonl
+second=$(value)
+run 0 "$banyan" eval --compare a.jsonl b.jsonl
+awk -v a="$first" -v b="$second" 'NR == 2 { exit !($3 == a && $4 == b && (b > a ? $9 > 0 : b == a || $8 > 0)) }' out ||
+    fail "$first $second $(cat out)"

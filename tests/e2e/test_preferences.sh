@@ -92,6 +92,27 @@ run 0 "$banyan" train prefer.yaml --json --set name=talks --set task.kind=chat -
 awk "BEGIN { exit !($(grep '"event":"train"' out | head -n 1 | field loss) > $(grep '"event":"train"' out | tail -n 1 | field loss)) }" ||
     fail "the loss of conversations has not fallen"
 
+say "an evaluation compares with what training began on: weights in codes, adapters; what it says when they are gone"
+# still NAME ARGS: a run that does not move, so that nothing differs from the reference but the order of sums: an evaluation
+# adds adapters to the decoded weights.
+still() {
+    name=$1
+    shift
+    run 0 "$banyan" train prefer.yaml --quiet --set name="$name" --set train.steps=1 --set optimizer.lr=1e-12 "$@"
+    run 0 "$banyan" eval "runs/$name" --json
+    awk "BEGIN { x = $(field valid_loss <out); m = $(field margin <out); exit !(x > 0.6931 && x < 0.6932 && m * m < 1e-8) }" ||
+        fail "the evaluation of $name is $(cat out)"
+}
+still still --set lora.rank=4 --set lora.base=int4 --set lora.base_group=32
+still further --set lora.from=runs/adapters/checkpoints/step-00000016
+mv runs/base elsewhere
+run 2 "$banyan" eval runs/still
+holds err "set task.reference_from to a copy of it"
+copy=$(find elsewhere/checkpoints -name 'step-*')
+run 0 "$banyan" train --resume runs/still --set task.reference_from="$copy" --quiet
+run 0 "$banyan" eval runs/still
+mv elsewhere runs/base
+
 say "what is refused"
 run 2 "$banyan" train prefer.yaml --set task.reference=live --set lora.rank=4 --set lora.base=int8
 holds err "set task.reference to cached"

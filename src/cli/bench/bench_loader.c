@@ -87,7 +87,7 @@ static by_status measure(void *request, by_config *config, by_error *error)
 {
     const loader_request *r = request;
     by_task_data *data;
-    by_status status = cli_open_training_data(&data, config, error);
+    by_status status = cli_open_training_data(&data, config, NULL, error);
     if (status != BY_OK) {
         return status;
     }

@@ -127,7 +127,7 @@ by_status cli_class_stats(void *request, by_config *config, by_error *error)
     by_task_data *data;
     class_counts c = {0};
     by_epoch_order order;
-    by_status status = cli_open_training_data(&data, config, error);
+    by_status status = cli_open_training_data(&data, config, r->run, error);
     if (status != BY_OK) {
         return status;
     }

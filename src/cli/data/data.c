@@ -318,6 +318,21 @@ static bool is_config(const char *path)
     return ends_in(path, endings, sizeof endings / sizeof endings[0]) || access(file, F_OK) == 0;
 }
 
+/* The run that a path is, for what it has of its own, unless a setting names another template or
+ * tokenizer; NULL: it is a file. */
+static const char *run_of(const char *path, const cli_list *overrides)
+{
+    static const char *const others[] = {"chat.template=", "data.tokenizer=", "model.from="};
+    struct stat info;
+    bool own = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    for (size_t i = 0; i < overrides->count; i++) {
+        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
+            own = own && strncmp(overrides->items[i], others[k], strlen(others[k])) != 0;
+        }
+    }
+    return own ? path : NULL;
+}
+
 static by_status stats_of(const char *path, const data_request *r, by_error *error)
 {
     return is_table(path) ? cli_table_stats(path, r->json, error)
@@ -388,6 +403,7 @@ static int run(int argc, char **argv)
                                      "stats FILE, stats CONFIG or show CONFIG");
     }
     look.json = r.json;
+    look.run = run_of(config != NULL ? config : rest[1], &overrides);
     cli_catch_signals();
     if ((shows && count != 2) || (config != NULL && !shows)) {
         return cli_misuse(&cli_data, config != NULL ? "--config goes with show FILE"

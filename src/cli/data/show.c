@@ -20,11 +20,17 @@ static void show_note(void *user, const by_train_event *event)
     }
 }
 
-by_status cli_open_training_data(by_task_data **out, by_config *config, by_error *error)
+by_status cli_open_training_data(by_task_data **out, by_config *config, const char *run,
+                                 by_error *error)
 {
-    const by_train_options options = {.event = show_note, .stop = cli_stop_requested};
+    const by_train_options options = {
+        .resume = run, .event = show_note, .stop = cli_stop_requested};
     const by_task_request what = {.purpose = BY_TASK_TRAIN, .config = config, .progress = &options};
     by_status status = by_task_open(out, NULL, &what, error);
+    if (status == BY_OK && run != NULL) {
+        config->model.from[0] = '\0'; /* a run has its sizes, and may outlive what it began on */
+        config->lora.from[0] = '\0';
+    }
     if (status == BY_OK) {
         status = by_task_complete(*out, config, error);
         if (status != BY_OK) {
@@ -546,7 +552,7 @@ by_status cli_show_data(void *request, by_config *config, by_error *error)
 {
     const cli_show_request *r = request;
     by_task_data *data;
-    by_status status = cli_open_training_data(&data, config, error);
+    by_status status = cli_open_training_data(&data, config, r->run, error);
     if (status != BY_OK) {
         return status;
     }

@@ -11,10 +11,13 @@ typedef struct cli_show_request {
     int64_t count;   /* samples, from the first of the epoch on */
     bool list;       /* the examples, in place of samples */
     bool json;
+    const char *run; /* whose config it is; NULL: a file's */
 } cli_show_request;
 
-/* Opens the training data of a config, as `banyan train` does, and completes the config. */
-by_status cli_open_training_data(by_task_data **out, by_config *config, by_error *error);
+/* Opens the training data of a config, as `banyan train` does, and completes the config. run: whose
+ * config it is, which has tokenizer and template of its own; NULL: a file's. */
+by_status cli_open_training_data(by_task_data **out, by_config *config, const char *run,
+                                 by_error *error);
 /* Draws images before and after augmentation, or prints texts. `request` is a cli_show_request. */
 by_status cli_show_data(void *request, by_config *config, by_error *error);
 /* Prints how many examples of each class there are, and how many are drawn in an epoch. `request`

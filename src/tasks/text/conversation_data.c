@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/paths.h"
 #include "tasks/tasks.h"
+#include "text/template/chat_builtin.h"
 
 /* clang-format off: one row a key */
 static const by__config_key keys[] = {
@@ -236,6 +237,35 @@ by_status by__task_chat_fits(const char *data, const by_config *config, const ch
     by_tokenizer_close(&extended);
     by_tokenizer_close(&base);
     by_dataset_close(&set);
+    return status;
+}
+
+const char *by__task_chat_template(const by_config *config)
+{
+    return keys_of(config)->template_file;
+}
+
+by_status by__task_chat_unchanged(const char *named, const char *kept, const char *checkpoint,
+                                  by_error *error)
+{
+    by_chat *now = NULL;
+    by_chat *then;
+    /* A run has its template in its checkpoints, and needs the file no more. */
+    if (!by__path_exists(named) && by__template_chat_builtin(named) == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by_chat_open(&then, &(by_chat_source){.file = kept}, error));
+    by_status status = by_chat_open(&now, &(by_chat_source){.file = named}, error);
+    if (status == BY_OK && strcmp(by_chat_text(now), by_chat_text(then)) != 0) {
+        status = by_error_set(error, BY_ECONFIG,
+                              "chat.template: %.200s has changed: it is not the template that %s "
+                              "was trained with, %s/" BY__TEMPLATE_FILE ": restore it, go on with "
+                              "the run's own (--set chat.template=), or start a new run with "
+                              "model.from=%s",
+                              named, checkpoint, checkpoint, checkpoint);
+    }
+    by_chat_close(&now);
+    by_chat_close(&then);
     return status;
 }
 

@@ -51,8 +51,9 @@ typedef struct by__task_chat_pack {
 } by__task_chat_pack;
 
 /* Opens template and tokenizer: of `model`, as by_chat_for_tuning takes it, with the template of
- * the config if it names one and `own` is false. resolved: the config has the sizes of the model
- * already. Closed with by__task_chat_pack_close. */
+ * the config if it names one and `own` is false, as it is unless `model` was trained with this
+ * config. resolved: the config has the sizes of the model already. Closed with
+ * by__task_chat_pack_close. */
 by_status by__task_chat_pack_open(by__task_chat_pack *out, const by_config *config,
                                   const char *model, bool resolved, bool own, by_error *error);
 void by__task_chat_pack_close(by__task_chat_pack *pack);
@@ -64,6 +65,12 @@ void by__task_chat_pack_use(const by__task_chat_pack *pack, by_pack_options *opt
  * template than the data were packed with. */
 by_status by__task_chat_fits(const char *data, const by_config *config, const char *model,
                              bool *same, int64_t *known, by_error *error);
+/* The template that a config names: a file or a built-in one; "": that of the model. */
+const char *by__task_chat_template(const by_config *config);
+/* BY_ECONFIG if this template is there and is not that of the file `kept`, with which the run of a
+ * checkpoint renders its conversations. */
+by_status by__task_chat_unchanged(const char *named, const char *kept, const char *checkpoint,
+                                  by_error *error);
 /* BY_ECONFIG if packed conversations of the training data are longer than a sample: they would be
  * learned in parts. Only their lengths say for which context a directory was packed. */
 by_status by__task_chat_lengths(by_dataset *const *sets, const by__task_data_paths *paths,

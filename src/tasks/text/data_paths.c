@@ -51,8 +51,10 @@ static by_pack_dedup dedup_of(const by_config *config)
                                          : BY_PACK_DEDUP_NONE;
 }
 
+/* own: conversations are rendered with the template beside the tokenizer, whatever the config
+ * names. */
 static by_status pack_text(char **directory, const by_config *config, const char *tokenizer,
-                           const by_train_options *progress, by_error *error)
+                           bool own, const by_train_options *progress, by_error *error)
 {
     by__task_relay to = {progress};
     by_pack_options options = {.inputs = (const char *const *)config->data.text.items,
@@ -72,7 +74,7 @@ static by_status pack_text(char **directory, const by_config *config, const char
     }
     by__task_chat_pack chat;
     BY_TRY(by__task_chat_pack_open(&chat, config, tokenizer,
-                                   progress != NULL && progress->resume != NULL, false, error));
+                                   progress != NULL && progress->resume != NULL, own, error));
     by__task_chat_pack_use(&chat, &options);
     by_status status = by_pack_cached(directory, &options, config->data.cache, error);
     by__task_chat_pack_close(&chat);
@@ -151,18 +153,20 @@ static by_status find_model_tokenizer(char **out, const char *model, by_error *e
 }
 
 /* Chooses the tokenizer of data.text, as a path or a kind. An existing run has its own, whatever
- * its origin was. A tokenizer made from the text would not suit weights to start from, or a
+ * its origin was: *saved. A tokenizer made from the text would not suit weights to start from, or a
  * teacher, so it is replaced by theirs. */
-static by_status choose_tokenizer(char **out, const by_config *config, const char *run,
+static by_status choose_tokenizer(char **out, bool *saved, const by_config *config, const char *run,
                                   by_error *error)
 {
     const by_data_config *data = &config->data;
     const char *from = config->model.from;
     bool from_text = strcmp(data->tokenizer, "char") == 0 || strcmp(data->tokenizer, "bpe") == 0;
     *out = NULL;
-    if (run != NULL && (!from_text || from[0] != '\0')) {
+    /* Those who evaluate a run leave model.from out, and conversations are never without it. */
+    if (run != NULL && (!from_text || from[0] != '\0' || by__task_is_chat(config))) {
         BY_TRY(find_saved_tokenizer(out, run, error));
     }
+    *saved = *out != NULL;
     if (*out == NULL && from_text) {
         BY_TRY(find_model_tokenizer(out, from, error));
     }
@@ -222,14 +226,29 @@ static void note_unknown(const by_config *config, const char *tokenizer,
     relay_note(&to, text);
 }
 
+/* Returns true if a checkpoint has a template of conversations beside its tokenizer. */
+static bool has_template(const char *tokenizer)
+{
+    const char *slash = strrchr(tokenizer, '/');
+    char *directory = slash == NULL ? NULL : by__strndup(tokenizer, (size_t)(slash - tokenizer));
+    char *file = directory == NULL ? NULL : by__path_join(directory, BY__TEMPLATE_FILE);
+    bool has = file != NULL && by__path_exists(file);
+    free(directory);
+    free(file);
+    return has;
+}
+
 static by_status find_text(by__task_data_paths *paths, const by_config *config,
                            const by_train_options *progress, by_error *error)
 {
     char *directory;
     char *tokenizer;
-    BY_TRY(choose_tokenizer(&tokenizer, config, progress == NULL ? NULL : progress->resume, error));
+    bool saved;
+    BY_TRY(choose_tokenizer(&tokenizer, &saved, config, progress == NULL ? NULL : progress->resume,
+                            error));
     note_unknown(config, tokenizer, progress);
-    by_status status = pack_text(&directory, config, tokenizer, progress, error);
+    by_status status =
+        pack_text(&directory, config, tokenizer, saved && has_template(tokenizer), progress, error);
     paths->chosen = tokenizer;
     BY_TRY(status);
     bool split = config->data.valid_fraction > 0.0;
@@ -518,7 +537,8 @@ by_status by__task_model_tokenizer(char **tokenizer, char **origin, const by_con
                                    const char *run, by_error *error)
 {
     const by_data_config *data = &config->data;
-    BY_TRY(choose_tokenizer(tokenizer, config, run, error));
+    bool saved;
+    BY_TRY(choose_tokenizer(tokenizer, &saved, config, run, error));
     if (strcmp(*tokenizer, "char") == 0 || strcmp(*tokenizer, "bpe") == 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: no tokenizer: set model.from to a model that has one, or "

@@ -86,6 +86,18 @@ static by_token_packing packing_of(const by_config *config)
                                                            : BY_TOKENS_STREAM;
 }
 
+/* Keeps the name of the template for by__task_text_check. Packed data have theirs. */
+static by_status name_template(by__task_text_data *d, const by_config *config, by_error *error)
+{
+    const char *name = by__task_chat_template(config);
+    if (d->paths.chosen == NULL || name[0] == '\0') {
+        return BY_OK;
+    }
+    d->named_template = by__strdup(name);
+    return d->named_template == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                     : BY_OK;
+}
+
 static by_status open_training(by__task_text_data *d, const by_task_request *r, by_error *error)
 {
     d->packing = packing_of(r->config);
@@ -105,6 +117,7 @@ static by_status open_training(by__task_text_data *d, const by_task_request *r, 
     d->base.known_tokens = d->paths.known_tokens;
     if (by__task_is_chat(r->config)) {
         BY_TRY(by__path_make(&d->template_file, d->paths.train[0], BY__TEMPLATE_FILE, error));
+        BY_TRY(name_template(d, r->config, error));
     }
     return by__task_find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);
 }
@@ -187,6 +200,7 @@ void by__task_text_close(by_task_data *base)
     free(d->tokenizer_config);
     free(d->reference);
     free(d->template_file);
+    free(d->named_template);
     free(d);
 }
 

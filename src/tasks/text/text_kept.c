@@ -99,6 +99,10 @@ by_status by__task_text_check(const by_task_data *base, const by_checkpoint *che
     const char *content;
     char now[33];
     uint64_t tokens;
+    if (d->named_template != NULL) {
+        BY_TRY(by__task_chat_unchanged(d->named_template, d->template_file,
+                                       by_checkpoint_path(checkpoint), error));
+    }
     BY_TRY(by_checkpoint_value_string(checkpoint, "tokenizer_hash", &tokenizer, error));
     BY_TRY(by_checkpoint_value_u64(checkpoint, "train_tokens", &tokens, error));
     const char *own_tokenizer = by_dataset_tokenizer_hash(d->train[0]);

@@ -27,6 +27,7 @@ typedef struct by__task_text_data {
     char *tokenizer_config;
     char *reference;          /* the text of BY_DRIFT_FILE */
     char *template_file;      /* path of the template of conversations; NULL: none */
+    char *named_template;     /* what chat.template names for data.text; NULL: nothing */
     by_token_packing packing; /* of the training data */
     float **references;       /* of pairs: [train_count + valid_count] what the weights at the start
                                  make of each set, [samples, 2]; NULL: not known */
