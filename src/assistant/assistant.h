@@ -46,6 +46,9 @@ typedef struct by__assistant_settings {
 by_status by__assistant_settings_open(by__assistant_settings *out, const char *path,
                                       const char *kind, by_error *error);
 void by__assistant_settings_free(by__assistant_settings *settings);
+/* Checks what does not depend on the part before: that the user's files can be read, and that what
+ * a reward needs is in one. Returns BY_ECONFIG. */
+by_status by__assistant_check_settings(const by_assistant *assistant, by_error *error);
 /* Adds a key that the user's file may set otherwise; `format` makes its value. */
 void by__assistant_settings_add(by__assistant_settings *settings, const char *key,
                                 const char *format, ...) BY_PRINTF(3, 4);
@@ -134,6 +137,8 @@ by_status by__assistant_choose(by_assistant *assistant, size_t part,
 /* Trains it, or goes on. */
 by_status by__assistant_train(by_assistant *assistant, size_t part,
                               const by_assistant_options *options, by_error *error);
+/* Opens all suites, so that a mistake in one is known before anything is trained. */
+by_status by__assistant_check_suites(const by_assistant *assistant, by_error *error);
 /* Runs the suites that a part's model has not had. */
 by_status by__assistant_score(by_assistant *assistant, size_t part,
                               const by_assistant_options *options, by_error *error);

@@ -36,7 +36,8 @@ static const by__config_key keys[] = {
      .help = "files of preferences to learn (docs/preferences.md); empty: no such part"},
     {"", "prompts", BY__KEY_TEXTS, OWN(prompts), "[]",
      .help = "files of prompts to learn from rewards (docs/reinforcement.md); empty: no such part"},
-    {"", "reward", BY__KEY_TEXT, OWN(reward), "auto", .min = 1,
+    {"", "reward", BY__KEY_TEXT, OWN(reward), "auto",
+     .choices = "auto|exact|number|regex|length|command", /* auto, and those of task.reward */
      .help = "what rewards an answer to them, task.reward; auto: number if the first answer has "
              "####, as GSM8K's have, else exact"},
     {"", "suites", BY__KEY_TEXTS, OWN(suites), "[]",

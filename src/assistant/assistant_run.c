@@ -47,6 +47,8 @@ by_status by_assistant_open(by_assistant **out, const char *directory, by_error 
                            : by__path_make(&path, a->directory, "assistant.yaml", error);
     status = status == BY_OK ? by_assistant_config_open(&a->config, path, error) : status;
     status = status == BY_OK ? list_parts(a, error) : status;
+    status = status == BY_OK ? by__assistant_check_settings(a, error) : status;
+    status = status == BY_OK ? by__assistant_check_suites(a, error) : status;
     status = status == BY_OK ? by__assistant_load(a, error) : status;
     status = status == BY_OK ? by__assistant_refresh(a, error) : status;
     free(path);

@@ -16,6 +16,41 @@
 /* Checkpoints of a run. */
 #define SAVES 8
 
+/* ---- before any part ---- */
+
+/* What a reward needs beside its name is in the part's own file, or nowhere. */
+static by_status check_reward(const by__assistant_settings *settings, const by_assistant *a,
+                              by_error *error)
+{
+    static const char *const needs[][2] = {{"regex", "task.reward_pattern"},
+                                           {"command", "task.reward_command"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(needs); i++) {
+        if (strcmp(a->config->reward, needs[i][0]) == 0 &&
+            !by__assistant_settings_given(settings, "task.reward") &&
+            !by__assistant_settings_given(settings, needs[i][1])) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s/assistant.yaml: reward: %s needs %s, in the file that "
+                                "reinforce: {config: FILE} names",
+                                a->directory, needs[i][0], needs[i][1]);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__assistant_check_settings(const by_assistant *a, by_error *error)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const by__assistant_row *row = a->parts[i].row;
+        by__assistant_settings settings;
+        BY_TRY(by__assistant_settings_open(&settings, by__assistant_own(row, a->config)->config,
+                                           row->kind, error));
+        by_status status = row->rolls_out ? check_reward(&settings, a, error) : BY_OK;
+        by__assistant_settings_free(&settings);
+        BY_TRY(status);
+    }
+    return BY_OK;
+}
+
 /* ---- by the dial ---- */
 
 static by_status dial(char **yaml, char **why, const by_assistant *a,
@@ -31,7 +66,13 @@ static by_status dial(char **yaml, char **why, const by_assistant *a,
         .began = by__now(),
         .options = options};
     char *chosen;
-    BY_TRY(by_dial_turn(&choice, &chosen, why, &request, error));
+    by_status status = by_dial_turn(&choice, &chosen, why, &request, error);
+    if (status != BY_OK) {
+        bool own = by__assistant_own(part->row, a->config)->minutes > 0.0;
+        return by_error_prefix(error, status, "%s/assistant.yaml gives part %s %.3g minutes%s",
+                               a->directory, part->row->name, part->minutes,
+                               own ? "" : ", a share of all");
+    }
     by__string_append(&text, chosen);
     free(chosen);
     by__string_append(&text, "run: {dir: ");

@@ -91,17 +91,32 @@ static by_status run_suite(by_assistant *a, const by_suite *suite, const char *n
     return by__assistant_save(a, error);
 }
 
+static by_status open_suite(by_suite **out, const char *path, by_error *error)
+{
+    const by_suite_options defaults = {.few_shot = -1, .seed = BY_SUITE_SEED};
+    return by_suite_open(out, path, &defaults, error);
+}
+
+by_status by__assistant_check_suites(const by_assistant *a, by_error *error)
+{
+    for (size_t i = 0; i < a->config->suites.count; i++) {
+        by_suite *suite;
+        BY_TRY(open_suite(&suite, a->config->suites.items[i], error));
+        by_suite_close(&suite);
+    }
+    return BY_OK;
+}
+
 by_status by__assistant_score(by_assistant *a, size_t index, const by_assistant_options *o,
                               by_error *error)
 {
-    const by_suite_options defaults = {.few_shot = -1, .seed = BY_SUITE_SEED};
     for (size_t i = 0; i < a->config->suites.count; i++) {
         const char *path = a->config->suites.items[i];
         suite_progress progress = {.assistant = a, .options = o, .part = index, .suite = path};
         by_string name = {0};
         by_suite *suite;
         char hash[33];
-        BY_TRY(by_suite_open(&suite, path, &defaults, error));
+        BY_TRY(open_suite(&suite, path, error));
         by_string_format(&name, "%s ", a->parts[index].row->name);
         by__string_append(&name, path);
         by_status status = by_string_check(&name, error);

@@ -6,6 +6,7 @@
 #include "banyan/machine.h"
 #include "banyan/reinforce.h"
 #include "banyan/train.h"
+#include "base/paths.h"
 #include "job/job.h"
 
 typedef struct part_training {
@@ -96,6 +97,31 @@ static by_status train(part_training *t, const by_config *config, by_error *erro
     return status;
 }
 
+static void forget_run(by__assistant_part *part)
+{
+    free(part->run);
+    part->run = NULL;
+    part->seconds = 0.0;
+    part->joules = -1.0;
+}
+
+/* A run whose directory was removed cannot go on. *why says so; it stays empty otherwise. */
+static by_status forget_gone(by_string *why, by__assistant_part *part, by_error *error)
+{
+    char *path;
+    if (part->run == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__path_make(&path, part->run, "config.yaml", error));
+    if (!by__path_exists(path)) {
+        by__string_append(why, path);
+        by__string_append(why, " is gone: the part is trained again");
+        forget_run(part);
+    }
+    free(path);
+    return by_string_check(why, error);
+}
+
 by_status by__assistant_train(by_assistant *a, size_t index, const by_assistant_options *o,
                               by_error *error)
 {
@@ -107,18 +133,21 @@ by_status by__assistant_train(by_assistant *a, size_t index, const by_assistant_
     if (strcmp(hash, part->config) != 0) {
         /* Its file has another config than its run: a new one. */
         memcpy(part->config, hash, sizeof hash);
-        free(part->run);
-        part->run = NULL;
-        part->seconds = 0.0;
-        part->joules = -1.0;
+        forget_run(part);
     }
-    by__assistant_tell(a, o, BY_ASSISTANT_TRAINS, index, NULL);
+    by_string gone = {0};
+    by_status status = forget_gone(&gone, part, error);
+    if (status == BY_OK) {
+        by__assistant_tell(a, o, BY_ASSISTANT_TRAINS, index, gone.data);
+    }
+    by_string_free(&gone);
+    BY_TRY(status);
     if (part->run != NULL) {
         BY_TRY(by_config_open_run(&config, part->run, NULL, 0, error));
     } else {
         BY_TRY(by_config_open(&config, part->file, NULL, 0, error));
     }
-    by_status status = by_config_resolve(config, error);
+    status = by_config_resolve(config, error);
     status = status == BY_OK ? train(&t, config, error) : status;
     by_config_close(&config);
     BY_TRY(status);

@@ -54,6 +54,28 @@ new whole
 run 0 "$banyan" assistant whole --plan --json
 [ "$(grep -c '"state":"waits"' out)" -eq 2 ] || fail "$(cat out)"
 [ "$(ls whole)" = assistant.yaml ] || fail "the plan made $(ls whole)"
+run 0 "$banyan" assistant made/deep --text text.txt --conversations talks.jsonl --minutes 3 --plan
+holds out "pretrain	2.1	waits"
+[ ! -e made ] || fail "the plan made $(ls made)"
+
+say "what is known to be wrong is refused before anything is trained"
+echo 'reward: exakt' >>whole/assistant.yaml
+run 2 "$banyan" assistant whole --plan
+holds err 'whole/assistant.yaml:7: reward: "exakt" is not one of'
+sed -i '/^reward/d' whole/assistant.yaml
+printf 'prompts: prompts.jsonl\nreward: regex\n' >>whole/assistant.yaml
+run 2 "$banyan" assistant whole
+holds err "reward: regex needs task.reward_pattern"
+sed -i '/^prompts/d; /^reward/d' whole/assistant.yaml
+sed 's/^doc_to_text.*/&\nfilter_list: [{name: most, filter: [{function: majority}]}]/; s/multiple_choice/generate_until/' \
+    task.yaml >odd.yaml
+run 1 "$banyan" assistant made --text text.txt --conversations talks.jsonl --suite odd.yaml
+holds err "the filter 'majority' is not supported"
+[ ! -e made ] || fail "an assistant that cannot begin left $(ls made)"
+run 2 "$banyan" assistant short --text text.txt --conversations talks.jsonl --minutes 0.0001
+holds err "short/assistant.yaml gives part pretrain 7e-05 minutes, a share of all: "
+holds err "give it at least "
+[ "$(ls whole)" = assistant.yaml ] || fail "something was trained: $(ls whole)"
 
 say "all parts, and the report"
 run 0 "$banyan" assistant whole
@@ -104,6 +126,24 @@ say "what is done stays"
 run 0 "$banyan" assistant cut --json
 [ "$(grep -c '"event":"kept"' out)" -eq 2 ] || fail "$(cat out)"
 holds out '"event":"reported"'
+
+say "the same flags go on; others are refused, and named"
+cp cut/assistant.yaml kept.yaml
+sed -i '/^watts/d' cut/assistant.yaml
+run 0 "$banyan" assistant cut --text text.txt --conversations talks.jsonl --minutes 1 --plan --json
+[ "$(grep -c '"state":"done"' out)" -eq 2 ] || fail "$(cat out)"
+run 1 "$banyan" assistant cut --text text.txt --conversations prompts.jsonl
+holds err "cut/assistant.yaml is there already, and the flags say otherwise (conversations, minutes): to go on with it"
+mv kept.yaml cut/assistant.yaml
+
+say "a part whose directory is gone is trained again, with equal bits"
+rm -r cut/chat
+run 0 "$banyan" assistant cut --plan
+holds out "chat	0.3	waits"
+run 0 "$banyan" assistant cut
+holds out "pretrain: done already"
+holds out "chat: cut/chat/config.yaml is gone: the part is trained again"
+[ "$(digest cut/chat)" = "$(digest whole/chat)" ] || fail "the tuned model differs"
 
 say "a part is repeated by its config"
 run 0 "$banyan" train whole/chat.yaml --quiet

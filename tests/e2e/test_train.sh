@@ -244,7 +244,7 @@ refused 2 "--data chooses a config" "$banyan" train c.yaml --data text.txt --min
 refused 2 "belong together" "$banyan" train --data text.txt --money 5
 refused 2 "is no time such as" "$banyan" train --data text.txt --until tomorrow
 refused 2 "--until 2001-01-31T10:00 is over" "$banyan" train --data text.txt --until 2001-01-31T10:00
-refused 2 "give it at least --minutes" "$banyan" train --data text.txt --minutes 0.00001 --set train.threads=1
+refused 2 "give it at least " "$banyan" train --data text.txt --minutes 0.00001 --set train.threads=1
 refused 2 "less than 20 steps" "$banyan" train --data text.txt --flops 1e5 --set train.threads=1
 
 say "a shard that was cut short is named"

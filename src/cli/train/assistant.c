@@ -1,3 +1,4 @@
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,6 +86,9 @@ static void show_text(const by_assistant_event *e)
         printf("config     %s\n", p->config);
         break;
     case BY_ASSISTANT_TRAINS:
+        if (e->text != NULL) { /* why it does not go on */
+            printf("%s: %s\n", p->name, e->text);
+        }
         printf("%s: %s\n", p->name, p->run == NULL ? "begins" : "goes on");
         break;
     case BY_ASSISTANT_TRAINED:
@@ -161,8 +165,100 @@ static bool is_new(const assistant_request *r)
            r->prompts.count > 0 || r->suites.count > 0 || r->minutes > 0.0;
 }
 
+static bool equal_lists(const by_string_list *a, const by_string_list *b)
+{
+    size_t i = 0;
+    while (a->count == b->count && i < a->count && strcmp(a->items[i], b->items[i]) == 0) {
+        i++;
+    }
+    return a->count == b->count && i == a->count;
+}
+
+/* Flags that say what DIR/assistant.yaml has go on with it; names what they say otherwise. */
+static by_status compare(const by_assistant_config *flags, const char *path, by_error *error)
+{
+    by_assistant_config *there;
+    char other[128] = "";
+    size_t length = 0;
+    by_status status = by_assistant_config_open(&there, path, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    const struct {
+        const char *key;
+        bool same;
+    } keys[] = {
+        {"text", equal_lists(&flags->text, &there->text)},
+        {"conversations", equal_lists(&flags->conversations, &there->conversations)},
+        {"preferences", equal_lists(&flags->preferences, &there->preferences)},
+        {"prompts", equal_lists(&flags->prompts, &there->prompts)},
+        {"suites", equal_lists(&flags->suites, &there->suites)},
+        /* The file has six digits of it. */
+        {"minutes", fabs(flags->minutes - there->minutes) <= 1e-5 * flags->minutes},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (!keys[i].same) {
+            length += (size_t)snprintf(other + length, sizeof other - length, "%s%s",
+                                       length > 0 ? ", " : "", keys[i].key);
+        }
+    }
+    by_assistant_config_close(&there);
+    return length == 0
+               ? BY_OK
+               : by_error_set(error, BY_ESTATE,
+                              "%s is there already, and the flags say otherwise (%s): to go "
+                              "on with it, name only the directory; to change it, edit it",
+                              path, other);
+}
+
+/* ---- a new file, and where nothing comes of it, none ---- */
+
+typedef struct new_file {
+    char path[4200]; /* DIR/assistant.yaml */
+    size_t length;   /* of DIR in it */
+    size_t existed;  /* of the part of DIR that was there */
+    bool made;
+} new_file;
+
+static by_status name_file(new_file *f, const char *directory, by_error *error)
+{
+    f->length = strlen(directory);
+    while (f->length > 1 && directory[f->length - 1] == '/') {
+        f->length--;
+    }
+    if (f->length + 32 > sizeof f->path) {
+        return by_error_set(error, BY_EARG, "%.80s...: the path is too long", directory);
+    }
+    (void)snprintf(f->path, sizeof f->path, "%.*s", (int)f->length, directory);
+    for (f->existed = f->length; f->existed > 0 && access(f->path, F_OK) != 0;) {
+        do {
+            f->existed--;
+        } while (f->existed > 0 && f->path[f->existed] != '/');
+        f->path[f->existed] = '\0';
+    }
+    (void)snprintf(f->path, sizeof f->path, "%.*s/assistant.yaml", (int)f->length, directory);
+    return BY_OK;
+}
+
+/* Removes the file and the directories that were made for it. */
+static void discard(new_file *f)
+{
+    if (!f->made) {
+        return;
+    }
+    (void)unlink(f->path);
+    size_t end = f->length;
+    while (end > f->existed) {
+        f->path[end] = '\0';
+        (void)rmdir(f->path);
+        do {
+            end--;
+        } while (end > f->existed && f->path[end] != '/');
+    }
+}
+
 /* Writes DIR/assistant.yaml of a new one. */
-static by_status create(assistant_request *r, const char *directory, by_error *error)
+static by_status create(new_file *f, assistant_request *r, const char *directory, by_error *error)
 {
     char reward[] = "auto";
     const by_assistant_config config = {.text = list_of(&r->text),
@@ -172,7 +268,16 @@ static by_status create(assistant_request *r, const char *directory, by_error *e
                                         .suites = list_of(&r->suites),
                                         .reward = reward,
                                         .minutes = r->minutes > 0.0 ? r->minutes : 10.0};
-    return is_new(r) ? by_assistant_create(directory, &config, error) : BY_OK;
+    if (!is_new(r)) {
+        return BY_OK;
+    }
+    by_status status = name_file(f, directory, error);
+    if (status == BY_OK && access(f->path, F_OK) == 0) {
+        return compare(&config, f->path, error);
+    }
+    status = status == BY_OK ? by_assistant_create(directory, &config, error) : status;
+    f->made = status == BY_OK;
+    return status;
 }
 
 static int make(assistant_request *r, const char *directory)
@@ -181,8 +286,12 @@ static int make(assistant_request *r, const char *directory)
     by_assistant *a = NULL;
     const by_assistant_options options = {
         .train_event = on_train_event, .event = on_event, .stop = cli_stop_requested, .user = r};
-    by_status status = create(r, directory, &error);
+    new_file file = {.made = false};
+    by_status status = create(&file, r, directory, &error);
     status = status == BY_OK ? by_assistant_open(&a, directory, &error) : status;
+    if (r->plan || status != BY_OK) {
+        discard(&file);
+    }
     if (status == BY_OK && r->plan) {
         print_plan(a, r->screen.json);
     } else if (status == BY_OK) {
@@ -250,7 +359,7 @@ const cli_command cli_assistant = {
             "a\n"
             "report: DIR/report.md and DIR/report.html. DIR/assistant.yaml names the data; flags "
             "write a\n"
-            "new one.\n"
+            "new one, and go on with one that says the same.\n"
             "\n"
             "examples:\n"
             "  banyan assistant talker --text book.txt --conversations talks.jsonl --minutes 10\n"

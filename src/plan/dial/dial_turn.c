@@ -105,7 +105,7 @@ static by_status leave(by_dial_budget *left, const by_dial_request *r, const by_
     if (budget->seconds < whole) {
         return by_error_set(error, BY_EARG,
                             "the dial: the run may take %.3g s, but measuring this machine and the "
-                            "shortest training take %.3g s: give it at least --minutes %.2g",
+                            "shortest training take %.3g s: give it at least %.2g minutes",
                             budget->seconds, whole, ceil(whole / 0.6) / 100.0);
     }
     double rest = STEPS_SHARE * (budget->seconds - (by__now() - r->began));
