@@ -61,12 +61,19 @@ by_status by__export_gguf(by__export *export, by_error *error);
 by_status by__export_put_tokenizer(const char *directory, const by_tokenizer *tokenizer,
                                    const json_t *settings, by__checkpoint_file_list *written,
                                    by_error *error);
+/* The token behind an answer: the one that the chat template writes, which need not be the end of
+ * text, else the one that a GGUF source names; -1: none. A template beyond what is supported says
+ * nothing. */
+by_status by__export_eot(int64_t *out, const by__export *export, by_error *error);
 /* The end-of-text id: what config.json names, else the tokenizer's; -1: none. And the id in front
  * of every text; -1: none. */
 int64_t by__export_eos(const by__export *export);
 int64_t by__export_bos(const by__export *export);
 /* Returns PREFIX NAME or NAME, whichever the weights contain, or NULL. */
 const char *by__export_find(const by_weights *weights, const char *prefix, const char *name);
+/* Returns true if the model ends in outputs of texts (score.weight), as classes or a reward,
+ * instead of tokens. */
+bool by__export_rates_texts(const by__export *export);
 /* Returns the dtype that most elements of the weights have. */
 by_dtype by__export_dtype(const by_weights *weights);
 /* Returns BY_EARG if the output, with `end` appended to its name, exists. */

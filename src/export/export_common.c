@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/chat.h"
 #include "base/json.h"
 #include "base/paths.h"
 #include "export/export.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 #include "text/tokenizer/vocabulary.h"
 
 /* Reads an id from config.json: a number, or the first one of a list. */
@@ -26,6 +28,33 @@ int64_t by__export_eos(const by__export *e)
     return id >= 0 || e->tokenizer == NULL ? id : by_tokenizer_eos(e->tokenizer);
 }
 
+by_status by__export_eot(int64_t *out, const by__export *e, by_error *error)
+{
+    const by_chat_source source = {.directory = e->source->directory};
+    by_chat *chat = NULL;
+    by_error ignored = {0};
+    int64_t said[2] = {-1, -1};
+    *out = -1;
+    if (e->tokenizer == NULL) {
+        return BY_OK;
+    }
+    if (e->template != NULL) {
+        by_status status = by_chat_open(&chat, &source, &ignored);
+        if (status == BY_EMEMORY || status == BY_EIO) {
+            return by_error_set(error, status, "%s", ignored.message);
+        }
+        if (status == BY_OK) {
+            *out = by_chat_end(chat, e->tokenizer);
+            by_chat_close(&chat);
+        }
+    }
+    if (*out < 0 && !by__path_is_dir(source.directory)) {
+        BY_TRY(by__tokenizer_gguf_ends_open(said, source.directory, error));
+        *out = said[1];
+    }
+    return BY_OK;
+}
+
 int64_t by__export_bos(const by__export *e)
 {
     const by_tokenizer *t = e->tokenizer;
@@ -39,6 +68,14 @@ const char *by__export_find(const by_weights *weights, const char *prefix, const
     const by__checkpoint_tensor_entry *entry = by__weights_find(weights, full);
     entry = entry != NULL ? entry : by__weights_find(weights, name);
     return entry == NULL ? NULL : entry->name;
+}
+
+bool by__export_rates_texts(const by__export *e)
+{
+    const by_model_config *model = &e->source->config->model;
+    /* The config of a run may leave the outputs to its task. */
+    return strcmp(by_model_reads(model), "tokens") == 0 && !by_model_is_encoder(model) &&
+           (model->outputs > 0 || by__weights_find(e->source->weights, "score.weight") != NULL);
 }
 
 by_dtype by__export_dtype(const by_weights *weights)

@@ -136,11 +136,9 @@ static by_status open_source(by__export *e, by_error *error)
 }
 
 /* Refuses a model that ends in outputs of texts for formats of models that write texts. */
-static by_status check_head(const by__export_row *row, const by_model_config *model,
-                            by_error *error)
+static by_status check_head(const by__export_row *row, const by__export *export, by_error *error)
 {
-    bool texts = strcmp(by_model_reads(model), "tokens") == 0 && !by_model_is_encoder(model);
-    return row == &rows[0] || !texts || model->outputs < 1
+    return row == &rows[0] || !by__export_rates_texts(export)
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
                               "--format %s is for models that continue texts, and this one ends in "
@@ -155,7 +153,7 @@ by_status by_export(by_export_report *report, const by_export_source *source,
     by__export export = {.source = source, .options = options};
     const by__export_row *row;
     BY_TRY(check_options(&row, options, error));
-    BY_TRY(check_head(row, &source->config->model, error));
+    BY_TRY(check_head(row, &export, error));
     BY_TRY(by__export_refuse_existing(&export, "", error));
     by_status status = open_source(&export, error);
     if (status == BY_OK) {

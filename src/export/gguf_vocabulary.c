@@ -254,6 +254,7 @@ by_status by__export_gguf_put_vocabulary(by__export_gguf_pairs *pairs, const by_
 {
     const by_tokenizer *t = e->tokenizer;
     uint32_t count = (uint32_t)e->source->config->model.vocab;
+    int64_t turn;
     if (t == NULL) { /* the model only has token ids */
         by__export_gguf_put_text(pairs, "tokenizer.ggml.model", "no_vocab");
         return BY_OK;
@@ -271,9 +272,11 @@ by_status by__export_gguf_put_vocabulary(by__export_gguf_pairs *pairs, const by_
     BY_TRY((t->characters   ? put_characters
             : t->byte_level ? put_byte_level
                             : put_pieces)(pairs, t, count, error));
+    BY_TRY(by__export_eot(&turn, e, error));
     int64_t front = by__export_bos(e);
     put_id(pairs, "tokenizer.ggml.bos_token_id", front >= 0 ? front : named(e, "bos_token"), count);
     put_id(pairs, "tokenizer.ggml.eos_token_id", by__export_eos(e), count);
+    put_id(pairs, "tokenizer.ggml.eot_token_id", turn, count);
     put_id(pairs, "tokenizer.ggml.padding_token_id", named(e, "pad_token"), count);
     by__export_gguf_put_bool(pairs, "tokenizer.ggml.add_bos_token", front >= 0);
     by__export_gguf_put_bool(pairs, "tokenizer.ggml.add_eos_token", t->pipeline.after_count > 0);

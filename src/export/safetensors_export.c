@@ -13,6 +13,8 @@
 
 /* Elements converted at a time. */
 #define CHUNK ((size_t)1024)
+/* Of JSON. */
+#define MAX_FILE ((size_t)16 << 20)
 
 /* A tensor converted to another dtype as it is read. */
 typedef struct converted {
@@ -166,6 +168,72 @@ by_status by__export_put_tokenizer(const char *directory, const by_tokenizer *to
     return status;
 }
 
+/* Returns true if eos_token_id, a number or a list, has the id. */
+static bool names_end(const json_t *value, int32_t id)
+{
+    bool has = json_is_integer(value) && json_integer_value(value) == id;
+    for (size_t i = 0; i < json_array_size(value) && !has; i++) {
+        const json_t *item = json_array_get(value, i);
+        has = json_is_integer(item) && json_integer_value(item) == id;
+    }
+    return has;
+}
+
+/* Sets the ids that end a text. With this file, transformers takes no ids from config.json, so the
+ * others of it are repeated. */
+static void set_ends(json_t *root, const json_t *config, const int32_t *ids, size_t count)
+{
+    static const char *const others[] = {"bos_token_id", "pad_token_id"};
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        (void)json_array_append_new(list, json_integer(ids[i]));
+    }
+    (void)json_object_set_new(root, "eos_token_id", list);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
+        json_t *value = json_object_get(config, others[i]);
+        if (json_is_integer(value) && json_object_get(root, others[i]) == NULL) {
+            (void)json_object_set(root, others[i], value);
+        }
+    }
+}
+
+/* Writes generation_config.json of a model with a chat template: what ends an answer may be another
+ * token than the end of text, which config.json names, and a runtime that looks for that alone
+ * writes until its limit. A file that names all ends stays as it is. */
+static by_status write_ends(const by__export *e, const char *directory, by_error *error)
+{
+    static const char name[] = "generation_config.json";
+    int32_t ids[BY_END_TOKENS];
+    size_t count;
+    json_t *config;
+    json_t *root = NULL;
+    if (e->tokenizer == NULL || e->template == NULL || by__export_rates_texts(e) ||
+        by_model_is_encoder(&e->source->config->model)) {
+        return BY_OK;
+    }
+    BY_TRY(by_end_tokens(ids, &count, e->source->directory, e->tokenizer, error));
+    BY_TRY(
+        by__json_file(&config, directory, "config.json", MAX_FILE, JSON_REJECT_DUPLICATES, error));
+    by_status status =
+        by__json_file(&root, directory, name, MAX_FILE, JSON_REJECT_DUPLICATES, error);
+    size_t known = 0;
+    while (known < count && names_end(json_object_get(root, "eos_token_id"), ids[known])) {
+        known++;
+    }
+    if (status == BY_OK && known < count) {
+        root = root != NULL ? root : json_object();
+        set_ends(root, config, ids, count);
+        char *text = by__json_dump(root, JSON_INDENT(2));
+        status = text == NULL
+                     ? by_error_set(error, BY_EMEMORY, "out of memory: %s", name)
+                     : by__checkpoint_sink_put(directory, name, text, strlen(text), NULL, error);
+        free(text);
+    }
+    json_decref(root);
+    json_decref(config);
+    return status;
+}
+
 /* Copies the other files next to the weights, or writes them from a GGUF file. */
 static by_status write_rest(const by__export *e, const char *directory, by_dtype dtype,
                             by_error *error)
@@ -175,7 +243,8 @@ static by_status write_rest(const by__export *e, const char *directory, by_dtype
     } else if (e->tokenizer != NULL) {
         BY_TRY(by__export_put_tokenizer(directory, e->tokenizer, e->settings, NULL, error));
     }
-    return write_config(e, directory, dtype, error);
+    BY_TRY(write_config(e, directory, dtype, error));
+    return write_ends(e, directory, error);
 }
 
 static by_status write_directory(by__export *e, const by_weights *weights, const converted *made,

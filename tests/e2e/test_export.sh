@@ -110,6 +110,67 @@ holds of-moved/config.json "$config"
 run 0 "$banyan" export codes --format onnx --output codes.onnx
 grep -aq "$train" codes.onnx || fail "codes.onnx lacks its origin"
 
+say "a model with a chat template: what ends an answer is told to every runtime"
+awk 'BEGIN { for (i = 0; i < 20; i++) printf "{\"question\": \"%d?\", \"answer\": \"%d\"}\n", i, i + 1 }' >talks.jsonl
+cat >talk.yaml <<'END'
+name: talk
+task: {kind: chat}
+model: {from: runs/gpt2}
+chat: {template: chatml, long: cut}
+data: {text: [talks.jsonl], valid_fraction: 0.2}
+train: {steps: 1, batch: 2}
+optimizer: {warmup: 0}
+precision: {compute: f32}
+END
+run 0 "$banyan" train talk.yaml --quiet
+# ends DIRECTORY: the end of text and that of a turn, and nothing else.
+ends() {
+    tr -d ' \n' <"$1/generation_config.json" >flat
+    holds flat "\"eos_token_id\":[$text,$turn]"
+}
+# The ids of <|endoftext|> and of <|im_end|>.
+id() { tr '{' '\n' <"$1/tokenizer.json" | sed -n "s/.*\"id\": \([0-9]*\), \"content\": \"<|$2|>\".*/\1/p"; }
+run 0 "$banyan" export runs/talk --format safetensors --output talk-hf
+text=$(id talk-hf endoftext)
+turn=$(id talk-hf im_end)
+[ -n "$text" ] && [ -n "$turn" ] || fail "$(head -c 2000 talk-hf/tokenizer.json)"
+ends talk-hf
+run 0 "$banyan" export runs/talk --format gguf --output talk.gguf
+grep -aq tokenizer.ggml.eot_token_id talk.gguf || fail "talk.gguf names no end of a turn"
+run 0 "$banyan" export talk.gguf --format safetensors --output talk-back
+ends talk-back
+run 0 "$banyan" export talk.gguf --format gguf --output talk-again.gguf
+same talk.gguf talk-again.gguf
+echo '{"eos_token_id": 0, "top_k": 5}' >talk-hf/generation_config.json
+run 0 "$banyan" export talk-hf --format safetensors --output talk-added
+ends talk-added
+holds flat '"top_k":5'
+echo '{"eos_token_id": ['"$turn, 0, $text"']}' >talk-hf/generation_config.json
+run 0 "$banyan" export talk-hf --format safetensors --output talk-kept
+same talk-hf/generation_config.json talk-kept/generation_config.json
+[ ! -e llama-hf/generation_config.json ] || fail "a model without a template has generation_config.json"
+
+say "a reward model ends no answers; what reads it is named"
+awk 'BEGIN { for (i = 0; i < 20; i++) printf "{\"prompt\": \"%d?\", \"chosen\": \"%d\", \"rejected\": \"no\"}\n", i, i + 1 }' \
+    >pairs.jsonl
+sed 's/^name.*/name: rates/; s/kind: chat/kind: reward/; s/talks/pairs/; s/, long: cut//; s/gpt2/talk/' talk.yaml >rates.yaml
+run 0 "$banyan" train rates.yaml --quiet
+run 0 "$banyan" export runs/rates --format safetensors --output rates-hf
+exists rates-hf/chat_template.jinja
+[ ! -e rates-hf/generation_config.json ] || fail "$(cat rates-hf/generation_config.json)"
+run 2 "$banyan" export runs/rates --format gguf --output rates.gguf
+holds err "ends in outputs of texts"
+for command in chat "generate --prompt x"; do
+    # shellcheck disable=SC2086
+    run 2 "$banyan" $command runs/rates </dev/null
+    holds err "\`banyan classify runs/rates/checkpoints/step-00000001 --batch FILE\`"
+done
+echo apple >lines.txt
+run 0 "$banyan" classify runs/rates/checkpoints/step-00000001 --batch lines.txt
+cp out rewards
+run 0 "$banyan" classify rates-hf --batch lines.txt
+same rewards out
+
 say "info says what a file holds"
 run 0 "$banyan" info llama-q8_0.gguf
 holds out "architecture     llama"
