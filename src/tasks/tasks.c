@@ -148,9 +148,12 @@ by_status by_task_open(by_task_data **out, const by_task *task, const by_task_re
     }
     if (request->purpose == BY_TASK_PREDICT && task->predict == NULL) {
         bool texts = strcmp(by_model_reads(&request->config->model), "tokens") == 0;
+        bool rates = strcmp(task->name, "reward") == 0;
         return by_error_set(
             error, BY_EARG, "task.kind %s has no predictions to print%s", task->name,
-            texts ? "; `banyan embed RUN --batch FILE` makes vectors of texts" : "");
+            rates   ? "; `banyan classify RUN --batch FILE` gives the rewards of texts"
+            : texts ? "; `banyan embed RUN --batch FILE` makes vectors of texts"
+                    : "");
     }
     if (request->test && !task->keeps_test) {
         return by_error_set(error, BY_EARG,

@@ -265,6 +265,9 @@ double cli_trained_percent(const by_model_size *size);
  * several is used, and which checkpoints were passed over. */
 by_status cli_open_pretrained(by_pretrained **out, const char *path, const char *device, bool best,
                               bool ema, const char *adapter, by_error *error);
+/* Refuses the run of a reward model, with a way to its rewards, where a model that writes texts is
+ * wanted. */
+by_status cli_check_writes(const by_pretrained *model, by_error *error);
 /* Opens a model like cli_open_pretrained, calls `work` with it and its run directory (NULL where
  * there is none), and closes it; signals ask it to stop (cli_stop_requested). Reports an error of
  * either, and returns the exit code. */

@@ -252,6 +252,18 @@ static by_status open_pretrained(by_pretrained **out, char **run, const char *pa
     return status;
 }
 
+by_status cli_check_writes(const by_pretrained *model, by_error *error)
+{
+    const char *directory = by_pretrained_directory(model);
+    if (strcmp(by_pretrained_config(model)->task.kind, "reward") != 0) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s was trained with task.kind reward: it rates texts and writes none: "
+                        "`banyan classify %s --batch FILE` prints the reward of each line",
+                        directory, directory);
+}
+
 by_status cli_open_pretrained(by_pretrained **out, const char *path, const char *device, bool best,
                               bool ema, const char *adapter, by_error *error)
 {

@@ -81,7 +81,8 @@ static by_status check_task(const by_pretrained *model, const char *path, by_err
     const char *kind = config->task.kind;
     bool embeds = strcmp(kind, "masked") == 0 || strcmp(kind, "contrast") == 0;
     bool run = strcmp(by_pretrained_directory(model), path) != 0;
-    bool rates = strcmp(kind, "classify") == 0 || (strcmp(kind, "regress") == 0 && !run);
+    bool rates = strcmp(kind, "classify") == 0 || strcmp(kind, "reward") == 0 ||
+                 (strcmp(kind, "regress") == 0 && !run);
     bool texts = strcmp(by_model_reads(&config->model), "tokens") == 0 &&
                  !by_model_is_encoder(&config->model);
     return strcmp(kind, "language") == 0 || (rates && texts)

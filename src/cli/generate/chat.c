@@ -399,6 +399,7 @@ static by_status open_model(chat_session *s, const char *path, by_error *error)
     by_pretrained *pretrained = NULL;
     by_status status =
         cli_open_pretrained(&pretrained, path, r->device, r->best, false, r->adapter, error);
+    status = status == BY_OK ? cli_check_writes(pretrained, error) : status;
     if (status == BY_OK) {
         status = by_pretrained_tokenizer(&s->tokenizer, pretrained, error);
     }

@@ -45,6 +45,7 @@ by_status cli_open_generation(by_pretrained **model, by_tokenizer **tokenizer, c
 {
     by_status status =
         cli_open_pretrained(model, path, r->device, r->best, r->ema, r->adapter, error);
+    status = status == BY_OK ? cli_check_writes(*model, error) : status;
     if (status == BY_OK) {
         status = by_pretrained_tokenizer(tokenizer, *model, error);
     }
