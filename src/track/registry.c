@@ -1,14 +1,11 @@
 /* The index of run directories. Every change is a transaction. SQLite's rollback journal is used
  * because its write-ahead log does not work on network file systems. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "base/paths.h"
 #include "track/track.h"
@@ -228,14 +225,11 @@ static by_status put_aside(by_registry *registry, by_error *error)
 }
 
 /* Makes a file in place of the damaged one. Of processes that find the damage at the same time one
- * does: the others wait for its lock, and then find the new file. The lock is on the directory
- * itself, so that it leaves no file; a file system without locks has none. */
+ * does: the others wait for it, and then find the new file. */
 static by_status replace(by_registry *registry, by_error *error)
 {
     bool damaged = false;
-    int lock = open(registry->runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (lock >= 0 && flock(lock, LOCK_EX) != 0 && errno == EINTR) {
-    }
+    int lock = by__track_directory_lock(registry->runs);
     (void)sqlite3_close(registry->database);
     by_status status = connect(registry, &damaged, error);
     if (damaged) {
@@ -244,10 +238,7 @@ static by_status replace(by_registry *registry, by_error *error)
             status = connect(registry, &damaged, error);
         }
     }
-    if (lock >= 0) {
-        (void)flock(lock, LOCK_UN); /* a child that was forked meanwhile may have the file too */
-        (void)close(lock);
-    }
+    by__track_directory_unlock(lock);
     return status;
 }
 

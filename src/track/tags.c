@@ -1,10 +1,6 @@
 /* tags.json of a run directory: tags that people give a run, {"KEY": "VALUE", ...}. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "track/track.h"
@@ -87,25 +83,6 @@ by_status by_tags_read(by_tag_list *out, const char *run, by_error *error)
     return BY_OK;
 }
 
-/* Waits until no other process changes tags of the run. The lock is on the directory itself, so
- * that it leaves no file; RUN/.lock is that of the process that trains the run. Returns -1, or a
- * file without a lock, if the file system has none: the tag is set all the same. */
-static int lock_tags(const char *run)
-{
-    int fd = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR) {
-    }
-    return fd;
-}
-
-static void unlock_tags(int fd)
-{
-    if (fd >= 0) {
-        (void)flock(fd, LOCK_UN); /* a child that was forked meanwhile may have the file too */
-        (void)close(fd);
-    }
-}
-
 by_status by_tags_set(const char *run, const char *key, const char *value, by_error *error)
 {
     char *path;
@@ -115,7 +92,7 @@ by_status by_tags_set(const char *run, const char *key, const char *value, by_er
         return by_error_set(error, BY_EARG, "a tag needs a name, and both are UTF-8");
     }
     BY_TRY(tags_path(&path, run, error));
-    int lock = lock_tags(run);
+    int lock = by__track_directory_lock(run); /* against others that change tags */
     by_status status = read_tags(&root, path, error);
     if (status == BY_OK) {
         int failed = 0;
@@ -130,7 +107,7 @@ by_status by_tags_set(const char *run, const char *key, const char *value, by_er
         free(text);
         json_decref(root);
     }
-    unlock_tags(lock);
+    by__track_directory_unlock(lock);
     free(path);
     return status;
 }

@@ -50,6 +50,12 @@ void by__track_run_unlock(int *fd);
  * system has no locks or the last holder was on another host. */
 bool by__track_run_is_held(const char *run);
 
+/* Waits until no other process has locked a directory, and locks it (directory_lock.c). Not the
+ * lock of a run, which lasts as long as it trains. -1, or a file without a lock: the file system has
+ * none. */
+int by__track_directory_lock(const char *directory);
+void by__track_directory_unlock(int fd);
+
 /* Updates the row in the registry only, not run.json. */
 by_status by__track_registry_put(by_registry *registry, const by_run_record *run, by_error *error);
 /* Removes the row of a run. */
