@@ -208,17 +208,18 @@ static by_status sync_parent(const char *path, by_error *error)
     return status;
 }
 
-/* Whether a path still names an open file. */
+/* Whether a path still names an open file; one that may not be read counts as the same. */
 static bool names(const char *path, int fd)
 {
     struct stat opened;
     struct stat named;
     int other = open(path, O_RDONLY | O_CLOEXEC);
-    bool same = other >= 0 && fstat(fd, &opened) == 0 && fstat(other, &named) == 0 &&
-                opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-    if (other >= 0) {
-        (void)close(other);
+    if (other < 0) {
+        return errno != ENOENT;
     }
+    bool same = fstat(fd, &opened) == 0 && fstat(other, &named) == 0 &&
+                opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+    (void)close(other);
     return same;
 }
 
