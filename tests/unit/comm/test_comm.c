@@ -16,7 +16,7 @@
 #include "comm/comm.h"
 #include "comm_cases.h"
 
-#define PAIRS 2000
+#define PAIRS 20000
 
 static void run(int ranks, by_status (*rank_main)(by_comm *, void *, by_error *), void *user)
 {
