@@ -51,8 +51,8 @@ void by__track_run_unlock(int *fd);
 bool by__track_run_is_held(const char *run);
 
 /* Waits until no other process has locked a directory, and locks it (directory_lock.c). Not the
- * lock of a run, which lasts as long as it trains. -1, or a file without a lock: the file system has
- * none. */
+ * lock of a run, which lasts as long as it trains. -1, or a file without a lock: the file system
+ * has none. */
 int by__track_directory_lock(const char *directory);
 void by__track_directory_unlock(int fd);
 
