@@ -5,10 +5,8 @@
  * errors at any time, whose end is kept for the message if it dies.
  *
  * Answers are told apart by their order alone. A line too many, such as a banner, would give every
- * completion the answer of the one before it, so what it prints unasked is refused: before the
- * lines of a step, and at its end, where its output is read until it is over. One that answers
- * more slowly than steps follow each other is still at work then on the answer that is too many;
- * that comes within the time of a few answers, which the second step waits once. */
+ * completion the answer of the one before it, so what it has printed unasked is refused: before
+ * the lines of a step, and at its end, where its output is read until it is over. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -25,8 +23,6 @@
 #define SHOWN 400
 /* Bytes of an answer at most. */
 #define ANSWER 256
-/* Times of an answer after which it is not expected any more. */
-#define LATE 4.0
 /* Seconds for its end, once it has closed its output or was told to end. */
 #define GRACE 1.0
 
@@ -35,11 +31,8 @@ struct by__reinforce_command {
     const by_string_list *words;
     const char *name;
     double timeout;
-    double took;    /* seconds of the last step's answers; -1: it was asked nothing yet */
-    double pace;    /* seconds of one of them, in the mean */
-    double rested;  /* by__now of the last one */
-    bool is_silent; /* it was, behind its answers to a step */
-    int input;      /* ours: a socket, so that its death is an error and no signal */
+    double took; /* seconds of the last step's answers; -1: it was asked nothing yet */
+    int input;   /* ours: a socket, so that its death is an error and no signal */
     int output;
     int errors;
     char last[SHOWN + 1]; /* of its errors */
@@ -81,7 +74,6 @@ static by_status start(by__reinforce_command *c, by_error *error)
     int problem = by__process_start(&c->process, &options);
     free(arguments);
     c->took = -1.0;
-    c->is_silent = false;
     c->input = fds[0];
     c->output = fds[2];
     c->errors = fds[4];
@@ -258,37 +250,14 @@ static by_status unasked(const by__reinforce_command *c, by_error *error)
                                         "do not belong together");
 }
 
-/* Reads its output until a time or its end: all that comes, or only until something comes. */
-static by_status read_until(by__reinforce_command *c, double until, bool all, bool *end,
-                            by_error *error)
-{
-    *end = false;
-    while (!*end && c->answers.length < (all ? ANSWER : 1)) {
-        struct pollfd streams[2] = {{.fd = c->output, .events = POLLIN},
-                                    {.fd = c->errors, .events = POLLIN}};
-        double left = fmax(0.0, until - by__now());
-        if (poll(streams, 2, (int)ceil(1000.0 * fmin(left, 1.0))) < 0 && errno != EINTR) {
-            return by__io_error(error, "wait for", c->name);
-        }
-        read_errors(c);
-        BY_TRY(read_answers(c, end, error));
-        if (left <= 0.0) {
-            break;
-        }
-    }
-    return BY_OK;
-}
-
 /* Refuses what it has printed before it gets the lines of a step. */
 static by_status check_silent(by__reinforce_command *c, size_t count, by_error *error)
 {
     bool end;
-    bool waits = c->took >= 0.0 && !c->is_silent;
-    BY_TRY(read_until(c, waits ? c->rested + LATE * c->pace : 0.0, false, &end, error));
+    BY_TRY(read_answers(c, &end, error));
     if (c->answers.length > 0) {
         return unasked(c, error);
     }
-    c->is_silent = waits || c->is_silent;
     return end ? ended(c, 0, count, error) : BY_OK;
 }
 
@@ -370,9 +339,7 @@ static by_status exchange(by__reinforce_command *c, double *out, const by_string
             return ended(c, answered, count, error);
         }
     }
-    c->rested = by__now();
-    c->took = c->rested - began;
-    c->pace = c->took / (double)count;
+    c->took = by__now() - began;
     return BY_OK;
 }
 
@@ -396,17 +363,33 @@ by_status by__reinforce_command_rate(by__reinforce_command *c, double *out,
     return status;
 }
 
+/* Reads its output to its end, or as much of it as a message shows. */
+static by_status read_rest(by__reinforce_command *c, double until, by_error *error)
+{
+    bool end = false;
+    double left = until - by__now();
+    for (; !end && left > 0.0 && c->answers.length < ANSWER; left = until - by__now()) {
+        struct pollfd streams[2] = {{.fd = c->output, .events = POLLIN},
+                                    {.fd = c->errors, .events = POLLIN}};
+        if (poll(streams, 2, (int)(1000.0 * fmin(left, 1.0)) + 1) < 0 && errno != EINTR) {
+            return by__io_error(error, "wait for", c->name);
+        }
+        read_errors(c);
+        BY_TRY(read_answers(c, &end, error));
+    }
+    return BY_OK;
+}
+
 by_status by__reinforce_command_finish(by__reinforce_command *c, by_error *error)
 {
     char text[ANSWER];
     double number;
-    bool end;
     if (c->input < 0 || c->took < 0.0) {
         return BY_OK;
     }
     (void)close(c->input);
     c->input = -1;
-    by_status status = read_until(c, by__now() + c->took + GRACE, true, &end, error);
+    by_status status = read_rest(c, by__now() + c->took + GRACE, error);
     if (status == BY_OK && c->answers.length > 0) {
         first_line(c, text);
         /* Words at its end belong to no answer. */

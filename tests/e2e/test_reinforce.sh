@@ -84,7 +84,7 @@ for form in jsonl json parquet; do
     [ "$(digest "of-$form")" = "$(digest of-jsonl)" ] || fail "prompts.$form give other weights"
 done
 
-say "a number too many shifts all rewards: refused, however slow the program is"
+say "a number too many shifts all rewards: refused, of a slow program at its end"
 cat >banner.sh <<'END'
 echo 7
 while read -r line; do

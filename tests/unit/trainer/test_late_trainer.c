@@ -14,10 +14,12 @@
 #include "late_device.h"
 #include "optim/optim.h"
 #include "runner.h"
+#include "sanitizer.h"
 #include "temporary.h"
 #include "trainer/state/trainer.h"
 
-#define SEEDS   8
+/* Orders of the device's work; each has the same threads, which sanitizers watch. */
+#define SEEDS   (BY_TESTS_SANITIZED ? 2 : 8)
 #define STEPS   6
 #define CONTEXT 8
 #define BATCH   3
