@@ -106,7 +106,7 @@ void by__process_stop(by__process *p, double grace)
 void by__process_kill(by__process *p)
 {
     if (p->running) {
-        (void)kill(p->pid, SIGKILL);
+        (void)kill(-p->pid, SIGKILL);
         p->due = by__now() + BY__PROCESS_KILL_SECONDS;
         p->killed = true;
     }

@@ -37,6 +37,7 @@ typedef struct by__process_options {
 int by__process_start(by__process *process, const by__process_options *options);
 /* Sends a running process SIGTERM, with SIGKILL after `grace` seconds. */
 void by__process_stop(by__process *process, double grace);
+/* Sends SIGKILL to a running process and to the rest of its group, which it has started. */
 void by__process_kill(by__process *process);
 
 typedef enum by__process_news {

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -74,6 +75,28 @@ static void test_stop(void **state)
     assert_int_equal(process.code, 128 + SIGKILL);
 }
 
+/* What it has started dies with it, and writes nothing any more. */
+static void test_group(void **state)
+{
+    by__process process;
+    int ends[2];
+    char byte;
+    (void)state;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    char *words[] = {(char[]){"sh"}, (char[]){"-c"},
+                     (char[]){"(echo began; sleep 20; echo late) & wait"}, NULL};
+    const by__process_options options = {.words = words, .input = -1, .output = ends[1]};
+    assert_int_equal(by__process_start(&process, &options), 0);
+    (void)close(ends[1]);
+    for (size_t i = 0; i < sizeof "began"; i++) {
+        assert_int_equal(read(ends[0], &byte, 1), 1);
+    }
+    by__process_kill(&process);
+    await(&process, 0.0);
+    assert_int_equal(read(ends[0], &byte, 1), 0);
+    (void)close(ends[0]);
+}
+
 /* One that SIGKILL does not end, as its end is never reported here, is reported as left. */
 static void test_left(void **state)
 {
@@ -114,7 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codes),    cmocka_unit_test(test_stop),
         cmocka_unit_test(test_left),     cmocka_unit_test(test_descendants),
-        cmocka_unit_test(test_back_off),
+        cmocka_unit_test(test_back_off), cmocka_unit_test(test_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
