@@ -5,8 +5,10 @@ set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 banyan=${BANYAN:-$root/build/release/banyan}
 work=$(cd "$(mktemp -d "${TMPDIR:-/tmp}/banyan-test-XXXXXX")" && pwd -P)
-# Threads that wait give way, and the measured peak of the machine is kept between tests.
-export OMP_WAIT_POLICY=passive XDG_CACHE_HOME="$root/build/test-cache"
+# Threads that wait give way, the measured peak of the machine is kept between tests, and no server of this user is in
+# the way of a test's.
+export OMP_WAIT_POLICY=passive XDG_CACHE_HOME="$root/build/test-cache" XDG_RUNTIME_DIR="$work/.runtime"
+mkdir -m 700 "$XDG_RUNTIME_DIR" || exit 1
 # Containers often tell Python to keep no bytecode: each import of PyTorch and transformers would compile them anew, for
 # ten seconds.
 unset PYTHONDONTWRITEBYTECODE
