@@ -76,6 +76,10 @@ for name in links dots; do
 done
 run 0 "$banyan" train own.yaml --quiet
 run 0 "$banyan" train own.yaml --quiet --set name=sampled --set data.fan_outs='[3, 3]' --set train.batch=4
+awk 'BEGIN { for (i = 0; i < 80; i++) print i % 2 }' >relations.txt
+run 0 "$banyan" train own.yaml --quiet --set name=related --set model.kind=rgcn --set data.relations=relations.txt \
+    --set data.self_loops=false
+run 0 "$banyan" predict runs/related --out related.lines
 run 0 "$banyan" train small.yaml --quiet
 run 0 "$banyan" train bonds.yaml --quiet
 run 0 "$banyan" predict runs/own --out own.lines
@@ -84,7 +88,7 @@ run 0 "$banyan" predict runs/small --nodes 11 --out small.lines
 run 0 "$banyan" predict runs/bonds --nodes 11 --out bonds.lines
 
 say "a server answers with what predict says"
-serve_models runs/own runs/small runs/bonds runs/sampled runs/links runs/dots
+serve_models runs/own runs/small runs/bonds runs/sampled runs/links runs/dots runs/related
 await_ready
 cat >ask.py <<'END'
 import json, sys, urllib.error, urllib.request
@@ -110,6 +114,8 @@ alike(ask(model="own", nodes=[39, 0, 39]), [own[39], own[0], own[39]])
 assert [p["index"] for p in ask(model="own", nodes=[39, 0, 39])] == [0, 1, 2]
 alike(ask(model="own", graph=graph), new)
 assert len(ask(model="sampled", graph=graph)) == 12
+alike(ask(model="related", nodes=[39, 0]), [lines("related.lines")[39], lines("related.lines")[0]])
+assert "the model knows relations" in ask(400, model="related", graph=graph)
 alike(ask(model="own", graph=graph, nodes=[7, 2]), [new[7], new[2]])
 one = ask(model="own", graph={"features": [[1, 0, 2]]})
 assert len(one) == 1 and one[0]["label"] in ("even", "odd"), one

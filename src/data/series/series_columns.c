@@ -62,7 +62,9 @@ static double *read_stamps(const by_column *column, bool skip, by__series_stamp 
     for (size_t i = 0; stamps != NULL && i < column->value_count; i++) {
         by__series_stamp found;
         if (by__series_stamp_parse(&stamps[i], &found, column->values[i])) {
+            int digits = found.digits > style->digits ? found.digits : style->digits;
             *style = found;
+            style->digits = digits; /* whole seconds may have none */
             any = true;
         } else {
             stamps[i] = (double)NAN;
@@ -85,14 +87,33 @@ static bool is_time(by__series_found *f, const by_column *column, bool skip)
     return f->stamps != NULL;
 }
 
+/* Whether at least nine of ten texts of a column are times. */
+static bool is_mostly_time(const by_column *column)
+{
+    size_t times = 0;
+    for (size_t i = 0; i < column->value_count && column->kind != BY_COLUMN_NUMBER; i++) {
+        by__series_stamp style;
+        double seconds;
+        times += by__series_stamp_parse(&seconds, &style, column->values[i]);
+    }
+    return times > 0 && 10 * times >= 9 * column->value_count;
+}
+
 static by_status find_time(by__series_found *f, const by_table *table, const char *name, bool skip,
                            by_error *error)
 {
     for (size_t i = 0; name[0] == '\0' && i < by_table_column_count(table); i++) {
         const by_column *column = by_table_column(table, i);
-        if (is_time(f, column, false)) {
+        bool mostly = is_mostly_time(column);
+        if (is_time(f, column, mostly && skip)) {
             f->time = column;
             return BY_OK;
+        }
+        if (mostly) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: column '%s' has times, but also '%.40s': mend it, leave such "
+                                "rows out (data.corrupt=skip), or name another column in data.time",
+                                by_table_name(table), column->name, first_odd(column));
         }
     }
     if (name[0] == '\0') {

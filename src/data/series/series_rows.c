@@ -111,8 +111,8 @@ static by_status list_damage(gathering *g, by_error *error)
 
 /* ---- times ---- */
 
-/* The time of a row; NaN: it is missing, or none. after: the time of the row before it. */
-static double time_of(const gathering *g, uint64_t row, double after)
+/* The time of a row, as clocks show it where the file has no zone; NaN: it is missing, or none. */
+static double time_of(const gathering *g, uint64_t row)
 {
     const by__series_found *f = g->found;
     if (f->time == NULL) {
@@ -122,9 +122,26 @@ static double time_of(const gathering *g, uint64_t row, double after)
         return f->time->numbers[row] * g->set->unit;
     }
     int32_t value = f->time->categories[row];
-    double time = value < 0 ? (double)NAN : f->stamps[value];
-    bool local = f->style.zone[0] == '\0' && g->set->zone != NULL;
-    return local && !isnan(time) ? by__series_zone_time(g->set->zone, time, after) : time;
+    return value < 0 ? (double)NAN : f->stamps[value];
+}
+
+/* Turns what clocks show into times. Where clocks are put back they show an hour twice, and what a
+ * row follows tells which it is: the row behind it, if the newest row is the first. */
+static void apply_zone(gathering *g, uint64_t begin, uint64_t end)
+{
+    uint64_t up = 0;
+    uint64_t down = 0;
+    double after = -INFINITY;
+    for (uint64_t i = begin + 1; i < end; i++) {
+        up += g->placed[i].time > g->placed[i - 1].time;
+        down += g->placed[i].time < g->placed[i - 1].time;
+    }
+    bool newest_first = g->reading->sort && down > up;
+    for (uint64_t k = 0; k < end - begin; k++) {
+        double *time = &g->placed[newest_first ? end - 1 - k : begin + k].time;
+        *time = isnan(*time) ? *time : by__series_zone_time(g->set->zone, *time, after);
+        after = *time;
+    }
 }
 
 /* ---- placing ---- */
@@ -178,12 +195,14 @@ static by_status place_rows(gathering *g, by_error *error)
     for (uint64_t row = 0; row < rows; row++) {
         int64_t s = series_of(g->found, row);
         if (s >= 0) {
-            uint64_t at = next[s]++;
-            double after = at > g->begins[s] ? g->placed[at - 1].time : -INFINITY;
-            g->placed[at] = (timed_row){time_of(g, row, after), row};
+            g->placed[next[s]++] = (timed_row){time_of(g, row), row};
         }
     }
     free(next);
+    bool local = g->found->stamps != NULL && g->found->style.zone[0] == '\0';
+    for (size_t s = 0; s < count && local && g->set->zone != NULL; s++) {
+        apply_zone(g, g->begins[s], g->begins[s + 1]);
+    }
     return BY_OK;
 }
 
@@ -250,10 +269,14 @@ typedef struct row_steps {
     double shift; /* clocks are ahead by so much, where steps are shorter than a day */
 } row_steps;
 
+/* Seconds by which times may miss where they belong: a double resolves today's to 2.4e-7 s, and a
+ * step such as 0.1 s, times its number, to 1e-6 s. */
+#define RESOLUTION 5e-6
+
 static double step_number(const row_steps *s, double time)
 {
     double clock = time + (s->days ? by__series_zone_offset(s->zone, time) : s->shift);
-    return floor((clock - MONDAY) / s->step);
+    return floor((clock - MONDAY + RESOLUTION) / s->step);
 }
 
 static double step_time(const row_steps *s, double number)
@@ -290,7 +313,7 @@ static by_status resample_series(gathering *g, uint64_t begin, uint64_t end, by_
         double n = first + (double)k;
         row_group group = {.first = at, .time = step_time(&s, n)};
         for (; at < end && step_number(&s, g->placed[at].time) <= n; at++) {
-            if (!exact || g->placed[at].time == group.time) {
+            if (!exact || fabs(g->placed[at].time - group.time) <= RESOLUTION) {
                 group.first = group.count == 0 ? at : group.first;
                 group.count++;
             }
@@ -316,8 +339,10 @@ static by_status group_times(gathering *g, uint64_t begin, uint64_t end, by_erro
 
 /* ---- values ---- */
 
-/* What the rows of a group say in a column of numbers; NaN: nothing. */
-static double value_of(const gathering *g, const row_group *group, const by_column *column)
+/* What the rows of a group say in a column of numbers; NaN: nothing. What is known of a step, such
+ * as a price, is neither added up nor 0 where there are no rows. */
+static double value_of(const gathering *g, const row_group *group, const by_column *column,
+                       bool known)
 {
     const double *numbers = column->numbers;
     bool steps = g->reading->step > 0.0;
@@ -336,10 +361,10 @@ static double value_of(const gathering *g, const row_group *group, const by_colu
         }
     }
     if (count == 0) {
-        return steps && group->count == 0 && g->reading->zero ? 0.0 : (double)NAN;
+        return steps && group->count == 0 && g->reading->zero && !known ? 0.0 : (double)NAN;
     }
     return rule == NULL || strcmp(rule, "mean") == 0 ? sum / (double)count
-           : strcmp(rule, "sum") == 0                ? sum
+           : strcmp(rule, "sum") == 0                ? (known ? sum / (double)count : sum)
            : strcmp(rule, "first") == 0              ? first
                                                      : last;
 }
@@ -348,7 +373,7 @@ static by_status set_values(gathering *g, const row_group *group, uint64_t to, b
 {
     by__series_set *set = g->set;
     for (size_t c = 0; c < g->found->count; c++) {
-        double number = value_of(g, group, g->found->channels[c]);
+        double number = value_of(g, group, g->found->channels[c], false);
         uint64_t at = to * g->found->count + c;
         if (isfinite(number) && !isfinite((float)number)) {
             return by_error_set(error, BY_EFORMAT, "%s: row %llu: %g in column '%s' is beyond f32",
@@ -376,7 +401,7 @@ static by_status set_known(gathering *g, by_error *error)
     BY_TRY(
         by__alloc((void **)&set->known_values, cells, sizeof *set->known_values, "series", error));
     for (size_t i = 0; i < cells; i++) {
-        double number = value_of(g, &g->groups[i / count], g->found->known[i % count]);
+        double number = value_of(g, &g->groups[i / count], g->found->known[i % count], true);
         set->known_values[i] = isfinite((float)number) ? (float)number : NAN;
     }
     return BY_OK;
@@ -398,8 +423,8 @@ static void set_times(gathering *g, by__series_rows *series, const row_group *gr
             double gap = groups[i].time - groups[i - 1].time;
             step = i == 1 ? gap : step;
             clock_step = i == 1 ? clock[0] - clock[-1] : clock_step;
-            even = even && gap == step;
-            even_clock = even_clock && clock[0] - clock[-1] == clock_step;
+            even = even && fabs(gap - step) <= RESOLUTION;
+            even_clock = even_clock && fabs(clock[0] - clock[-1] - clock_step) <= RESOLUTION;
         }
     }
     if (g->found->time == NULL || series->count == 0) {
@@ -439,7 +464,7 @@ static bool says_anything(const gathering *g, const row_group *group)
 {
     bool any = false;
     for (size_t c = 0; c < g->found->count; c++) {
-        any = any || !isnan(value_of(g, group, g->found->channels[c]));
+        any = any || !isnan(value_of(g, group, g->found->channels[c], false));
     }
     return any;
 }
@@ -461,7 +486,7 @@ static by_status take_series(gathering *g, size_t s, by_error *error)
     }
     uint64_t count = g->group_count - before;
     uint64_t known = count;
-    while (r->ahead && g->found->known_count > 0 && count > 0 &&
+    while (g->found->known_count > 0 && count > 0 &&
            !says_anything(g, &g->groups[before + count - 1])) {
         count--;
     }

@@ -6,6 +6,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Of a fraction of a second that are written: a double holds today's times to 2.4e-7 s. */
+#define MOST_DIGITS 6
+
 /* Reads a number of so many digits. */
 static bool digits(int64_t *out, const char **text, int count)
 {
@@ -95,6 +98,7 @@ bool by__series_stamp_parse(double *seconds, by__series_stamp *style, const char
         for (text++; *text >= '0' && *text <= '9'; text++) {
             unit /= 10.0;
             fraction += unit * (*text - '0');
+            style->digits++;
         }
     }
     *seconds += (double)(hour * 3600 + minute * 60 + second) + fraction;
@@ -106,8 +110,10 @@ void by__series_stamp_print(char out[40], double seconds, const by__series_stamp
     double offset = 0.0;
     by__series_stamp ignored = {0};
     (void)read_zone(&offset, &ignored, style->zone);
-    seconds -= offset;
-    time_t whole = by__series_whole(seconds);
+    int digits = !style->seconds ? 0 : style->digits < MOST_DIGITS ? style->digits : MOST_DIGITS;
+    double scale = pow(10.0, digits);
+    double units = round((seconds - offset) * scale);
+    time_t whole = by__series_whole(floor(units / scale));
     struct tm utc = {0};
     char format[24] = "%Y-%m-%d %H:%M:%S";
     format[2] = format[5] = style->date;
@@ -117,5 +123,9 @@ void by__series_stamp_print(char out[40], double seconds, const by__series_stamp
     }
     (void)gmtime_r(&whole, &utc);
     size_t length = strftime(out, 32, format, &utc);
+    if (digits > 0) {
+        length += (size_t)snprintf(out + length, 8, ".%0*d", digits,
+                                   (int)(units - scale * floor(units / scale)));
+    }
     memcpy(out + length, style->zone, sizeof style->zone);
 }

@@ -16,7 +16,8 @@
 typedef struct by__series_stamp {
     char date;    /* between the parts of the date: '-' or '/' */
     char between; /* between date and time of day: ' ' or 'T'; 0: there is a date alone */
-    bool seconds; /* the time of day has seconds */
+    bool seconds; /* the time of day has seconds, */
+    int digits;   /* with so many digits behind them */
     char zone[8]; /* what follows it: "Z", "+01:00", or "" */
 } by__series_stamp;
 
@@ -29,7 +30,7 @@ static inline time_t by__series_whole(double seconds)
 
 /* Reads a time as seconds since 1970 (in UTC if it has a zone, else as if it were). */
 bool by__series_stamp_parse(double *seconds, by__series_stamp *style, const char *text);
-/* Writes a time in that style, without fractions of a second. */
+/* Writes a time in that style, rounded to its digits, at most to microseconds. */
 void by__series_stamp_print(char out[40], double seconds, const by__series_stamp *style);
 
 #endif

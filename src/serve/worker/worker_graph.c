@@ -27,7 +27,7 @@ typedef struct node_class {
 } node_class;
 
 struct by__worker_graphs {
-    by_predictor *predictor; /* of graphs in requests */
+    by_predictor *predictor; /* of graphs in requests; NULL: edges have relations */
     size_t width;            /* features of a node */
     size_t edge_width;       /* of an edge; 0: the model reads none */
     size_t graph_width;      /* of a graph as a whole; the same */
@@ -141,7 +141,7 @@ by_status by__worker_graphs_open(by__worker_graphs **out, const by_pretrained *p
     if (status == BY_OK && strcmp(config->task.kind, "nodes") == 0) {
         status = open_nodes(g, pretrained, error);
     }
-    if (status == BY_OK) {
+    if (status == BY_OK && by__nn_node_sizes_of(&config->model)->relations <= 0) {
         status = open_requests(g, pretrained, threads, error);
     }
     if (status != BY_OK) {
@@ -324,6 +324,11 @@ static by_status read_graph(const by__worker_graphs *g, graph_job *j, const json
     size_t edge_count = 0;
     const char *name;
     json_t *value;
+    if (g->predictor == NULL) {
+        return by_error_set(error, BY_EARG,
+                            "the model knows relations, which 'graph' has none of: ask for 'nodes' "
+                            "of its own graph");
+    }
     json_object_foreach((json_t *)(uintptr_t)graph, name, value)
     {
         if (strcmp(name, "features") != 0 && strcmp(name, "edges") != 0 &&

@@ -81,7 +81,10 @@ static void measure_quantiles(double *const *sums, const by__forecast_form *form
     *sums[SUM_CRPS] += weight * said->crps;
     *sums[SUM_NLL] += weight * said->nll;
     if (form->low >= 0 && form->high >= 0) {
-        bool inside = y >= said->quantiles[form->low] && y <= said->quantiles[form->high];
+        /* Rounded as y is: a count may be the very end of the band. */
+        float number = (float)y;
+        bool inside = number >= (float)said->quantiles[form->low] &&
+                      number <= (float)said->quantiles[form->high];
         *sums[SUM_INSIDE] += inside ? weight : 0.0;
     }
 }

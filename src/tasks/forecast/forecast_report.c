@@ -52,7 +52,7 @@ static by_status make_row(report_row *row, const by__forecast_data *d, by_error 
 /* The time of a row that is there. */
 static double known_time(const by__series_set *set, uint64_t row)
 {
-    return set->times[row] - by__series_zone_offset(set->zone, set->times[row]);
+    return by__series_zone_time(set->zone, set->times[row], -INFINITY);
 }
 
 /* A field of a time in seconds since 1970, or as clocks show it. */

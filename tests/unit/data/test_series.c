@@ -235,6 +235,7 @@ static void test_stamps(void **state)
                  {"2026-11-29T07:45:30Z", 1795938330.0},
                  {"2026/11/29 07:45", 1795938300.0},
                  {"2026-11-29 07:45:30+01:00", 1795934730.0},
+                 {"2026-11-29T07:45:30.250Z", 1795938330.25},
                  {"1969-12-31 23:59:59", -1.0}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         double seconds;
@@ -411,6 +412,52 @@ static void test_duplicates(void **state)
     check_values(shuffled, &sorted, want[0], 2);
 }
 
+/* Ten rows a second, which doubles hold only nearly, are even and in steps of their own. */
+static void test_fractions(void **state)
+{
+    enum { ROWS = 250 };
+    static const char *const rules[] = {"mean", "none"};
+    char text[ROWS * 64] = "t,x\n";
+    float want[ROWS];
+    BY_UNUSED(state);
+    for (int i = 0; i < ROWS; i++) {
+        (void)snprintf(text + strlen(text), 64, "2026-01-01 00:00:%02d.%d,%d\n", i / 10, i % 10, i);
+        want[i] = (float)i;
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rules); i++) {
+        const by__series_reading reading = {.step = 0.1, .rule = rules[i]};
+        check_values(text, &reading, want, ROWS);
+    }
+    by_error error = {0};
+    by__series_set *set;
+    assert_int_equal(read_text(&set, text, "", NULL, &error), BY_OK);
+    assert_true(fabs(set->series[0].step - 0.1) < 1e-6);
+    by__series_set_close(&set);
+}
+
+/* Prices of steps are no amounts, and rows that only have them are no rows to learn from. */
+static void test_known_steps(void **state)
+{
+    static const char rows[] = "t,x,price\n2026-01-01 00:10,1,10\n2026-01-01 00:40,5,10\n"
+                               "2026-01-01 02:00,7,10\n2026-01-01 03:00,,10\n";
+    char price[] = "price";
+    char *known[] = {price};
+    const by__series_columns columns = {.time = "t", .id = "", .known = {known, 1}};
+    const by__series_reading reading = {.step = 3600.0, .rule = "sum", .zero = true};
+    by_error error = {0};
+    by__series_set *set;
+    BY_UNUSED(state);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(rows, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(by__series_set_open(&set, path, &columns, &reading, &error), BY_OK);
+    assert_int_equal(set->rows, 3);
+    assert_true(set->values[0] == 6.0f && set->values[1] == 0.0f && set->values[2] == 7.0f);
+    assert_true(set->known_values[0] == 10.0f && isnan(set->known_values[1]));
+    by__series_set_close(&set);
+}
+
 /* Rows that are refused are left out instead, and listed. */
 static void test_left_out(void **state)
 {
@@ -475,6 +522,19 @@ static void test_zones(void **state)
                        utc % 24);
     }
     check_values(text, &days, want, 2);
+    /* The hour that clocks show twice, also where the newest row is the first. */
+    static const char *const stamps[] = {"01:00", "02:00", "02:00", "03:00"};
+    static const by__series_reading hours = {
+        .zone = "Europe/Berlin", .step = 3600.0, .rule = "sum", .sort = true};
+    static const float each[4] = {1, 2, 3, 4};
+    for (int newest_first = 0; newest_first < 2; newest_first++) {
+        strcpy(text, "t,x\n");
+        for (int i = 0; i < 4; i++) {
+            int row = newest_first != 0 ? 3 - i : i;
+            (void)snprintf(text + strlen(text), 64, "2026-10-25 %s,%d\n", stamps[row], row + 1);
+        }
+        check_values(text, &hours, each, 4);
+    }
 }
 
 /* ---- calendar ---- */
@@ -601,6 +661,8 @@ int main(void)
         cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_zones),
+        cmocka_unit_test(test_fractions),
+        cmocka_unit_test(test_known_steps),
         cmocka_unit_test(test_calendar),
         cmocka_unit_test(test_inputs),
         cmocka_unit_test(test_refused),
