@@ -353,7 +353,7 @@
  *   REDUCE_GRADIENTS  any number of f32, * with             done [1] f32, without meaning
  *                     attrs.in_place
  *     Signals that the gradients of bucket attrs.bucket are complete: whoever runs the graph
- *     exchanges them.
+ *     exchanges attrs.rows entries of them; 0: all.
  *   GATHER_PARAMETER  none                                  y attrs.shape, attrs.dtype
  *     The graph's parameter number attrs.bucket, of which each rank holds a part: whoever runs the
  *     graph gathers it. Zeros if nobody does.

@@ -224,11 +224,12 @@ static void cost_reduce_gradients(const by__op_signature *s, const by__graph_typ
                                   by__op_cost *cost)
 {
     BY_UNUSED(out);
-    cost->flops = 0.0;
-    for (int i = 0; i < s->input_count; i++) {
-        cost->flops += other_share(s) * (double)by_shape_count(&s->in[i].shape);
-        cost->bytes_sent += 2.0 * other_share(s) * by__op_type_bytes(&s->in[i]);
+    double entries = (double)s->attrs->rows;
+    for (int i = 0; i < s->input_count && s->attrs->rows == 0; i++) {
+        entries += (double)by_shape_count(&s->in[i].shape);
     }
+    cost->flops = other_share(s) * entries;
+    cost->bytes_sent = 2.0 * other_share(s) * entries * (double)sizeof(float);
 }
 
 /* A rank sends its part to every other rank. */
@@ -303,7 +304,7 @@ const by__op_row by__op_all_to_all =
     EXCHANGE(all_to_all, SWAP, GROUP, BY__ATTR(axis, INT), BY__ATTR(to, INT));
 const by__op_row by__op_ring_shift = EXCHANGE(ring_shift, SHIFT, GROUP);
 const by__op_row by__op_reduce_gradients = {
-    .attrs = BY__ATTRS(GROUP, BY__ATTR(bucket, INT), BY__ATTR(in_place, FLAG)),
+    .attrs = BY__ATTRS(GROUP, BY__ATTR(bucket, INT), BY__ATTR(rows, INT), BY__ATTR(in_place, FLAG)),
     .communicates = true,
     .exchange = BY__OP_EXCHANGE_GRADIENTS,
     .min_inputs = 1,
@@ -381,9 +382,11 @@ by_value by__op_build_wait(by_graph *graph, by_value started)
 }
 
 by_value by__op_build_reduce_gradients(by_graph *graph, const by_value *gradients, int count,
-                                       int64_t bucket, uint32_t mesh, int64_t ranks, bool in_place)
+                                       int64_t bucket, int64_t entries, uint32_t mesh,
+                                       int64_t ranks, bool in_place)
 {
-    by_attrs attrs = {.mesh = mesh, .ranks = ranks, .bucket = bucket, .in_place = in_place};
+    by_attrs attrs = {
+        .mesh = mesh, .ranks = ranks, .bucket = bucket, .rows = entries, .in_place = in_place};
     return by__op_add_node(graph, BY_OP_REDUCE_GRADIENTS, &attrs, gradients, count, NULL);
 }
 

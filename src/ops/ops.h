@@ -209,9 +209,11 @@ by_value by__op_build_wait(by_graph *graph, by_value started);
  * by__op_build_wait. */
 by_value by__op_start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x);
 /* Hands over a bucket of complete gradients and returns what by__op_build_wait waits for. in_place:
- * they are external values that the exchange may overwrite, so nothing else may read them. */
+ * they are external values that the exchange may overwrite, so nothing else may read them. entries:
+ * of the gradients that are in the bucket; 0: all. */
 by_value by__op_build_reduce_gradients(by_graph *graph, const by_value *gradients, int count,
-                                       int64_t bucket, uint32_t mesh, int64_t ranks, bool in_place);
+                                       int64_t bucket, int64_t entries, uint32_t mesh,
+                                       int64_t ranks, bool in_place);
 /* Gathers a parameter of which each rank has a part. */
 by_value by__op_build_gather_parameter(by_graph *graph, by_value parameter, int64_t number,
                                        uint32_t mesh, int64_t ranks);

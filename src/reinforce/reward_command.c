@@ -367,8 +367,11 @@ by_status by__reinforce_command_rate(by__reinforce_command *c, double *out,
 static by_status read_rest(by__reinforce_command *c, double until, by_error *error)
 {
     bool end = false;
-    double left = until - by__now();
-    for (; !end && left > 0.0 && c->answers.length < ANSWER; left = until - by__now()) {
+    while (!end && c->answers.length < ANSWER) {
+        double left = until - by__now();
+        if (left <= 0.0) {
+            break;
+        }
         struct pollfd streams[2] = {{.fd = c->output, .events = POLLIN},
                                     {.fd = c->errors, .events = POLLIN}};
         if (poll(streams, 2, (int)(1000.0 * fmin(left, 1.0)) + 1) < 0 && errno != EINTR) {

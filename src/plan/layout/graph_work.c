@@ -69,6 +69,7 @@ static void describe_exchange(by__layout_item *item, const by_graph *graph,
         break;
     case BY__OP_EXCHANGE_GRADIENTS:
         item->exchange = scatters ? BY_EXCHANGE_REDUCE_SCATTER : BY_EXCHANGE_ALL_REDUCE;
+        item->payload = node->attrs.rows > 0 ? 4.0 * (double)node->attrs.rows : in;
         item->part = BY_LAYOUT_GRADIENTS;
         break;
     case BY__OP_EXCHANGE_PARAMETER:

@@ -235,14 +235,18 @@ static void add_rounds(const cost_work *w, double *terms)
     }
     double all = scatter + 2.0 * gather;
     double forward = w->stages->slowest - w->stages->backward;
+    /* The first block of the pass forward waits for its gather, and the pass backward, which ends
+     * with it, for the sum of its gradients. */
+    double first = smaller(1.0, w->stages->gathered / larger(w->elements, 1.0));
     double more = all;
     if (w->model->overlap) {
+        double last = scatter * first;
         /* A gather queues behind the sums of the blocks before it. */
-        more = by__layout_beside(w->model->cluster, forward, gather) +
-               by__layout_beside(w->model->cluster, 0.5 * w->stages->backward, scatter + gather);
+        more = by__layout_beside(w->model->cluster, forward, gather) + last +
+               by__layout_beside(w->model->cluster, 0.7 * w->stages->backward,
+                                 scatter - last + gather);
     }
-    /* The first block of a pass waits for its gather. */
-    more += 2.0 * gather * smaller(1.0, w->stages->gathered / larger(w->elements, 1.0));
+    more += gather * first;
     terms[BY_LAYOUT_GRADIENTS] += rounds * more * scatter / all;
     terms[BY_LAYOUT_WEIGHTS] += rounds * more * 2.0 * gather / all;
 }

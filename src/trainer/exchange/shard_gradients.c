@@ -47,18 +47,20 @@ static by_status append_collectives(by_trainer *t, by_graph *graph,
     for (size_t k = 0; k < buckets; k++) {
         size_t bucket = order[k].bucket;
         size_t size = 0;
+        int64_t entries = 0;
         int count = 0;
         for (size_t i = parts->first[bucket]; i < parts->first[bucket + 1]; i++) {
             by_value gradient = by__trainer_part_gradient(t, graph, &parts->parts[i]);
             by__graph_value *value = &graph->values[gradient];
             value->role = value->producer < 0 ? BY_ROLE_INPUT : BY_ROLE_ACTIVATION;
             values[count++] = gradient;
+            entries += parts->parts[i].part.count;
             size += by__graph_value_bytes(value);
         }
         *bytes = size > *bytes ? size : *bytes;
         (void)by__op_build_wait(
-            graph, by__op_build_reduce_gradients(graph, values, count, (int64_t)bucket, mesh,
-                                                 by__trainer_ranks_adders(t), false));
+            graph, by__op_build_reduce_gradients(graph, values, count, (int64_t)bucket, entries,
+                                                 mesh, by__trainer_ranks_adders(t), false));
     }
     free(values);
     return by_graph_check(graph, error);

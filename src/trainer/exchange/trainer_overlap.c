@@ -67,7 +67,7 @@ static by_status add_collectives(by_trainer *t, const by__trainer_bucket_parts *
         t->ranks.buckets[k].is_joined = count == 0; /* within a tensor of several buckets */
         if (count > 0) {
             (void)by__op_build_wait(
-                graph, by__op_build_reduce_gradients(graph, values, count, (int64_t)k,
+                graph, by__op_build_reduce_gradients(graph, values, count, (int64_t)k, 0,
                                                      by__trainer_ranks_adding_axes(t),
                                                      by__trainer_ranks_adders(t), true));
         }

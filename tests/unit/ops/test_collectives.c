@@ -127,7 +127,7 @@ static void test_refused_shapes(void **state)
             (void)by_all_reduce(graph, bytes, MESH, 2);
             break;
         default:
-            (void)by__op_build_reduce_gradients(graph, &bytes, 1, 0, MESH, 2, false);
+            (void)by__op_build_reduce_gradients(graph, &bytes, 1, 0, 0, MESH, 2, false);
         }
         expect_error(graph, texts[k]);
     }
@@ -242,7 +242,7 @@ static void test_verify(void **state)
             by_graph_output(graph, by_unary(graph, g, BY_FN_TANH), "y");
         }
         (void)by__op_build_wait(graph,
-                                by__op_build_reduce_gradients(graph, &g, 1, 0, MESH, 2, true));
+                                by__op_build_reduce_gradients(graph, &g, 1, 0, 0, MESH, 2, true));
         if (reader == 1) {
             expect_broken(graph, "which is read elsewhere");
         } else {
@@ -406,7 +406,8 @@ static by_graph *random_graph(uint64_t seed)
     }
     by_value g = by_unary(graph, pool[held - 1], BY_FN_TANH);
     by_graph_output(graph, g, "grad.w");
-    (void)by__op_build_wait(graph, by__op_build_reduce_gradients(graph, &g, 1, 0, MESH, 2, true));
+    (void)by__op_build_wait(graph,
+                            by__op_build_reduce_gradients(graph, &g, 1, 0, 0, MESH, 2, true));
     by_graph_output(graph, by_mul(graph, pool[held - 1], pool[held / 2]), "y");
     check_ok(by_graph_verify(graph, &error), &error);
     return graph;

@@ -348,7 +348,7 @@ static by_status run_buckets(by_comm *comm, void *user, by_error *error)
     by_value g = by_unary(graph, x, BY_FN_NEGATE);
     by_graph_output(graph, g, "grad.w");
     (void)by__op_build_wait(
-        graph, by__op_build_reduce_gradients(graph, &g, 1, 0, TENSOR, by_comm_size(comm), true));
+        graph, by__op_build_reduce_gradients(graph, &g, 1, 0, 0, TENSOR, by_comm_size(comm), true));
     by_status status = rank_open(&r, comm, graph, error);
     if (status == BY_OK && hooked) {
         r.collectives->gradients = sum_gradients;

@@ -205,8 +205,8 @@ static void test_buckets(void **state)
         char name[32];
         (void)snprintf(name, sizeof name, "grad.w.%d", layer);
         by_value g = by_graph_find(graph, name);
-        (void)by__op_build_wait(graph,
-                                by__op_build_reduce_gradients(graph, &g, 1, layer, MESH, 2, true));
+        (void)by__op_build_wait(
+            graph, by__op_build_reduce_gradients(graph, &g, 1, layer, 0, MESH, 2, true));
     }
     check_ok(by_pass_order(graph, &error), &error);
     overlap(graph, 0);

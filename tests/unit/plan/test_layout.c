@@ -260,6 +260,27 @@ static void test_operations(void **state)
     by_layout_plan_free(&p);
 }
 
+/* Buckets that cut tensors into parts exchange as much as one bucket of all. */
+static void test_parts(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const buckets[] = {"parallel.bucket_mib=0.02", "parallel.bucket_mib=1024"};
+    double seconds[2];
+    by_cluster c = cluster;
+    for (int i = 0; i < c.level_count; i++) {
+        c.levels[i].latency = 0.0;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const char *settings[] = {"parallel.shard=4", "parallel.zero=2", "parallel.overlap=false",
+                                  buckets[i], NULL};
+        by_layout_plan p = plan_of(settings, 4, &c);
+        seconds[i] = p.terms[BY_LAYOUT_GRADIENTS].seconds;
+        by_layout_plan_free(&p);
+    }
+    assert_true(seconds[1] > 0.0);
+    assert_near(seconds[0], seconds[1], 1e-9);
+}
+
 /* Each micro-batch gathers what three of four ranks have of the weights, twice: forward and
  * backward. */
 static void test_gathers(void **state)
@@ -468,14 +489,14 @@ static void test_too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exposed),       cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_partly_hidden), cmocka_unit_test(test_node_seconds),
-        cmocka_unit_test(test_host),          cmocka_unit_test(test_bubbles),
-        cmocka_unit_test(test_terms),         cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_operations),    cmocka_unit_test(test_gathers),
-        cmocka_unit_test(test_scale),         cmocka_unit_test(test_too_many),
-        cmocka_unit_test(test_trace),         cmocka_unit_test(test_pipeline_trace),
-        cmocka_unit_test(test_corrections),
+        cmocka_unit_test(test_exposed),        cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_partly_hidden),  cmocka_unit_test(test_node_seconds),
+        cmocka_unit_test(test_host),           cmocka_unit_test(test_bubbles),
+        cmocka_unit_test(test_terms),          cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_gathers),        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_too_many),       cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_pipeline_trace), cmocka_unit_test(test_corrections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
