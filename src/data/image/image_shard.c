@@ -128,6 +128,7 @@ static by_status label_of(int32_t *out, const shard_listing *l, const by__format
         if (strlen(f->classes[i]) == s->label_size &&
             memcmp(f->classes[i], s->label, s->label_size) == 0) {
             *out = (int32_t)i;
+            l->out->fixed = true; /* it numbers labels as these classes are */
             return BY_OK;
         }
     }
@@ -374,17 +375,52 @@ static size_t threads_of(const shard_list *list)
     return threads < list->count ? threads : list->count;
 }
 
+/* Numbers the labels of a shard as classes that are fixed, by the names that it has for them. If it
+ * has none of their names, these are other words for the same numbers. */
+static by_status number_labels(const by__image_folder *out, listed_shard *s, by_error *error)
+{
+    by__image_folder *f = &s->found;
+    int32_t *numbers;
+    size_t known = 0;
+    size_t unknown = 0;
+    BY_TRY(by__alloc((void **)&numbers, f->class_count, sizeof *numbers, "classes", error));
+    for (size_t i = 0; i < f->class_count; i++) {
+        size_t k = 0;
+        while (k < out->class_count && strcmp(out->classes[k], f->classes[i]) != 0) {
+            k++;
+        }
+        numbers[i] = (int32_t)k;
+        known += k < out->class_count;
+        unknown = k < out->class_count ? unknown : i;
+    }
+    by_status status = known == 0 || known == f->class_count
+                           ? BY_OK
+                           : by_error_set(error, BY_EFORMAT,
+                                          "%s has the class '%s', which is none of the %zu that "
+                                          "there are, and others that are",
+                                          s->path, f->classes[unknown], out->class_count);
+    for (size_t i = 0; i < f->count && known == f->class_count; i++) {
+        int32_t *label = &f->files[i].label;
+        *label = *label >= 0 && (size_t)*label < f->class_count ? numbers[*label] : *label;
+    }
+    free(numbers);
+    return status;
+}
+
 /* Takes the names of the classes that a shard has, unless they are fixed: the first says which
  * there are. */
 static by_status take_names(by__image_folder *out, listed_shard *s, by_error *error)
 {
     by__image_folder *f = &s->found;
     bool same = f->class_count == out->class_count;
-    if (out->fixed || f->class_count == 0) {
+    if (f->class_count == 0) {
         return BY_OK;
     }
     for (size_t i = 0; i < f->class_count && same; i++) {
         same = strcmp(out->classes[i], f->classes[i]) == 0;
+    }
+    if (out->fixed) {
+        return same || f->fixed ? BY_OK : number_labels(out, s, error);
     }
     if (out->class_count > 0) {
         return same ? BY_OK

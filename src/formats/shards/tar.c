@@ -362,6 +362,21 @@ static by_status read_entry(tar_reader *t, by_error *error)
     return status;
 }
 
+/* A block of zeros is the end only if nothing follows it: a hole that a disk left is none, and what
+ * stands behind it would be lost. */
+static by_status check_end(const tar_reader *t, by_error *error)
+{
+    for (size_t i = t->at; i < t->shard->size; i++) {
+        if (t->shard->data[i] != 0) {
+            return refuse(t, t->at,
+                          "it has an end mark, but goes on behind it: a part is lost, or several "
+                          "archives are one file",
+                          error);
+        }
+    }
+    return BY_OK;
+}
+
 static by_status read_tar(const by__format_shard *shard, by_error *error)
 {
     tar_reader *t;
@@ -375,6 +390,9 @@ static by_status read_tar(const by__format_shard *shard, by_error *error)
     }
     if (status == BY_OK && !ended) {
         status = refuse(t, t->at, "it has no end mark: it was not written to its end", error);
+    }
+    if (status == BY_OK) {
+        status = check_end(t, error);
     }
     if (status == BY_OK) {
         status = finish(t, error);

@@ -7,7 +7,8 @@
 
 #include "nn/nn.h"
 
-#define BOTTLENECK 4 /* the width of a bottleneck is that of its result divided by this */
+#define BOTTLENECK 4    /* the width of a bottleneck is that of its result divided by this */
+#define USUAL_EPS  1e-5 /* of batch norms in transformers, whose config.json does not name it */
 
 typedef struct resnet_keys {
     by_string_list depths;
@@ -201,6 +202,9 @@ static void write_config(json_t *out, const by_model_config *c)
     if (strcmp(r->stem, "pool") != 0) {
         (void)json_object_set_new(out, "stem", json_string(r->stem));
     }
+    if (r->norm_eps != USUAL_EPS) {
+        (void)json_object_set_new(out, "batch_norm_eps", json_real(r->norm_eps));
+    }
     by__nn_json_write_image_size(out, c);
 }
 
@@ -219,6 +223,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     BY_TRY(
         by__nn_json_switch(&r->reduce_stride, name, in, "downsample_in_bottleneck", false, error));
     BY_TRY(by__nn_json_expect(name, in, "hidden_act", "relu", error));
+    BY_TRY(by__nn_json_number(&r->norm_eps, name, in, "batch_norm_eps", USUAL_EPS, error));
     BY_TRY(by__nn_json_image_size(c, name, in, error));
     block = block == NULL ? "bottleneck" : block;
     if (r->depths.count == 0 || r->depths.count != r->widths.count ||

@@ -148,7 +148,14 @@ static void test_tar(void **state)
         assert_true(list(&f, "x.tar")[0] != '\0');
         by__image_folder_free(&f);
     }
+    /* A hole in the middle is no end. */
     file.size = whole;
+    char kept[512];
+    memcpy(kept, file.data + 512 * 5, sizeof kept);
+    memset(file.data + 512 * 5, 0, sizeof kept);
+    assert_non_null(strstr(list(&f, "x.tar"), "goes on behind it"));
+    by__image_folder_free(&f);
+    memcpy(file.data + 512 * 5, kept, sizeof kept);
     file.data[512 * 5 + 3] ^= 1;
     assert_non_null(strstr(list(&f, "x.tar"), "the checksum of a header is wrong"));
     by__image_folder_free(&f);
@@ -182,6 +189,41 @@ static void test_labels(void **state)
     check(&f, 0, "picture", 1);
     by__image_folder_free(&f);
     assert_int_equal(unlink(path), 0);
+}
+
+/* A shard numbers its labels as the names in it say, not as those of the model are numbered. */
+static void test_names(void **state)
+{
+    static const uint8_t zeros[1024];
+    static const struct {
+        const char *names;
+        int label; /* of 0 in the shard; -1: refused */
+    } cases[] = {{"{\"names\": [\"a\", \"b\", \"c\"]}", 0},
+                 {"{\"names\": [\"c\", \"b\"]}", 2},
+                 {"{\"names\": [\"one\", \"two\"]}", 0},
+                 {"{\"names\": [\"c\", \"two\"]}", -1}};
+    char *names[] = {(char[]){"a"}, (char[]){"b"}, (char[]){"c"}};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by__image_folder f = {0};
+        by_error error = {0};
+        file.size = 0;
+        put_member("__classes.json", "", '0', cases[i].names);
+        put_member("a.jpg", "", '0', "picture");
+        put_member("a.cls", "", '0', "0");
+        put(zeros, sizeof zeros);
+        write_file("x.tar");
+        assert_int_equal(by__image_folder_fix(&f, names, 3, NULL), BY_OK);
+        by_status status = by__image_shard_add(&f, path, true, &error);
+        assert_int_equal(status, cases[i].label < 0 ? BY_EFORMAT : BY_OK);
+        if (cases[i].label < 0) {
+            assert_non_null(strstr(error.message, "the class 'two'"));
+        } else {
+            check(&f, 0, "picture", cases[i].label);
+        }
+        by__image_folder_free(&f);
+        assert_int_equal(unlink(path), 0);
+    }
 }
 
 /* Lists a tar archive of these members, name and content; an empty name ends them. `type`: of the
@@ -562,12 +604,12 @@ static void test_index(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folder),        cmocka_unit_test(test_tar),
-        cmocka_unit_test(test_ambiguous),     cmocka_unit_test(test_named_in_json),
-        cmocka_unit_test(test_compressed),    cmocka_unit_test(test_contradicting_record),
-        cmocka_unit_test(test_labels),        cmocka_unit_test(test_tfrecord),
-        cmocka_unit_test(test_record_of_abc), cmocka_unit_test(test_mds),
-        cmocka_unit_test(test_index),
+        cmocka_unit_test(test_folder),     cmocka_unit_test(test_tar),
+        cmocka_unit_test(test_ambiguous),  cmocka_unit_test(test_named_in_json),
+        cmocka_unit_test(test_compressed), cmocka_unit_test(test_contradicting_record),
+        cmocka_unit_test(test_labels),     cmocka_unit_test(test_names),
+        cmocka_unit_test(test_tfrecord),   cmocka_unit_test(test_record_of_abc),
+        cmocka_unit_test(test_mds),        cmocka_unit_test(test_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
