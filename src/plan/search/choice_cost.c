@@ -241,10 +241,14 @@ static void add_rounds(const cost_work *w, double *terms)
     double more = all;
     if (w->model->overlap) {
         double last = scatter * first;
-        /* A gather queues behind the sums of the blocks before it. */
+        double backward = w->stages->backward;
+        double others = scatter - last + gather;
+        /* A gather queues behind the sums of the blocks before it. Where a block's exchanges take
+         * about as long as the block, one or the other waits; the longer of two that differ does
+         * not. */
+        double beside = backward * others / larger(hypot(backward, others), 1e-30);
         more = by__layout_beside(w->model->cluster, forward, gather) + last +
-               by__layout_beside(w->model->cluster, 0.7 * w->stages->backward,
-                                 scatter - last + gather);
+               by__layout_beside(w->model->cluster, beside, others);
     }
     more += gather * first;
     terms[BY_LAYOUT_GRADIENTS] += rounds * more * scatter / all;
