@@ -87,33 +87,14 @@ static bool is_time(by__series_found *f, const by_column *column, bool skip)
     return f->stamps != NULL;
 }
 
-/* Whether at least nine of ten texts of a column are times. */
-static bool is_mostly_time(const by_column *column)
-{
-    size_t times = 0;
-    for (size_t i = 0; i < column->value_count && column->kind != BY_COLUMN_NUMBER; i++) {
-        by__series_stamp style;
-        double seconds;
-        times += by__series_stamp_parse(&seconds, &style, column->values[i]);
-    }
-    return times > 0 && 10 * times >= 9 * column->value_count;
-}
-
 static by_status find_time(by__series_found *f, const by_table *table, const char *name, bool skip,
                            by_error *error)
 {
     for (size_t i = 0; name[0] == '\0' && i < by_table_column_count(table); i++) {
         const by_column *column = by_table_column(table, i);
-        bool mostly = is_mostly_time(column);
-        if (is_time(f, column, mostly && skip)) {
+        if (is_time(f, column, false)) {
             f->time = column;
             return BY_OK;
-        }
-        if (mostly) {
-            return by_error_set(error, BY_EFORMAT,
-                                "%s: column '%s' has times, but also '%.40s': mend it, leave such "
-                                "rows out (data.corrupt=skip), or name another column in data.time",
-                                by_table_name(table), column->name, first_odd(column));
         }
     }
     if (name[0] == '\0') {
@@ -193,6 +174,19 @@ static bool looks_like_time(const char *text)
     return groups >= 2 && digits >= 5 && letters <= 12;
 }
 
+/* Whether at least nine of ten texts of a column are times. */
+static bool is_mostly_time(const by_column *column)
+{
+    size_t times = 0;
+    size_t count = column->kind == BY_COLUMN_CATEGORY ? column->value_count : 0;
+    for (size_t i = 0; i < count; i++) {
+        by__series_stamp style;
+        double seconds;
+        times += by__series_stamp_parse(&seconds, &style, column->values[i]);
+    }
+    return times > 0 && 10 * times >= 9 * count;
+}
+
 /* Notes that a column which is left out looks like times. */
 static void doubt_column(by_string *doubt, const by_column *column)
 {
@@ -216,13 +210,22 @@ static bool is_channel(const by__series_found *f, const by_column *column)
     return found;
 }
 
-/* Tells of the first column that looks like times, if none is read as times. */
+/* Tells of the first column that looks like times, if none is read as times; refuses one whose rows
+ * are times but for a few. */
 static by_status find_doubt(by__series_set *set, const by__series_found *f, const by_table *table,
-                            by_error *error)
+                            const by__series_names *ignore, by_error *error)
 {
     by_string doubt = {0};
     for (size_t i = 0; f->time == NULL && i < by_table_column_count(table); i++) {
         const by_column *column = by_table_column(table, i);
+        if (column != f->id && is_mostly_time(column) && !lists(ignore, column->name)) {
+            by_string_free(&doubt);
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: column '%s' has times, but also '%.40s': mend it, leave such "
+                                "rows out (data.time=%s, data.corrupt=skip), or the whole column "
+                                "(data.ignore)",
+                                set->name, column->name, first_odd(column), column->name);
+        }
         if (column != f->id && !is_channel(f, column) && doubt.length == 0) {
             doubt_column(&doubt, column);
         }
@@ -251,7 +254,8 @@ static by_status check_names(const by__series_set *set, by_error *error)
 }
 
 by_status by__series_copy_names(by__series_set *set, const by__series_found *f,
-                                const by_table *table, by_error *error)
+                                const by_table *table, const by__series_columns *columns,
+                                by_error *error)
 {
     size_t all = by_table_column_count(table);
     BY_TRY(by__alloc((void **)&set->channels.items, f->count, sizeof *set->channels.items,
@@ -273,7 +277,7 @@ by_status by__series_copy_names(by__series_set *set, const by__series_found *f,
             BY_TRY(by__series_names_add(&set->left_out, column->name, error));
         }
     }
-    BY_TRY(find_doubt(set, f, table, error));
+    BY_TRY(find_doubt(set, f, table, &columns->ignore, error));
     set->time = by__strdup(f->time == NULL ? "" : f->time->name);
     set->stamped = f->stamps != NULL;
     set->unit = f->time == NULL ? 1.0 : by__series_time_unit(f->time);

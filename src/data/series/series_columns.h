@@ -22,9 +22,11 @@ by_status by__series_find_columns(by__series_found *f, const by_table *table,
                                   const by__series_columns *columns, bool skip, by_error *error);
 /* Seconds that 1 stands for in a column of times. */
 double by__series_time_unit(const by_column *time);
-/* Copies their names to the set, and tells what else looks like times. */
+/* Copies their names to the set, and tells what else looks like times. BY_EFORMAT: a column is
+ * times but for a few rows, and is not in columns->ignore. */
 by_status by__series_copy_names(by__series_set *set, const by__series_found *f,
-                                const by_table *table, by_error *error);
+                                const by_table *table, const by__series_columns *columns,
+                                by_error *error);
 /* Makes the rows of the set's series of those of the table (series_rows.c). */
 by_status by__series_take_rows(by__series_set *set, const by__series_found *f,
                                const by_table *table, const by__series_reading *reading,

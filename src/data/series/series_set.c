@@ -34,7 +34,7 @@ static by_status fill_set(by__series_set *set, const by_table *table,
     by__series_found found = {0};
     by_status status = by__series_find_columns(&found, table, columns, reading->skip, error);
     if (status == BY_OK) {
-        status = by__series_copy_names(set, &found, table, error);
+        status = by__series_copy_names(set, &found, table, columns, error);
     }
     if (status == BY_OK) {
         status = by__series_take_rows(set, &found, table, reading, error);

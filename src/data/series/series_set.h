@@ -109,7 +109,8 @@ typedef struct by__series_reading {
     const char *duplicates; /* rows of one time: "fail", "first", "last", "mean" or "sum" */
     bool sort;              /* rows may be in any order */
     bool skip;              /* rows that are refused are left out instead */
-    bool ahead;             /* the last rows without a channel's number are what is known ahead */
+    bool ahead;             /* rows behind the last number of a channel stay, for what is known of
+                               them; else they are left out */
 } by__series_reading;
 
 /* Reads a step such as "15min" as seconds: a number, 1 if there is none, and s, min, h, d or w. */

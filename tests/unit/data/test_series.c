@@ -435,6 +435,39 @@ static void test_fractions(void **state)
     by__series_set_close(&set);
 }
 
+/* A column whose rows are times but for one is no column of names. */
+static void test_one_odd_time(void **state)
+{
+    static const char *const settings[][2] = {{"", ""}, {"t", ""}, {"", "t"}};
+    char text[12 * 32] = "t,x\n";
+    BY_UNUSED(state);
+    for (int i = 1; i <= 12; i++) {
+        (void)snprintf(text + strlen(text), 32, "2026-%02d-%02d,%d\n", i == 5 ? 13 : 1, i, i);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
+        char ignored[] = "t";
+        char *names[] = {ignored};
+        by_error error = {0};
+        by__series_set *set;
+        const by__series_columns columns = {
+            .time = settings[i][0], .id = "", .ignore = {names, settings[i][1][0] != '\0'}};
+        const by__series_reading skip = {.skip = true};
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs(text, file);
+        assert_int_equal(fclose(file), 0);
+        by_status status = by__series_set_open(&set, path, &columns, &skip, &error);
+        if (i == 0) {
+            assert_int_equal(status, BY_EFORMAT);
+            assert_non_null(strstr(error.message, "has times, but also '2026-13-05'"));
+        } else {
+            assert_int_equal(status, BY_OK);
+            assert_int_equal(set->rows, i == 1 ? 11 : 12);
+            by__series_set_close(&set);
+        }
+    }
+}
+
 /* Prices of steps are no amounts, and rows that only have them are no rows to learn from. */
 static void test_known_steps(void **state)
 {
@@ -662,6 +695,7 @@ int main(void)
         cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_zones),
         cmocka_unit_test(test_fractions),
+        cmocka_unit_test(test_one_odd_time),
         cmocka_unit_test(test_known_steps),
         cmocka_unit_test(test_calendar),
         cmocka_unit_test(test_inputs),
