@@ -261,6 +261,18 @@ assert list(rows[0]) == ["shop", "row", "when", "score", "sold_score", "price_sc
 odd = max(rows, key=lambda r: float(r["score"]))
 assert (odd["when"], odd["shop"], odd["row"]) == ("2026-03-05 04:00:00", "south", "148"), odd' || fail "the oddest row"
 run 2 "$banyan" train shops.yaml --set task.anomaly=1x
+awk 'BEGIN {
+    print "when,x"
+    for (i = 0; i < 60; i++) {
+        hour = i < 26 ? i : i + 1 # clocks in Berlin go from 02:00 to 03:00 on March 29
+        printf "2026-03-%d %02d:00:00,%d\n", 28 + hour / 24, hour % 24, i * i % 7
+    }
+}' >spring.csv
+run 0 "$banyan" train shops.yaml --set name=spring --set data.table=spring.csv --set data.series= --set data.zone=Europe/Berlin \
+    --set task.season=0 --set model.context=8 --set model.outputs=1 --set train.steps=2 --set train.eval_every=0
+run 0 "$banyan" predict runs/spring spring.csv --anomaly --csv
+awk -F , 'NR == FNR { when[FNR - 2] = $1; next } FNR > 1 && $2 != when[$1]' spring.csv out >wrong
+[ ! -s wrong ] || fail "times of anomalies where clocks change: $(cat wrong)"
 
 say "a server continues the series of a request as predict does"
 serve_models runs/band

@@ -155,6 +155,45 @@ static void test_metrics_of_normal_distributions(void **state)
     by__forecast_free_baselines(&p.data);
 }
 
+/* A count at the end of the band is in it, although its f32 is beyond the double of the end. */
+static void test_coverage_of_counts(void **state)
+{
+    static const double unit = 0.3;
+    float series[CONTEXT * CHANNELS] = {0};
+    float targets[HORIZON * CHANNELS];
+    float weights[HORIZON * CHANNELS];
+    float values[HORIZON * 2 * CHANNELS];
+    double sums[BY__FORECAST_SUMS] = {0};
+    double *into[BY__FORECAST_SUMS];
+    problem p;
+    BY_UNUSED(state);
+    open_problem(&p);
+    p.data.form.kind = BY__NN_SERIES_NEGATIVE_BINOMIAL;
+    p.data.form.outputs = 2;
+    for (size_t i = 0; i < BY__FORECAST_SUMS; i++) {
+        into[i] = &sums[i];
+    }
+    for (size_t i = 0; i < CHANNELS; i++) {
+        p.deviation[i] = unit;
+    }
+    for (size_t i = 0; i < HORIZON * CHANNELS; i++) { /* 7: the quantile 0.9 */
+        targets[i] = (float)(7.0 / unit);
+        weights[i] = 1.0f;
+    }
+    assert_true((double)targets[0] > 7.0 / unit);
+    for (size_t i = 0; i < HORIZON * 2 * CHANNELS; i++) {
+        values[i] = i / CHANNELS % 2 == 0 ? (float)(3.5 / unit) : 0.4f;
+    }
+    const by_array arrays[3] = {
+        {.name = "series", .shape = BY_SHAPE(1, CONTEXT, CHANNELS), .data = series},
+        {.name = "targets", .shape = BY_SHAPE(1, HORIZON, CHANNELS), .data = targets},
+        {.name = "weight", .shape = BY_SHAPE(1, HORIZON, CHANNELS), .data = weights}};
+    const by_batch batch = {.arrays = arrays, .array_count = 3, .batch = 1};
+    by__forecast_measure(&p.data.base, into, &batch, values, BY_ARRAY_LENGTH(values));
+    near(by__forecast_metrics[7].value(&p.data.base, (const double *const *)into, NULL), 1.0);
+    by__forecast_free_baselines(&p.data);
+}
+
 /* Numbers that scipy.stats and sums over all counts gave. */
 static void test_distributions(void **state)
 {
@@ -263,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_metrics_of_normal_distributions),
         cmocka_unit_test(test_distributions),
+        cmocka_unit_test(test_coverage_of_counts),
         cmocka_unit_test(test_smoothing),
         cmocka_unit_test(test_smoothing_is_fitted),
     };
