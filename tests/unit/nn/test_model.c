@@ -209,6 +209,39 @@ static void test_initial_values(void **state)
     by_config_close(&config);
 }
 
+/* The line of a printed config with a key of its section model. */
+static void find_line(char out[256], const char *text, const char *setting)
+{
+    const char *section = strstr(text, "\nmodel:\n");
+    int length = (int)strcspn(setting, "=") - (int)strlen("model.");
+    char key[96];
+    (void)snprintf(key, sizeof key, "\n  %.*s:", length, setting + strlen("model."));
+    assert_non_null(section);
+    const char *line = strstr(section, key);
+    assert_non_null(line);
+    (void)snprintf(out, 256, "%.*s", (int)strcspn(line + 1, "\n"), line + 1);
+}
+
+/* What a setting says of a model is in its config.json. */
+static void check_settings(const by_config *a, const by_config *b, const char *const *settings,
+                           size_t count)
+{
+    by_error error = {0};
+    char *texts[2];
+    char lines[2][256];
+    check_ok(by_config_print(a, &texts[0], &error), &error);
+    check_ok(by_config_print(b, &texts[1], &error), &error);
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(settings[i], "model.", strlen("model.")) == 0) {
+            find_line(lines[0], texts[0], settings[i]);
+            find_line(lines[1], texts[1], settings[i]);
+            assert_string_equal(lines[0], lines[1]);
+        }
+    }
+    free(texts[0]);
+    free(texts[1]);
+}
+
 static void round_trip(const char *const *settings, size_t count)
 {
     by_error error = {0};
@@ -235,6 +268,7 @@ static void round_trip(const char *const *settings, size_t count)
     char *again;
     check_ok(by_model_config_json(&again, b, 7, &error), &error);
     assert_string_equal(json, again); /* what only the family knows too */
+    check_settings(config, back, settings, count);
     free(again);
     bool tokens = strcmp(by_model_reads(a), "tokens") == 0;
     assert_true(!tokens || a->norm_eps == b->norm_eps);
@@ -291,7 +325,11 @@ static void test_config_json_round_trip(void **state)
                                          "model.width=128", "model.outputs=1"};
     round_trip(vit, BY_ARRAY_LENGTH(vit));
     round_trip(mlp, BY_ARRAY_LENGTH(mlp));
+    static const char *const resnet[] = {"model.kind=resnet",     "model.norm_eps=0.1",
+                                         "model.channels=3",      "model.outputs=4",
+                                         "model.image_height=32", "model.image_width=32"};
     round_trip(square, BY_ARRAY_LENGTH(square));
+    round_trip(resnet, BY_ARRAY_LENGTH(resnet));
 }
 
 static void test_config_json_of_series(void **state)
