@@ -439,10 +439,10 @@ static void test_fractions(void **state)
 static void test_one_odd_time(void **state)
 {
     static const char *const settings[][2] = {{"", ""}, {"t", ""}, {"", "t"}};
-    char text[12 * 32] = "t,x\n";
+    char text[12 * 48] = "t,x\n";
     BY_UNUSED(state);
     for (int i = 1; i <= 12; i++) {
-        (void)snprintf(text + strlen(text), 32, "2026-%02d-%02d,%d\n", i == 5 ? 13 : 1, i, i);
+        (void)snprintf(text + strlen(text), 48, "2026-%02d-%02d,%d\n", i == 5 ? 13 : 1, i, i);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
         char ignored[] = "t";
