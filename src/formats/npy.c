@@ -326,13 +326,16 @@ static by_status write_all(const by__format_npy_writer *writer, const uint8_t *d
     return BY_OK;
 }
 
-/* Hashes and writes the buffer. */
+/* Hashes and writes the buffer. The disk begins on it at once: fsync then waits for the last of the
+ * file instead of for all of it. */
 static by_status flush(by__format_npy_writer *writer, by_error *error)
 {
     by__hasher_add(writer->hasher, writer->buffer, writer->used);
     size_t used = writer->used;
     writer->used = 0;
-    return write_all(writer, writer->buffer, used, error);
+    BY_TRY(write_all(writer, writer->buffer, used, error));
+    (void)sync_file_range(writer->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    return BY_OK;
 }
 
 by_status by__format_npy_writer_open(by__format_npy_writer **out, const char *path, unsigned width,
