@@ -391,6 +391,8 @@ BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset
 /* Which tokens of a sample are hidden, for masked language modelling. */
 typedef struct by_mask_options {
     double share;           /* of the tokens, above 0 and at most 1: 0.15 in BERT */
+    double span;            /* mean number of neighbours hidden together, from 1 on; 0 is 1: each
+                               token by itself */
     int32_t mask;           /* the token that hides others */
     int32_t random;         /* tokens below this take the place of some */
     const int32_t *special; /* [special_count] tokens that are not hidden, copied */
@@ -404,7 +406,10 @@ BY_API size_t by_mask_targets(double share, size_t tokens);
  * hidden: of the tokens that have a target there, a share is chosen. Of the chosen tokens 80 %
  * become the mask, 10 % a random token, and 10 % stay (Devlin et al. 2018, section 3.1). How many
  * are chosen is by_mask_targets of how many there are; which they are is a function of seed, epoch
- * and sample. A sample of C tokens has room for K = by_mask_targets(share, C) of them:
+ * and sample. With `span` above 1 they lie in as many spans as have that mean length, all choices
+ * of which are equally likely (nearly as in Raffel et al. 2019, section 3.1.4), and a span becomes
+ * the mask, random tokens or stays as one (Joshi et al. 2019, section 3.1). A sample of C tokens
+ * has room for K = by_mask_targets(share, C) of them:
  *   "tokens"   i32 [C]
  *   "targets"  i32 [K]     the chosen tokens, in their order; -1 for places of tokens that were not
  *                          chosen, in a sample with fewer

@@ -17,6 +17,7 @@
 
 typedef struct masked_keys {
     double share;
+    double span;
     char *mask_token;
 } masked_keys;
 
@@ -24,6 +25,9 @@ static const by__config_key keys[] = {
     {"task", "mask_share", BY__KEY_REAL, BY__OWN(masked_keys, share), "0.15", 0, 1, BY__ABOVE_MIN,
      .help = "share of the tokens that are predicted; 80 % of them are hidden behind the mask, "
              "10 % behind a random token, and 10 % are seen"},
+    {"task", "mask_span", BY__KEY_REAL, BY__OWN(masked_keys, span), "1", 1, 1e6, 0,
+     .help = "mean number of neighbouring tokens that are predicted together; 1 is each by itself, "
+             "3 to 4 is usual for spans"},
     {"task", "mask_token", BY__KEY_TEXT, BY__OWN(masked_keys, mask_token), "\"[MASK]\"", .min = 1,
      .help = "the tokenizer's token that hides others; without it in the vocabulary, the model "
              "has one more"},
@@ -100,6 +104,7 @@ static by_status source(by_source **out, by_task_data *data, const by_config *co
     int32_t special[2];
     BY_TRY(find_mask(&mask, special, data, own_keys(config)->mask_token, error));
     mask.share = own_keys(config)->share;
+    mask.span = own_keys(config)->span;
     BY_TRY(by__task_text_source(&text, data, config, training, error));
     return by_masked_source_open(out, text, &mask, error);
 }

@@ -5,7 +5,7 @@
  * chosen ones are replaced by the mask, 10 % by a random token, and 10 % stay (Devlin et al. 2018,
  * section 3.1). How many are chosen depends on the sample's length only; which, and by what they
  * are replaced, is a pure function of seed, epoch and sample, so that every epoch hides others (Liu
- * et al. 2019), and a resumed run the same. */
+ * et al. 2019), and a resumed run the same. They may lie in spans. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +19,7 @@ typedef struct masked_source {
     by_source base;
     by_source *inner;
     double share;
+    double span;
     int32_t mask;
     uint32_t random; /* random tokens are below this */
     int32_t *special;
@@ -56,18 +57,69 @@ static bool may_hide(const masked_source *m, const int32_t *tokens, const int32_
     return targets[i] >= 0 && (all || !is_special(m, tokens[i]));
 }
 
-static int32_t replace(const masked_source *m, int32_t token, const uint32_t random[4])
+/* `draw` tells by what it is replaced, `random` by which token. */
+static int32_t replace(const masked_source *m, int32_t token, uint32_t draw, uint32_t random)
 {
     /* Below 8/10 and 9/10 of 2^32. */
-    if (random[1] < 3435973837u) {
+    if (draw < 3435973837u) {
         return m->mask;
     }
-    return random[1] < 3865470566u ? (int32_t)(((uint64_t)random[2] * m->random) >> 32) : token;
+    return draw < 3865470566u ? (int32_t)(((uint64_t)random * m->random) >> 32) : token;
 }
 
-/* Chooses tokens among those with a target by selection sampling (Knuth, The Art of Computer
- * Programming, volume 2, algorithm 3.4.2S), in the order of positions. Targets become the tokens
- * that were chosen, -1 elsewhere. */
+/* Chooses tokens among those that may be hidden, in the order of positions, by selection sampling
+ * (Knuth, The Art of Computer Programming, volume 2, algorithm 3.4.2S). */
+typedef struct mask_choice {
+    size_t left[2];  /* tokens that come, plain and hidden */
+    size_t spans[2]; /* that they lie in, with the present one; 0: each token is chosen by itself */
+    bool hides;      /* the present span is hidden */
+    uint32_t draw;   /* what the present span is replaced by */
+} mask_choice;
+
+/* Takes one of `*left` tokens that lie in `*spans`: whether it is the last of its span. */
+static bool ends_span(size_t *left, size_t *spans, uint32_t random)
+{
+    *left -= 1;
+    bool ends = *left == 0 || ((uint64_t)random * *left) >> 32 < *spans - 1;
+    *spans -= ends;
+    return ends;
+}
+
+/* In spans, plain and hidden ones take turns. One more plain token before the first and one behind
+ * the last let a sample begin and end with either. */
+static mask_choice begin_choice(const masked_source *m, const by_source_sample *sample,
+                                size_t tokens, size_t wanted)
+{
+    mask_choice c = {.left = {tokens - wanted, wanted}};
+    size_t spans = (size_t)llrint((double)wanted / m->span);
+    size_t most = wanted < c.left[0] + 1 ? wanted : c.left[0] + 1;
+    uint32_t random[4];
+    if (m->span > 1.0 && wanted > 0) {
+        c.spans[1] = spans < 1 ? 1 : spans > most ? most : spans;
+        c.spans[0] = c.spans[1] + 1;
+        c.left[0] += 2;
+        by_source_random(sample, PURPOSE_MASK + m->context, random);
+        c.hides = ends_span(&c.left[0], &c.spans[0], random[0]);
+        c.draw = random[1];
+    }
+    return c;
+}
+
+/* Whether to hide the next token. */
+static bool choose_next(mask_choice *c, const uint32_t random[4])
+{
+    bool hide = c->hides;
+    if (c->spans[0] == 0) {
+        hide = ((uint64_t)random[0] * (c->left[0] + c->left[1])) >> 32 < c->left[1];
+        c->left[hide]--;
+        c->draw = random[1];
+    } else if (ends_span(&c->left[hide], &c->spans[hide], random[0])) {
+        c->hides = !hide;
+    }
+    return hide;
+}
+
+/* Targets become the tokens that were chosen, -1 elsewhere. */
 static void choose(const masked_source *m, const by_source_sample *sample, int32_t *tokens,
                    int32_t *targets)
 {
@@ -79,7 +131,7 @@ static void choose(const masked_source *m, const by_source_sample *sample, int32
     }
     size_t wanted = chosen_of(m, valid);
     bool all = left < wanted;
-    left = all ? valid : left;
+    mask_choice choice = begin_choice(m, sample, all ? valid : left, wanted);
     for (size_t i = 0; i < m->context; i++) {
         uint32_t random[4];
         if (!may_hide(m, tokens, targets, i, all)) {
@@ -87,11 +139,9 @@ static void choose(const masked_source *m, const by_source_sample *sample, int32
             continue;
         }
         by_source_random(sample, PURPOSE_MASK + i, random);
-        bool hide = ((uint64_t)random[0] * left) >> 32 < wanted;
-        left--;
-        wanted -= hide;
+        bool hide = choose_next(&choice, random);
         targets[i] = hide ? tokens[i] : -1;
-        tokens[i] = hide ? replace(m, tokens[i], random) : tokens[i];
+        tokens[i] = hide ? replace(m, tokens[i], choice.draw, random[2]) : tokens[i];
     }
 }
 
@@ -167,6 +217,10 @@ static by_status check(const by_source *inner, const by_mask_options *o, by_erro
                             "at least 1",
                             o->share, o->mask, o->random);
     }
+    if (!(o->span == 0.0 || (o->span >= 1.0 && isfinite(o->span)))) {
+        return by_error_set(error, BY_EARG, "a mean length of hidden spans of %g is not from 1 on",
+                            o->span);
+    }
     return BY_OK;
 }
 
@@ -209,6 +263,7 @@ by_status by_masked_source_open(by_source **out, by_source *inner, const by_mask
         return status;
     }
     m->share = options->share;
+    m->span = options->span > 0.0 ? options->span : 1.0;
     m->mask = options->mask;
     m->random = (uint32_t)options->random;
     m->special_count = options->special_count;

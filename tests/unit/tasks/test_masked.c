@@ -1,5 +1,6 @@
 /* Tokens that are hidden in samples: how many, which, behind what, and that it is a function of
  * seed, epoch and sample. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,14 +44,23 @@ static by_source plain = {.name = "plain",
                           .fill = fill_plain};
 static const int32_t special[1] = {SPECIAL};
 
-static by_source *open_masked(double share)
+static by_source *open_spans(double share, double span)
 {
     by_error error = {0};
     by_source *source = NULL;
-    by_mask_options options = {
-        .share = share, .mask = MASK, .random = 900, .special = special, .special_count = 1};
+    by_mask_options options = {.share = share,
+                               .span = span,
+                               .mask = MASK,
+                               .random = 900,
+                               .special = special,
+                               .special_count = 1};
     assert_int_equal(by_masked_source_open(&source, &plain, &options, &error), BY_OK);
     return source;
+}
+
+static by_source *open_masked(double share)
+{
+    return open_spans(share, 0.0);
 }
 
 /* Reads a sample, and puts its targets where the tokens are that they are of. */
@@ -154,13 +164,91 @@ static void test_refusals(void **state)
     by_source other = plain;
     other.array_count = 1;
     options.share = 0.1;
+    options.span = 0.5;
+    assert_int_equal(by_masked_source_open(&source, &plain, &options, &error), BY_EARG);
+    options.span = 0.0;
     assert_int_equal(by_masked_source_open(&source, &other, &options, &error), BY_EARG);
     assert_null(source);
 }
 
+/* A quarter of 40 tokens in spans of 10/3: 3 spans in each whole sample, between which special
+ * tokens do not count, and of which each is replaced as one. */
+static void test_spans(void **state)
+{
+    BY_UNUSED(state);
+    by_source *source = open_spans(0.25, 10.0 / 3.0);
+    size_t first = 0;
+    size_t last = 0;
+    size_t samples = 0;
+    for (uint64_t index = 0; index < 60 * 199; index++) {
+        int32_t tokens[CONTEXT];
+        int32_t targets[CONTEXT];
+        by_source_sample sample = {
+            .place = index % 199, .index = index, .epoch = index / 199, .seed = 5};
+        size_t spans = 0;
+        bool inside = false;
+        int hiding = 0;
+        read(source, &sample, tokens, targets);
+        for (int i = 0; i < CONTEXT; i++) {
+            bool hidden = targets[i] >= 0;
+            if (!hidden && tokens[i] == SPECIAL) {
+                continue;
+            }
+            assert_int_not_equal(targets[i], SPECIAL);
+            spans += hidden && !inside;
+            int now = tokens[i] == MASK ? 1 : tokens[i] == targets[i] ? 2 : 3;
+            /* A random token may be the one that was there. */
+            assert_true(!hidden || !inside || now == hiding || (now != 1 && hiding != 1));
+            hiding = now;
+            inside = hidden;
+        }
+        assert_int_equal(spans, 3);
+        if ((sample.place + CONTEXT - 1) % 50 >= SPECIAL + CONTEXT) {
+            continue; /* no special token */
+        }
+        samples++;
+        first += targets[0] >= 0;
+        last += targets[CONTEXT - 1] >= 0;
+    }
+    /* 30 plain tokens, and one more on each side, in 4 parts: C(30, 2) of C(31, 3) begin or end
+     * with a hidden one. */
+    double expected = 435.0 / 4495.0;
+    assert_true(samples > 1000);
+    assert_true(fabs((double)first / (double)samples - expected) < 0.015);
+    assert_true(fabs((double)last / (double)samples - expected) < 0.015);
+    by_source_close(&source);
+}
+
+/* Shares that leave few places between spans, or none. */
+static void test_crowded_spans(void **state)
+{
+    BY_UNUSED(state);
+    static const double cases[][2] = {{1.0, 3.0}, {0.95, 2.0}, {0.01, 5.0}, {0.5, 1000.0}};
+    for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
+        by_source *source = open_spans(cases[c][0], cases[c][1]);
+        for (uint64_t place = 0; place < 200; place++) {
+            int32_t tokens[CONTEXT];
+            int32_t targets[CONTEXT];
+            by_source_sample sample = {.place = place, .index = place, .seed = 5};
+            size_t hidden = 0;
+            size_t spans = 0;
+            read(source, &sample, tokens, targets);
+            for (int i = 0; i < CONTEXT; i++) {
+                hidden += targets[i] >= 0;
+                spans += targets[i] >= 0 && (i == 0 || targets[i - 1] < 0);
+            }
+            assert_int_equal(hidden,
+                             by_mask_targets(cases[c][0], place == 199 ? 3 : (size_t)CONTEXT));
+            assert_true(cases[c][1] < 1000.0 || place == 199 || spans <= 2);
+        }
+        by_source_close(&source);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_order),
-                                       cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares), cmocka_unit_test(test_order), cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_crowded_spans), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
