@@ -9,6 +9,7 @@
 #include "formats/gzip.h"
 #include "formats/idx.h"
 #include "formats/npy.h"
+#include "formats/npz.h"
 
 static const struct {
     size_t size;
@@ -157,6 +158,15 @@ by_status by__format_array_file_read(uint8_t **out, size_t *size, const char *pa
 {
     char *content;
     size_t length;
+    size_t archive = by__format_npz_split(path);
+    if (archive > 0) {
+        char *file = by__strndup(path, archive);
+        by_status read = file == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                                      : by__format_npz_file_read(out, size, file,
+                                                                 path + archive + 1, max, error);
+        free(file);
+        return read;
+    }
     BY_TRY(by__file_read(&content, &length, path, max, error));
     if (!by__format_gzip_is((const uint8_t *)content, length)) {
         *out = (uint8_t *)content;
@@ -182,6 +192,14 @@ by_status by__format_array_file_parse(by__format_array_view *out, const char *na
     }
     if (by__format_idx_is(data, size)) {
         return by__format_idx_parse(out, name, data, size, error);
+    }
+    if (by__format_npz_is(data, size)) {
+        char names[256];
+        by__format_npz_names(names, sizeof names, data, size);
+        return by_error_set(error, BY_EFORMAT,
+                            "%s is an archive of the arrays %s: append the name of one, "
+                            "FILE.npz/NAME",
+                            name, names);
     }
     const char *kind = by__file_kind(data, size);
     return by_error_set(error, BY_EFORMAT,

@@ -44,8 +44,8 @@ by_status by__format_array_convert(void *out, by_dtype dtype, const by__format_a
 
 /* Largest size in bytes, after decompression, of a file of arrays or rows. */
 #define BY__ARRAY_FILE_LIMIT ((size_t)1 << 36)
-/* Reads a file, decompressed if it is gzip. Freed with free(). BY_EFORMAT: more than `max` bytes,
- * or damaged. */
+/* Reads a file, decompressed if it is gzip, or an array of an archive, FILE.npz/NAME. Freed with
+ * free(). BY_EFORMAT: more than `max` bytes, or damaged. */
 by_status by__format_array_file_read(uint8_t **out, size_t *size, const char *path, size_t max,
                                      by_error *error);
 /* Returns true if the data begin as npy or IDX does. */

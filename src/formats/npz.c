@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "base/wire/crc32.h"
 #include "formats/gzip.h"
 #include "formats/npy.h"
@@ -117,6 +118,23 @@ static by_status read_member(by__format_npz_member *out, const char *file, const
     return BY_OK;
 }
 
+/* The next entry of the directory; *at moves behind it. */
+static by_status next_entry(const uint8_t **entry, size_t *name, uint64_t *at, const char *file,
+                            const uint8_t *data, size_t size, by_error *error)
+{
+    if (size < ENTRY_BYTES || *at > size - ENTRY_BYTES || !begins(data + *at, "PK\1\2")) {
+        return damaged(file, "its directory is cut short", error);
+    }
+    *entry = data + *at;
+    *name = (size_t)number(*entry + 28, 2);
+    uint64_t bytes = ENTRY_BYTES + *name + number(*entry + 30, 2) + number(*entry + 32, 2);
+    if (bytes > size - *at) {
+        return damaged(file, "its directory is cut short", error);
+    }
+    *at += bytes;
+    return BY_OK;
+}
+
 by_status by__format_npz_find(by__format_npz_member *out, bool *found, const char *file,
                               const uint8_t *data, size_t size, const char *name, by_error *error)
 {
@@ -126,26 +144,43 @@ by_status by__format_npz_find(by__format_npz_member *out, bool *found, const cha
     BY_TRY(find_directory(&d, file, data, size, error));
     uint64_t at = d.offset;
     for (uint64_t i = 0; i < d.entries; i++) {
-        if (size < ENTRY_BYTES || at > size - ENTRY_BYTES || !begins(data + at, "PK\1\2")) {
-            return damaged(file, "its directory is cut short", error);
-        }
-        const uint8_t *entry = data + at;
-        size_t named = (size_t)number(entry + 28, 2);
-        uint64_t bytes = ENTRY_BYTES + named + number(entry + 30, 2) + number(entry + 32, 2);
-        if (bytes > size - at) {
-            return damaged(file, "its directory is cut short", error);
-        }
+        const uint8_t *entry;
+        size_t named;
+        BY_TRY(next_entry(&entry, &named, &at, file, data, size, error));
         const char *is = (const char *)entry + ENTRY_BYTES;
         if (named == length + 4 && memcmp(is, name, length) == 0 &&
             memcmp(is + length, ".npy", 4) == 0) {
             *found = true;
             return read_member(out, file, data, size, entry, error);
         }
-        at += bytes;
     }
     return BY_OK;
 }
 
+void by__format_npz_names(char *out, size_t room, const uint8_t *data, size_t size)
+{
+    directory d;
+    size_t used = 0;
+    out[0] = '\0';
+    if (find_directory(&d, "", data, size, NULL) != BY_OK) {
+        return;
+    }
+    uint64_t at = d.offset;
+    for (uint64_t i = 0; i < d.entries; i++) {
+        const uint8_t *entry;
+        size_t named;
+        if (next_entry(&entry, &named, &at, "", data, size, NULL) != BY_OK ||
+            named + 3 > room - used) {
+            return;
+        }
+        if (named > 4 && memcmp(entry + ENTRY_BYTES + named - 4, ".npy", 4) == 0) {
+            used += (size_t)snprintf(out + used, room - used, "%s%.*s", used > 0 ? ", " : "",
+                                     (int)named - 4, (const char *)entry + ENTRY_BYTES);
+        }
+    }
+}
+
+/* Memory for the member, which holds it if it is deflated. */
 static by_status unpack(uint8_t **memory, const by__format_npz_member *member, const char *file,
                         by_error *error)
 {
@@ -169,31 +204,33 @@ static uint32_t checksum(const uint8_t *data, size_t size)
     return crc;
 }
 
-by_status by__format_npz_read(by__format_array_view *out, uint8_t **memory, const char *file,
-                              const uint8_t *data, size_t size, const char *name, size_t max,
-                              by_error *error)
+/* The npy file that a member is: in the archive, or in *memory. */
+static by_status read_bytes(const uint8_t **bytes, size_t *length, uint8_t **memory,
+                            const char *file, const uint8_t *data, size_t size, const char *name,
+                            size_t max, by_error *error)
 {
     by__format_npz_member member;
     bool found;
     char label[256];
+    char names[256];
     uint8_t *own = NULL;
     (void)snprintf(label, sizeof label, "%s: %s", file, name);
     BY_TRY(by__format_npz_find(&member, &found, file, data, size, name, error));
     if (!found) {
-        return by_error_set(error, BY_EFORMAT, "%s: the archive has no array '%s'", file, name);
+        by__format_npz_names(names, sizeof names, data, size);
+        return by_error_set(error, BY_EFORMAT, "%s: the archive has no array '%s'%s%s", file, name,
+                            names[0] != '\0' ? "; it has " : "", names);
     }
     if (member.size > max) {
         return by_error_set(error, BY_EFORMAT, "%s has %zu bytes; at most %zu are read", label,
                             member.size, max);
     }
     by_status status = unpack(&own, &member, label, error);
-    const uint8_t *bytes = own == NULL ? member.data : own;
+    *bytes = own == NULL ? member.data : own;
+    *length = member.size;
     if (status == BY_OK && by__crc32_library() != NULL &&
-        checksum(bytes, member.size) != member.crc) {
+        checksum(*bytes, member.size) != member.crc) {
         status = by_error_set(error, BY_EFORMAT, "%s: the checksum is wrong", label);
-    }
-    if (status == BY_OK) {
-        status = by__format_npy_parse_array(out, label, bytes, member.size, error);
     }
     if (status != BY_OK) {
         free(own);
@@ -201,4 +238,60 @@ by_status by__format_npz_read(by__format_array_view *out, uint8_t **memory, cons
     }
     *memory = own;
     return BY_OK;
+}
+
+by_status by__format_npz_read(by__format_array_view *out, uint8_t **memory, const char *file,
+                              const uint8_t *data, size_t size, const char *name, size_t max,
+                              by_error *error)
+{
+    const uint8_t *bytes;
+    size_t length;
+    char label[256];
+    (void)snprintf(label, sizeof label, "%s: %s", file, name);
+    BY_TRY(read_bytes(&bytes, &length, memory, file, data, size, name, max, error));
+    by_status status = by__format_npy_parse_array(out, label, bytes, length, error);
+    if (status != BY_OK) {
+        free(*memory);
+        *memory = NULL;
+    }
+    return status;
+}
+
+/* ---- files ---- */
+
+size_t by__format_npz_split(const char *path)
+{
+    static const char suffix[] = ".npz/";
+    const char *at = strstr(path, suffix);
+    return at == NULL || at[sizeof suffix - 1] == '\0' ? 0
+                                                       : (size_t)(at - path) + sizeof suffix - 2;
+}
+
+by_status by__format_npz_file_read(uint8_t **out, size_t *size, const char *file, const char *name,
+                                   size_t max, by_error *error)
+{
+    by__map map;
+    const uint8_t *bytes = NULL;
+    uint8_t *memory = NULL;
+    size_t length = strlen(name);
+    length -= by__ends_with(name, ".npy") ? 4 : 0;
+    char *plain = by__strndup(name, length);
+    if (plain == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a name");
+    }
+    by_status status = by__map_open(&map, file, error);
+    if (status == BY_OK) {
+        status = read_bytes(&bytes, size, &memory, file, (const uint8_t *)map.data, map.size, plain,
+                            max, error);
+        if (status == BY_OK && memory == NULL) {
+            status = by__alloc((void **)&memory, *size + 1, 1, "an array", error);
+            if (status == BY_OK) {
+                memcpy(memory, bytes, *size);
+            }
+        }
+        by__map_close(&map);
+    }
+    free(plain);
+    *out = memory;
+    return status;
 }

@@ -32,5 +32,13 @@ by_status by__format_npz_find(by__format_npz_member *out, bool *found, const cha
 by_status by__format_npz_read(by__format_array_view *out, uint8_t **memory, const char *file,
                               const uint8_t *data, size_t size, const char *name, size_t max,
                               by_error *error);
+/* Makes "a, b", the names of the arrays of an archive, for errors: as many as fit into `size`. */
+void by__format_npz_names(char *out, size_t room, const uint8_t *data, size_t size);
+/* The length of FILE.npz in a path FILE.npz/NAME, of an array of an archive; 0: it is none. */
+size_t by__format_npz_split(const char *path);
+/* Reads array NAME, or NAME.npy, of the archive `file` as the npy file that it is there, to be
+ * freed with free(). Errors as by__format_npz_read. */
+by_status by__format_npz_file_read(uint8_t **out, size_t *size, const char *file, const char *name,
+                                   size_t max, by_error *error);
 
 #endif

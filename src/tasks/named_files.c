@@ -5,6 +5,7 @@
 #include "banyan/path_hint.h"
 #include "banyan/remote.h"
 #include "config/schema.h"
+#include "formats/npz.h"
 #include "tasks/tasks.h"
 
 typedef enum shape {
@@ -63,6 +64,13 @@ static by_status check_path(const by__config_entry *entry, shape form, bool remo
     path[length] = '\0';
     if (by__path_exists(path) || (remote && by_remote_is(path))) {
         return BY_OK;
+    }
+    size_t archive = by__format_npz_split(path);
+    if (archive > 0) { /* whether it has the array is found out when it is read */
+        path[archive] = '\0';
+        if (by__path_exists(path)) {
+            return BY_OK;
+        }
     }
     if (by_remote_is(path)) {
         return by_error_set(error, BY_ECONFIG,

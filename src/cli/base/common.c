@@ -126,7 +126,8 @@ int cli_check_input(const cli_command *command, const char *path)
 {
     struct stat info;
     char near[BY_PATH_HINT];
-    if (by_remote_is(path) || stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
+    /* An array of an archive, FILE.npz/NAME, is below a file. */
+    if (by_remote_is(path) || stat(path, &info) == 0 || errno != ENOENT) {
         return -1;
     }
     fprintf(stderr, "banyan %s: there is no file or directory %s%s\n", command->name, path,

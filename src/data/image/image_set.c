@@ -13,6 +13,7 @@
 #include "formats/array_file.h"
 #include "formats/cifar.h"
 #include "formats/image/image_file.h"
+#include "formats/npz.h"
 #include "remote/remote.h"
 
 /* A set under construction, extended file by file. */
@@ -28,13 +29,25 @@ typedef struct images {
     by__loader_damage damage; /* records that were skipped */
 } images;
 
-/* Reads a file of arrays; a remote one is fetched first. */
+/* Reads a file of arrays, or an array of an archive; a remote one is fetched first. */
 static by_status read_array_file(uint8_t **data, size_t *size, images *s, const char *path,
                                  by_error *error)
 {
     const char *local;
-    BY_TRY(by__remote_path(&local, &s->remote, NULL, path, error));
-    return by__format_array_file_read(data, size, local, BY__ARRAY_FILE_LIMIT, error);
+    size_t archive = by__format_npz_split(path);
+    char *file = by__strndup(path, archive > 0 ? archive : strlen(path));
+    if (file == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    by_status status = by__remote_path(&local, &s->remote, NULL, file, error);
+    if (status == BY_OK && archive > 0) {
+        status = by__format_npz_file_read(data, size, local, path + archive + 1,
+                                          BY__ARRAY_FILE_LIMIT, error);
+    } else if (status == BY_OK) {
+        status = by__format_array_file_read(data, size, local, BY__ARRAY_FILE_LIMIT, error);
+    }
+    free(file);
+    return status;
 }
 
 static by_status grow(images *s, const by_shape *more, bool labels, const char *path,
@@ -182,7 +195,7 @@ static by_status add_images(images *s, const char *path, bool labels, bool *deco
     BY_TRY(read_array_file(&data, &size, s, path, error));
     *decoded = by__format_image_is_file(data, size);
     by_status status = *decoded ? add_picture(s, path, data, size, labels, error)
-                       : by__format_array_is_file(data, size)
+                       : by__format_array_is_file(data, size) || by__format_npz_is(data, size)
                            ? add_arrays(s, path, data, size, labels, error)
                            : refuse_file(path, data, size, error);
     free(data);
@@ -197,7 +210,9 @@ static by_status add_labels(images *s, const char *path, int64_t count, by_error
     by__format_array_view view;
     BY_TRY(read_array_file(&data, &size, s, path, error));
     by_status status = by__format_array_file_parse(&view, path, data, size, error);
-    if (status == BY_OK && (view.shape.rank != 1 || view.shape.dim[0] != count)) {
+    /* One label an image, also as a column. */
+    if (status == BY_OK && (view.shape.rank < 1 || view.shape.dim[0] != count ||
+                            by_shape_count(&view.shape) != count)) {
         char shape[128];
         status = by_error_set(error, BY_EFORMAT, "%s: labels %s, but there are %lld images", path,
                               by_shape_print(&view.shape, shape), (long long)count);
@@ -414,6 +429,10 @@ static by_status begins_as_picture(bool *out, by__remote *remote, const char *pa
             by__remote_size(far) < sizeof head ? (size_t)by__remote_size(far) : sizeof head;
         BY_TRY(by__remote_read(far, 0, head, size, error));
         *out = by__format_image_is_file(head, size);
+        return BY_OK;
+    }
+    if (by__format_npz_split(path) > 0) {
+        *out = false;
         return BY_OK;
     }
     BY_TRY(by__open_regular(&file, NULL, path, error));

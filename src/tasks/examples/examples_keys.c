@@ -6,11 +6,11 @@
 /* clang-format off: one row a key */
 static const by__config_key image_keys[] = {
     {"data", "images", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, images), "[]",
-     .help =
-         "image files: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], CIFAR binary, all "
-         "optionally gzipped; single JPEG, PNG or WebP files; folders that have one folder of them "
-         "for each class, whose name is the class; or shards of such pictures with labels: "
-         "WebDataset tar, TFRecord of tf.train.Example, MDS"},
+     .help = "image files: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], CIFAR binary, all "
+             "optionally gzipped; an array of an archive, FILE.npz/NAME; single JPEG, PNG or WebP "
+             "files; folders that have one folder of them "
+             "for each class, whose name is the class; or shards of such pictures with labels: "
+             "WebDataset tar, TFRecord of tf.train.Example, MDS"},
     {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__task_examples_keys, labels), "[]",
      .help = "label files, one per image file (CIFAR files contain their labels); of task.kind "
              "segment a folder of PNGs for each folder of images, a file of COCO annotations "

@@ -1,5 +1,7 @@
-/* npz archives: an array is a view of the archive or of what was unpacked, or refused. */
+/* npz archives: an array is a view of the archive or of what was unpacked, or refused; names of
+ * arrays fit into their room. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/npz.h"
 
@@ -10,6 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum { LIMIT = 1 << 20 };
     static const char *const names[] = {"a", "labels"};
     by_error error;
+    char listed[64];
+    by__format_npz_names(listed, sizeof listed, data, size);
+    if (strlen(listed) >= sizeof listed) {
+        abort();
+    }
     for (size_t i = 0; i < 2; i++) {
         by__format_array_view view;
         uint8_t *memory = NULL;

@@ -437,12 +437,63 @@ static void test_image_files(void **state)
     temporary_remove(directory);
 }
 
+/* Arrays of an archive, of which one is named; labels as a column. */
+static void test_archive(void **state)
+{
+    BY_UNUSED(state);
+    char *directory = temporary_make();
+    by_error error = {0};
+    by_array_set *set = NULL;
+    char *archive;
+    size_t size;
+    assert_int_equal(by__file_read(&archive, &size, BY_SOURCE_DIR "/tests/fuzz/corpus/npz/images",
+                                   1 << 20, &error),
+                     BY_OK);
+    write_file(directory, "m.npz", archive, size);
+    free(archive);
+    char *file = by__path_join(directory, "m.npz");
+    char *images = by__path_join(file, "train_images");
+    char *labels = by__path_join(file, "train_labels.npy");
+    char *none = by__path_join(file, "val_images");
+    by_image_files files = {.images = (const char *const *)&images,
+                            .image_count = 1,
+                            .labels = (const char *const *)&labels,
+                            .label_count = 1};
+    check_ok(by_image_set_open(&set, &files, &error), &error);
+    const by_array *a = by_array_set_find(set, "images");
+    const int32_t *found = by_array_set_find(set, "labels")->data;
+    assert_true(by_shape_equal(&a->shape, &BY_SHAPE(2, 1, 2, 3)));
+    for (int i = 0; i < 12; i++) {
+        assert_int_equal(((const uint8_t *)a->data)[i], i);
+    }
+    assert_true(found[0] == 7 && found[1] == 9);
+    by_array_set_close(&set);
+
+    files.labels = (const char *const *)&images;
+    assert_int_equal(by_image_set_open(&set, &files, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "labels [2, 2, 3], but there are 2 images"));
+    files.label_count = 0;
+    files.images = (const char *const *)&none;
+    assert_int_equal(by_image_set_open(&set, &files, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "it has train_images, train_labels"));
+    files.images = (const char *const *)&file;
+    assert_int_equal(by_image_set_open(&set, &files, &error), BY_EFORMAT);
+    assert_non_null(strstr(error.message, "an archive of the arrays train_images, train_labels"));
+    assert_null(set);
+    free(file);
+    free(images);
+    free(labels);
+    free(none);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),        cmocka_unit_test(test_pass),
         cmocka_unit_test(test_augmentation), cmocka_unit_test(test_weights),
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_image_files),
+        cmocka_unit_test(test_archive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
