@@ -74,7 +74,8 @@ static void place_forward(stage_units *u)
         }
         int read = u->readers[n];
         if (node->block < 0 && u->of[n] < 0) {
-            u->of[n] = read == 1 ? 0 : read < 0 ? u->count - 1 : read;
+            bool constant = read < 0 && node->input_count == 0; /* for the backward pass */
+            u->of[n] = read == 1 || constant ? 0 : read < 0 ? u->count - 1 : read;
         } else if (node->block < 0 && (read < 0 || read == u->count - 1)) {
             u->of[n] = u->count - 1;
         }
@@ -82,9 +83,30 @@ static void place_forward(stage_units *u)
     }
 }
 
+/* Returns the highest unit of the forward nodes that a backward node reads, itself or by way of
+ * those that do not depend on the seed; -1: none. */
+static int unit_of_sources(const stage_units *u, const by__graph_node *node)
+{
+    int found = -1;
+    for (int i = 0; i < node->input_count; i++) {
+        size_t p;
+        const by__graph_node *producer = producer_of(u->graph, node->in[i], &p);
+        int unit = -1;
+        if (producer != NULL && producer->phase == BY__FORWARD) {
+            unit = u->of[p];
+        } else if (producer != NULL && !u->gradient[p]) {
+            unit = unit_of_sources(u, producer);
+        }
+        found = unit > found ? unit : found;
+    }
+    return found;
+}
+
 /* Returns the unit that first reads parameter NAME in the forward pass, for its gradient
- * "grad.NAME". */
-static int unit_of_gradient(const stage_units *u, const by__graph_value *gradient)
+ * "grad.NAME". What is added to a statistic, which training does not read, belongs where it is
+ * measured. */
+static int unit_of_gradient(const stage_units *u, const by__graph_node *writer,
+                            const by__graph_value *gradient)
 {
     const by_graph *graph = u->graph;
     by_value parameter = by_graph_find(graph, gradient->name + strlen("grad."));
@@ -96,7 +118,8 @@ static int unit_of_gradient(const stage_units *u, const by__graph_value *gradien
             }
         }
     }
-    return u->count - 1;
+    int unit = unit_of_sources(u, writer);
+    return unit >= 0 ? unit : u->count - 1;
 }
 
 /* Returns the first gradient that a node writes, or NULL. */
@@ -118,7 +141,7 @@ static int place_gradient(const stage_units *u, const by__graph_node *node)
     int from = producers_unit(u, node, BY__BACKWARD);
     const by__graph_value *gradient = gradient_of(u->graph, node);
     int unit = node->block >= 0   ? node->block + 1
-               : gradient != NULL ? unit_of_gradient(u, gradient)
+               : gradient != NULL ? unit_of_gradient(u, node, gradient)
                : from == 1        ? 0
                                   : u->count - 1;
     return from >= 0 && from < unit ? from : unit;
