@@ -288,6 +288,8 @@ typedef struct by_parallel_config {
                                    0: after it */
     double bucket_mib;          /* MiB of gradients reduced at once; default -1: chosen */
     int64_t replica_hash_every; /* steps between comparisons of replicas; default 0: none */
+    int64_t sync_batch_norm;    /* 1: batch norm over the micro-batches of all replicas; default
+                                   0: over one */
     int64_t writers;            /* ranks that write a checkpoint; default -1: chosen */
 } by_parallel_config;
 

@@ -226,6 +226,19 @@ typedef struct by_gather_options {
  * options->parameters lacks one. */
 BY_API by_status by_pass_gather(by_graph *graph, const by_gather_options *options, by_error *error);
 
+/* The ranks whose micro-batches by_pass_synchronise normalises together. */
+typedef struct by_synchronise_options {
+    uint32_t mesh; /* set of mesh axes, as of by_all_reduce */
+    int64_t ranks; /* the product of their sizes; 0 or 1: nothing to do */
+} by_synchronise_options;
+
+/* Makes every batch norm take its mean and variance over the micro-batches of all ranks, which must
+ * have as many rows each: synchronised batch norm (Peng et al. 2017, MegDet, section 3.2). Results
+ * equal those of one micro-batch of all rows but for rounding. Runs after gradients are derived.
+ * Costs two exchanges of a number for each channel in the forward and two in the backward pass. */
+BY_API by_status by_pass_synchronise(by_graph *graph, const by_synchronise_options *options,
+                                     by_error *error);
+
 /* Which values by_pass_observe measures. */
 typedef struct by_observe_options {
     bool blocks;     /* what each block passes on to later ones */
@@ -264,8 +277,9 @@ typedef enum by_purpose {
 
 /* Arguments of the passes in the table, named by pass. */
 typedef struct by_pass_options {
-    by_dtype compute;         /* precision: dtype of activations and matrix products */
-    by_frozen_options frozen; /* quantise: how frozen weights are held */
+    by_dtype compute;                   /* precision: dtype of activations and matrix products */
+    by_frozen_options frozen;           /* quantise: how frozen weights are held */
+    by_synchronise_options synchronise; /* synchronise: ranks that batch norm is taken over */
     /* gradients: value to differentiate; its seed becomes an input "loss_scale". */
     by_value loss;
     by_recompute_options recompute;      /* recompute: what the backward pass recomputes */

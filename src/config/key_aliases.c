@@ -195,6 +195,7 @@ static const alias aliases[] = {
      "pipeline_parallel_size|pipeline_model_parallel_size|pp|pp_size|pipeline_stages", NULL},
     {"parallel.data", "data_parallel_size|dp|dp_size|ddp", NULL},
     {"parallel.expert", "expert_parallel_size|ep|ep_size|expert_model_parallel_size", NULL},
+    {"parallel.sync_batch_norm", "sync_bn|sync_batchnorm|convert_sync_batchnorm", NULL},
     {"parallel.sequence", "context_parallel_size|cp|cp_size|sequence_parallel_size", NULL},
     {"parallel.shard", "fsdp|deepspeed|zero_stage|sharding_strategy|fsdp_config|zero_optimization",
      "shard: N ranks that divide the state; parallel.zero: 1, 2 or 3 says what they divide"},

@@ -367,6 +367,10 @@ static const by__config_key common[] = {
      BY__ABOVE_MIN,
      .derived = "an eighth of the gradients, from 0.25 to 4 and at least 0.125 a rank of shard",
      .help = "MiB of gradients that are reduced together"},
+    {"parallel", "sync_batch_norm", BY__KEY_SWITCH, BY__FIELD(parallel.sync_batch_norm), "false",
+     .help = "batch norm takes mean and variance over the micro-batches that the ranks of data and "
+             "shard compute at one time, for micro-batches that are too small; results then depend "
+             "on their number"},
     {"parallel", "replica_hash_every", BY__KEY_INT, BY__FIELD(parallel.replica_hash_every), "0", 0,
      BY__COUNT_LIMIT,
      .help = "steps between comparisons of the weights of data and shard ranks, which must be "

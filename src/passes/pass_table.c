@@ -3,19 +3,17 @@
 
 #include "passes/passes.h"
 
-/* The order in which passes run. Precision comes first, so that gradients are derived from a graph
- * that has its casts, and from the codes of frozen weights. Sharding handles both forward and
- * backward pass. Passes that save memory come before fusion, which would hide the nodes that they
- * look for. Observation comes after everything that changes values. The order of nodes comes last,
- * first for memory and then for collectives. */
+/* The order in which passes run. Precision comes first, so that gradients are derived from a
+ * graph that has its casts, and from the codes of frozen weights. Synchronising changes what
+ * both passes of a norm compute. Sharding handles both forward and backward pass. Passes that
+ * save memory come before fusion, which would hide the nodes that they look for. Observation
+ * comes after everything that changes values. The order of nodes comes last, first for memory
+ * and then for collectives. */
 static const by__pass *const passes[] = {
-    &by__pass_precision,     &by__pass_quantise_frozen,
-    &by__pass_gradients,     &by__pass_shard,
-    &by__pass_rematerialize, &by__pass_recompute,
-    &by__pass_narrow,        &by__pass_pack,
-    &by__pass_layout,        &by__pass_fuse,
-    &by__pass_gather,        &by__pass_observe,
-    &by__pass_order,         &by__pass_overlap,
+    &by__pass_precision, &by__pass_quantise_frozen, &by__pass_gradients, &by__pass_synchronise,
+    &by__pass_shard,     &by__pass_rematerialize,   &by__pass_recompute, &by__pass_narrow,
+    &by__pass_pack,      &by__pass_layout,          &by__pass_fuse,      &by__pass_gather,
+    &by__pass_observe,   &by__pass_order,           &by__pass_overlap,
 };
 
 /* The name that means "before any pass". */

@@ -30,7 +30,7 @@ typedef struct by__pass {
 
 extern const by__pass by__pass_precision, by__pass_gradients, by__pass_shard,
     by__pass_rematerialize;
-extern const by__pass by__pass_quantise_frozen;
+extern const by__pass by__pass_quantise_frozen, by__pass_synchronise;
 extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pass_order;
 extern const by__pass by__pass_overlap;
 extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe, by__pass_pack;
@@ -48,6 +48,8 @@ by_status by__passes_run_after(by_graph *graph, by_purpose purpose, const by_pas
 by_status by__pass_graph_seconds(double *sum, const by_graph *graph, size_t first,
                                  const by_speeds *speeds, by_error *error);
 
+/* Makes the node of `made` produce `value` instead. */
+void by__pass_graph_replace(by_graph *graph, by_value made, by_value value);
 /* Drops nodes that no output, gradient or in-place update depends on. */
 by_status by__pass_graph_prune(by_graph *graph, by_error *error);
 /* Moves the nodes after the first `old_nodes`, which were appended there, to their places: the i-th

@@ -2,6 +2,20 @@
 
 #include "passes/passes.h"
 
+void by__pass_graph_replace(by_graph *graph, by_value made, by_value value)
+{
+    int producer = graph->values[made].producer;
+    by__graph_node *node = &graph->nodes[producer];
+    for (int i = 0; i < node->output_count; i++) {
+        if (node->out[i] == made) {
+            node->out[i] = value;
+        }
+    }
+    graph->values[value].producer = producer;
+    graph->values[value].shape = graph->values[made].shape;
+    graph->values[made].producer = -1;
+}
+
 by_status by__pass_graph_prune(by_graph *graph, by_error *error)
 {
     bool *used;

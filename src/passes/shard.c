@@ -118,21 +118,6 @@ static void find_wishes(by__pass_sharder *s)
 
 /* ---- rewriting ---- */
 
-/* Makes the node of `made` produce `value` instead. */
-static void replace_output(by_graph *graph, by_value made, by_value value)
-{
-    int producer = graph->values[made].producer;
-    by__graph_node *node = &graph->nodes[producer];
-    for (int i = 0; i < node->output_count; i++) {
-        if (node->out[i] == made) {
-            node->out[i] = value;
-        }
-    }
-    graph->values[value].producer = producer;
-    graph->values[value].shape = graph->values[made].shape;
-    graph->values[made].producer = -1;
-}
-
 /* Replaces node n by the nodes that the op builds. */
 static by_status build_nodes(by__pass_sharder *s, size_t n, const by__op_sharding *sh,
                              const by_value *in, by_error *error)
@@ -144,7 +129,7 @@ static by_status build_nodes(by__pass_sharder *s, size_t n, const by__op_shardin
     by__graph_node *node = &graph->nodes[n];
     for (int i = 0; i < node->output_count; i++) {
         if (node->out[i] != BY_NONE) {
-            replace_output(graph, outs[i], node->out[i]);
+            by__pass_graph_replace(graph, outs[i], node->out[i]);
         }
     }
     node->dead = true;
@@ -205,7 +190,7 @@ static by_status keep_bound(by__pass_sharder *s, size_t n, int i, by_error *erro
     graph->values[inner].producer = producer;
     by_value made = by__pass_shard_convert(s, inner, &s->whole[bound].shape, split, wanted);
     BY_TRY(by_graph_check(graph, error));
-    replace_output(graph, made, bound);
+    by__pass_graph_replace(graph, made, bound);
     s->split[bound] = wanted;
     return BY_OK;
 }

@@ -21,6 +21,10 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
 {
     by_pass_options options = by__trainer_graph_pass_options(t->config, model);
     set_shards(t, options.shard);
+    if (t->config->parallel.sync_batch_norm != 0) {
+        options.synchronise = (by_synchronise_options){
+            .mesh = 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD, .ranks = t->layout.replicas};
+    }
     options.recompute.arena_bytes = t->plan.arena_bytes;
     options.unit = by__device_unit(t->device);
     options.recompute.within_blocks = t->layout.size[BY_MESH_PIPELINE] > 1;

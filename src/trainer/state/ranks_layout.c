@@ -143,10 +143,38 @@ static by_status check_keep(const by__trainer_layout *l, const by_config *config
     return BY_OK;
 }
 
+/* Replicas that are normalised together compute as many micro-batches each. */
+static by_status check_batch_norm(const by__trainer_layout *l, const by_config *config,
+                                  by_error *error)
+{
+    const by_train_config *train = &config->train;
+    int64_t count = train->batch / train->micro_batch;
+    if (config->parallel.sync_batch_norm == 0 || l->replicas == 1) {
+        return BY_OK;
+    }
+    if (train->batch_warmup.count > 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: parallel.sync_batch_norm needs batches of one size, and "
+                            "train.batch_warmup changes it: leave one of them out",
+                            by__config_where(config, "parallel.sync_batch_norm", "train.batch"));
+    }
+    return count % l->replicas == 0
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%s: parallel.sync_batch_norm needs as many micro-batches on each of "
+                              "the %d ranks of data %d x shard %d, which do not divide %lld (a "
+                              "batch of %lld in micro-batches of %lld)",
+                              by__config_where(config, "parallel.sync_batch_norm", "train.batch"),
+                              l->replicas, l->size[BY_MESH_DATA], l->size[BY_MESH_SHARD],
+                              (long long)count, (long long)train->batch,
+                              (long long)train->micro_batch);
+}
+
 /* BY_ECONFIG for axes that are incompatible with other settings of the config. */
 static by_status check_axes(const by__trainer_layout *l, const by_config *config, by_error *error)
 {
     BY_TRY(check_keep(l, config, error));
+    BY_TRY(check_batch_norm(l, config, error));
     if (config->sync.staleness > 0 && l->ranks != l->size[BY_MESH_DATA]) {
         return by_error_set(
             error, BY_ECONFIG,

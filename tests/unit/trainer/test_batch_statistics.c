@@ -222,6 +222,7 @@ static void test_images_agree(void **state)
         {2, {NULL}},
         {4, {"parallel.shard=4", "parallel.zero=2", NULL}},
         {2, {"parallel.shard=2", "parallel.zero=3", NULL}},
+        {2, {"parallel.pipeline=2", NULL}}, /* the first norm is in front of all blocks */
     };
     statistics_job *jobs[BY_ARRAY_LENGTH(layouts)];
     BY_UNUSED(state);
@@ -235,6 +236,12 @@ static void test_images_agree(void **state)
                      : by_comm_run_threads(layouts[i].ranks, NULL, run_images, j, &error),
                  &error);
         for (int r = 0; r < layouts[i].ranks; r++) {
+            for (int step = 0; step < STEPS; step++) {
+                assert_true(j->results[r][step].loss == jobs[0]->results[0][step].loss);
+            }
+            if (i + 1 == BY_ARRAY_LENGTH(layouts)) {
+                continue; /* a rank of a pipeline has some of the tensors */
+            }
             assert_int_equal(j->count[r], jobs[0]->count[0]);
             assert_memory_equal(j->values[r], jobs[0]->values[0], j->count[r] * sizeof(float));
         }
@@ -242,6 +249,84 @@ static void test_images_agree(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts); i++) {
         free(jobs[i]);
     }
+}
+
+/* ---- statistics of all ranks ---- */
+
+/* Largest difference, of rank 0's values and of those of another job, over the largest value. */
+static double difference(const statistics_job *a, const statistics_job *b)
+{
+    double most = 0.0;
+    double largest = 0.0;
+    assert_int_equal(a->count[0], b->count[0]);
+    for (size_t i = 0; i < a->count[0]; i++) {
+        double away = fabs((double)a->values[0][i] - (double)b->values[0][i]);
+        most = away > most ? away : most;
+        largest = fmax(largest, fabs((double)a->values[0][i]));
+    }
+    return most / largest;
+}
+
+/* AdamW would make a step of the rounding of gradients that are 0, as of a bias before a norm. */
+#define SGD "optimizer.kind=sgd"
+
+/* With parallel.sync_batch_norm, ranks are as one micro-batch of all their rows: weights, running
+ * statistics and losses. Without it they are not. */
+static void test_ranks_together(void **state)
+{
+    static const struct {
+        int ranks;
+        const char *settings[5];
+    } layouts[] = {
+        {4, {SGD, "parallel.sync_batch_norm=true", NULL}},
+        {2, {SGD, "parallel.sync_batch_norm=true", "train.micro_batch=4", NULL}},
+        {4, {SGD, "parallel.sync_batch_norm=true", "parallel.shard=4", "parallel.zero=2", NULL}},
+        {4, {SGD, "parallel.sync_batch_norm=true", "parallel.shard=2", "parallel.zero=3", NULL}},
+        {4, {SGD, "parallel.sync_batch_norm=true", "memory.recompute=full", NULL}},
+        {4, {SGD, NULL}},
+    };
+    static const char *const whole[] = {SGD, "train.micro_batch=8", NULL};
+    by_error error = {0};
+    BY_UNUSED(state);
+    for (int images = 0; images < 2; images++) {
+        statistics_job *alone = calloc(1, sizeof *alone);
+        assert_non_null(alone);
+        alone->settings = whole;
+        check_ok(images ? run_images(NULL, alone, &error) : run_rank(NULL, alone, &error), &error);
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(layouts); i++) {
+            statistics_job *j = calloc(1, sizeof *j);
+            assert_non_null(j);
+            j->settings = layouts[i].settings;
+            check_ok(by_comm_run_threads(layouts[i].ranks, NULL, images ? run_images : run_rank, j,
+                                         &error),
+                     &error);
+            double away = difference(j, alone);
+            bool together = layouts[i].settings[1] != NULL;
+            if (together != (away < 2e-5)) {
+                fail_msg("images %d, layout %zu: %g from one micro-batch", images, i, away);
+            }
+            for (int step = 0; step < STEPS && together; step++) {
+                double loss = (double)alone->results[0][step].loss;
+                assert_true(fabs((double)j->results[0][step].loss - loss) < 1e-4 * loss);
+            }
+            free(j);
+        }
+        free(alone);
+    }
+}
+
+/* Ranks that have other numbers of micro-batches would wait for each other for ever. */
+static void test_uneven_ranks_refused(void **state)
+{
+    static const char *const settings[] = {"parallel.sync_batch_norm=true", NULL};
+    by_error error = {0};
+    by_trainer *t;
+    BY_UNUSED(state);
+    by_config *config = table_config(settings);
+    const by_trainer_options options = {.ranks = 3};
+    assert_int_equal(by_trainer_open(&t, config, &options, &error), BY_ECONFIG);
+    assert_non_null(strstr(error.message, "as many micro-batches on each of the 3 ranks"));
+    by_config_close(&config);
 }
 
 /* ---- what the statistics are ---- */
@@ -386,6 +471,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layouts_agree),
         cmocka_unit_test(test_images_agree),
+        cmocka_unit_test(test_ranks_together),
+        cmocka_unit_test(test_uneven_ranks_refused),
         cmocka_unit_test(test_steps_follow_the_data),
         cmocka_unit_test(test_skipped_step),
         cmocka_unit_test(test_refused),
