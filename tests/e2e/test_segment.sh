@@ -130,6 +130,37 @@ run 0 "$banyan" export runs/shapes --format safetensors --out exported
 run 0 "$banyan" predict exported held/images --masks again
 same found/0000.png again/0000.png
 
+say "each picture has a mask of its own: samples of one name in several shards, pictures of one stem"
+python3 - <<'END' || fail "no shards"
+import os, shutil, tarfile
+os.mkdir("parts")
+os.mkdir("other")
+for i, path in enumerate(("parts/a.tar", "parts/b.tar", "other/a.tar")):
+    with tarfile.open(path, "w") as out:
+        for k in range(2):
+            out.add(f"held/images/000{2 * i + k}.png", f"{k}.png")
+os.mkdir("stems")
+for i, name in enumerate(("x.png", "x.jpg", "x-1.png")):
+    shutil.copy(f"held/images/000{i}.png", "stems/" + name)
+END
+run 0 "$banyan" predict exported parts/a.tar parts/b.tar other/a.tar --masks shards
+holds out '"mask":"shards/parts_a_0.png"'
+[ "$(ls shards | tr '\n' ' ')" = \
+    "other_a_0.png other_a_1.png parts_a_0.png parts_a_1.png parts_b_0.png parts_b_1.png " ] ||
+    fail "other masks: $(ls shards)"
+for i in 0 1 2 3 4 5; do
+    set -- parts_a parts_a parts_b parts_b other_a other_a
+    shift $i
+    same "shards/$1_$((i % 2)).png" "found/000$i.png"
+done
+run 0 "$banyan" predict exported parts --masks folder
+[ "$(ls folder | tr '\n' ' ')" = "a_0.png a_1.png b_0.png b_1.png " ] || fail "other masks: $(ls folder)"
+run 0 "$banyan" predict exported parts/a.tar --masks shard
+[ "$(ls shard | tr '\n' ' ')" = "0.png 1.png " ] || fail "other masks: $(ls shard)"
+run 0 "$banyan" predict exported stems --masks stems-found
+[ "$(ls stems-found | wc -l)" = 3 ] || fail "other masks: $(ls stems-found)"
+[ "$(grep -o '"mask":"[^"]*"' <out | sort -u | wc -l)" = 3 ] || fail "not three masks: $(cat out)"
+
 say "a server answers with the mask that predict has written"
 serve_models runs/shapes
 await_ready

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <math.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ typedef struct predict_request {
     size_t more_count;
     const char *out;   /* file for the predictions; NULL: standard output */
     const char *masks; /* folder for pictures that are predicted; NULL: they are left out */
+    void *named;       /* tree of the names of those written, without ending */
     by_error failed;   /* to write one */
     const char *device;
     const char *yields; /* output of the model; NULL: what the task predicts */
@@ -92,46 +94,104 @@ static void print_head(const by_field *field)
 
 /* ---- pictures ---- */
 
-/* The path of a picture within the folder that was named, with _ between its folders, the name of a
- * sample of a shard, or the number of an example in an array. */
-static void name_mask(char *out, size_t size, const predict_request *r, const by_field *fields,
-                      size_t count)
+/* Example of which a picture is predicted. */
+typedef struct mask_source {
+    const char *file;   /* NULL: a row of an array */
+    const char *sample; /* of a shard; NULL: none */
+    double index;
+} mask_source;
+
+static mask_source find_source(const by_field *fields, size_t count)
 {
-    const char *file = NULL;
-    const char *sample = NULL; /* of a shard */
-    double index = 0.0;
+    mask_source of = {.file = NULL};
     for (size_t i = 0; i < count; i++) {
-        file = strcmp(fields[i].name, "file") == 0 ? fields[i].text : file;
-        sample = strcmp(fields[i].name, "sample") == 0 ? fields[i].text : sample;
-        index = strcmp(fields[i].name, "index") == 0 ? fields[i].number : index;
+        bool is_text = fields[i].text != NULL && fields[i].text[0] != '\0';
+        if (is_text && strcmp(fields[i].name, "file") == 0) {
+            of.file = fields[i].text;
+        } else if (is_text && strcmp(fields[i].name, "sample") == 0) {
+            of.sample = fields[i].text;
+        } else if (strcmp(fields[i].name, "index") == 0) {
+            of.index = fields[i].number;
+        }
     }
-    if (file == NULL) {
-        (void)snprintf(out, size, "%s/%06.0f.png", r->masks, index);
-        return;
-    }
-    const char *slash = strrchr(file, '/');
-    const char *within = slash == NULL ? file : slash + 1;
-    if (r->more_count > 0) { /* several files may have one name, in folders of theirs */
-        within = file + strspn(file, "./");
-    }
+    return of;
+}
+
+/* The path of a file within the folder that was named, or its name. */
+static const char *path_within(const predict_request *r, const char *file)
+{
     for (size_t i = 0; i <= r->more_count; i++) {
         const char *named = i == 0 ? r->file : r->more[i - 1];
         size_t n = strlen(named);
         if (strncmp(file, named, n) == 0 && (file[n] == '/' || (n > 0 && named[n - 1] == '/'))) {
-            within = file + n + strspn(file + n, "/");
-            break;
+            return file + n + strspn(file + n, "/");
         }
     }
-    slash = strrchr(within, '/');
-    sample = sample != NULL && sample[0] != '\0' ? sample : NULL;
-    within = sample != NULL ? sample : within;
-    const char *dot = sample != NULL ? NULL : strrchr(slash == NULL ? within : slash, '.');
-    int stem = dot == NULL ? (int)strlen(within) : (int)(dot - within);
+    if (r->more_count > 0) { /* several files may have one name, in folders of theirs */
+        return file + strspn(file, "./");
+    }
+    const char *slash = strrchr(file, '/');
+    return slash == NULL ? file : slash + 1;
+}
+
+/* The stem of a picture's path; of a sample its name, behind the stem of its shard if there are
+ * several shards; or the number of an example in an array. _ stands between folders. */
+static void name_mask(char *out, size_t size, const predict_request *r, const mask_source *of)
+{
     int start = snprintf(out, size, "%s/", r->masks);
-    (void)snprintf(out + start, size - (size_t)start, "%.*s.png", stem, within);
-    for (char *c = out + start; *c != '\0'; c++) {
+    char *name = out + start;
+    size -= (size_t)start;
+    bool in_one = of->sample != NULL && r->more_count == 0 && strcmp(of->file, r->file) == 0;
+    if (of->file == NULL) {
+        (void)snprintf(name, size, "%06.0f", of->index);
+    } else if (in_one) {
+        (void)snprintf(name, size, "%s", of->sample);
+    } else {
+        const char *within = path_within(r, of->file);
+        const char *slash = strrchr(within, '/');
+        const char *dot = strrchr(slash == NULL ? within : slash, '.');
+        int stem = dot == NULL ? (int)strlen(within) : (int)(dot - within);
+        (void)snprintf(name, size, "%.*s%s%s", stem, within, of->sample == NULL ? "" : "_",
+                       of->sample == NULL ? "" : of->sample);
+    }
+    for (char *c = name; *c != '\0'; c++) {
         *c = *c == '/' ? '_' : *c;
     }
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static void free_names(void **tree)
+{
+    while (*tree != NULL) {
+        char *name = *(char **)*tree;
+        (void)tdelete(name, tree, compare_names);
+        free(name);
+    }
+}
+
+/* The path of a mask that no other picture has: where names are equal, as those of a.png and a.jpg,
+ * the later one gets the number of its example, too. false: out of memory. */
+static bool choose_mask(char *out, size_t size, predict_request *r, const mask_source *of)
+{
+    size_t kept = size - sizeof ".png";
+    name_mask(out, kept, r, of);
+    while (tfind(out, &r->named, compare_names) != NULL) {
+        size_t length = strlen(out);
+        if (snprintf(out + length, kept - length, "-%.0f", of->index) >= (int)(kept - length)) {
+            break; /* no file has so long a name */
+        }
+    }
+    char *name = strdup(out);
+    char **found = name == NULL ? NULL : tsearch(name, &r->named, compare_names);
+    if (found == NULL || *found != name) {
+        free(name);
+    }
+    memcpy(out + strlen(out), ".png", sizeof ".png");
+    return found != NULL;
 }
 
 /* Writes the picture of a prediction, and puts the name of its file in the place of it. Returns the
@@ -145,8 +205,9 @@ static size_t write_masks(predict_request *r, by_field *out, char *path, size_t 
         if (fields[i].png == NULL) {
             kept++;
         } else if (r->masks != NULL) {
-            name_mask(path, size, r, fields, count);
-            FILE *file = fopen(path, "wb");
+            const mask_source of = find_source(fields, count);
+            errno = ENOMEM;
+            FILE *file = choose_mask(path, size, r, &of) ? fopen(path, "wb") : NULL;
             bool good = file != NULL &&
                         fwrite(fields[i].png, 1, fields[i].png_size, file) == fields[i].png_size;
             good = (file == NULL || fclose(file) == 0) && good;
@@ -330,6 +391,7 @@ static by_status predict(void *user, const by_pretrained *model, const char *run
         }
         cli_tell_written(status == BY_OK ? r->out : NULL);
     }
+    free_names(&r->named);
     by_task_close(&data);
     cli_spool_close(&spool);
     cli_node_choice_free(&r->nodes);
