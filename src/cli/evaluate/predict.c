@@ -327,17 +327,26 @@ static by_status set_anomaly(const predict_request *r, by_config *config, by_err
                               config->task.kind);
 }
 
-/* Of many pictures that the model could read, one is damaged; where there is none, none can be left
- * out. */
+static bool begins_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* Of many pictures that the model could read, one is damaged, which the message begins with; where
+ * there is none, none can be left out. */
 static void hint_skip(const predict_request *r, const by_config *config, by_status status,
                       by_error *error)
 {
-    struct stat info;
-    bool is_folder = r->file != NULL && stat(r->file, &info) == 0 && S_ISDIR(info.st_mode);
-    bool many = r->more_count > 0 || is_folder || strstr(error->message, ", sample ") != NULL;
     char message[sizeof error->message];
+    bool damaged = strstr(error->message, ", sample ") != NULL;
+    for (size_t i = 0; i <= r->more_count && r->file != NULL; i++) {
+        struct stat info;
+        const char *named = i == 0 ? r->file : r->more[i - 1];
+        bool many = r->more_count > 0 || (stat(named, &info) == 0 && S_ISDIR(info.st_mode));
+        damaged = damaged || (many && begins_with(error->message, named));
+    }
     bool none = strstr(error->message, " has no picture (.png") != NULL;
-    if (status != BY_OK && many && !none && !r->skip && reads_images(config)) {
+    if (status != BY_OK && damaged && !none && !r->skip && reads_images(config)) {
         memcpy(message, error->message, sizeof message);
         (void)by_error_set(error, status, "%s (--skip leaves such pictures out)", message);
     }
