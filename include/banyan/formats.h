@@ -35,13 +35,19 @@ typedef struct by_time {
 /* How an image is brought to the size that a model expects. */
 typedef enum by_image_resize {
     BY_RESIZE_NONE = 0, /* not at all: an image of another size is an error */
-    BY_RESIZE_STRETCH,  /* scale height and width independently */
+    BY_RESIZE_STRETCH,  /* scale height and width independently, and crop the center if
+                           `whole_height` and `whole_width` are set */
     BY_RESIZE_CROP      /* scale the shorter side to `edge`, keep the aspect ratio, crop the
                            center */
 } by_image_resize;
 
-/* Interpolation filter. Both antialias when shrinking, bit for bit as Pillow's Image.resize. */
-typedef enum by_image_resample { BY_RESAMPLE_BILINEAR = 0, BY_RESAMPLE_BICUBIC } by_image_resample;
+/* Interpolation filter, bit for bit as Pillow's Image.resize. The first two antialias when
+ * shrinking. */
+typedef enum by_image_resample {
+    BY_RESAMPLE_BILINEAR = 0,
+    BY_RESAMPLE_BICUBIC,
+    BY_RESAMPLE_NEAREST /* the pixel nearest to the center of each */
+} by_image_resample;
 
 /* The size of images for a model, and how to reach it. */
 typedef struct by_image_fit {
@@ -51,6 +57,8 @@ typedef struct by_image_fit {
     int64_t width;              /* of the result, in pixels */
     int64_t edge;               /* with BY_RESIZE_CROP: shorter side before the crop, >= height
                                    and width; 0: their maximum */
+    int64_t whole_height;       /* with BY_RESIZE_STRETCH: before the crop, >= height; 0: height */
+    int64_t whole_width;        /* the same of the width */
 } by_image_fit;
 
 /* How a picture is kept in a page of a Parquet file, whose bytes are compressed together. */

@@ -32,13 +32,13 @@ static const learned_file learned_files[] = {
 };
 
 static by_status read_learned(by__export_onnx_examples *x, const learned_file *file,
-                              const char *path, by_error *error)
+                              const char *path, int64_t channels, by_error *error)
 {
     size_t length;
     x->key = file->key;
     BY_TRY(by__file_read(&x->text, &length, path, MAX_TEXT, error));
     if (strcmp(file->reads, "images") == 0) {
-        return by__loader_pixel_scales_parse(&x->scales, path, x->text, length, error);
+        return by__loader_pixel_scales_parse(&x->scales, path, x->text, length, channels, error);
     }
     if (strcmp(file->reads, "series") == 0) {
         BY_TRY(by__series_scales_parse(&x->series, path, x->text, error));
@@ -80,7 +80,7 @@ by_status by__export_onnx_examples_open(by__export_onnx_examples *x, const by__e
     if (path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    by_status status = read_learned(x, file, path, error);
+    by_status status = read_learned(x, file, path, e->source->config->model.channels, error);
     free(path);
     BY_TRY(status);
     if (x->series == NULL && (x->encoding == NULL || by_encoding_classes(x->encoding) > 0)) {

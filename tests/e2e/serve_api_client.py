@@ -497,7 +497,7 @@ def check_jpeg():
             files.append(out.getvalue())
             grey = Image.open(out).convert("L")
             pixels.append(png(grey.tobytes()))
-            # What torchvision's Resize(8) and CenterCrop(8) make of it.
+            # What transformers make of it: resized to 8, and its center.
             middle = grey.resize((10, 8), Image.Resampling.BILINEAR).crop((1, 0, 9, 8))
             resized.append(png(middle.tobytes(), SIZE, SIZE))
         assert predict(files) == predict(pixels) == predict(resized), (form, mode)

@@ -397,7 +397,19 @@ holds err "a pattern of its name in model.new lets it begin anew"
 run 0 "$banyan" train images.yaml "$@" --set model.from=base --set 'model.new=["classifier.*"]' --set name=based --set train.steps=1
 holds err "classifier.weight, classifier.bias"
 cp runs/lines/checkpoints/step-00000040/*.safetensors base
-rm base/preprocessor_config.json
+run 0 "$banyan" predict base "$one" --out plain
+sed -i 's/"height": [0-9]*/"height": 3/' base/preprocessor_config.json
+run 0 "$banyan" predict base "$one" --out same
+same plain same
+sed -i 's/"do_resize": false/"do_resize": true/' base/preprocessor_config.json
+run 1 "$banyan" predict base "$one"
+holds err 'preprocessor_config.json: its "size" and what is cropped of it are'
+echo '{"image_processor_type": "LevitImageProcessor"}' >base/preprocessor_config.json
+mkdir several && cp "$one" several
+run 1 "$banyan" predict base several
+holds err '"LevitImageProcessor" is none of those that are known'
+grep -q -e "--skip" err && fail "the file of a model is no picture that could be left out: $(cat err)"
+rm -r base/preprocessor_config.json several
 run 1 "$banyan" predict base "$one"
 holds err "there is no preprocessor_config.json, which says how to scale pixels"
 rm -r base runs/based

@@ -1,4 +1,4 @@
-"""Writes golden/resize.json: images that Pillow has resized, as torchvision's Resize and CenterCrop ask it to.
+"""Writes golden/resize.json: images that Pillow has resized, as the image processors of transformers ask it to.
 
     pip install pillow
     python3 tests/parity/make_resize_golden.py
@@ -11,7 +11,11 @@ import os
 
 from PIL import Image
 
-FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+FILTERS = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "nearest": Image.Resampling.NEAREST,
+}
 
 
 def picture(height, width):
@@ -25,14 +29,14 @@ def picture(height, width):
 
 
 def crop(image, height, width, edge, resample):
-    """torchvision.transforms.functional: resize to an int, then center_crop."""
+    """transformers.image_transforms: get_resize_output_image_size, then center_crop."""
     w, h = image.size
     short, long = (w, h) if w <= h else (h, w)
     new_long = int(edge * long / short)
     new_w, new_h = (edge, new_long) if w <= h else (new_long, edge)
     image = image.resize((new_w, new_h), resample)
-    top = int(round((new_h - height) / 2.0))
-    left = int(round((new_w - width) / 2.0))
+    top = (new_h - height) // 2
+    left = (new_w - width) // 2
     return image.crop((left, top, left + width, top + height))
 
 

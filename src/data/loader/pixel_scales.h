@@ -15,9 +15,11 @@ typedef struct by__loader_pixel_scales {
 by_status by__loader_pixel_scales_allocate(by__loader_pixel_scales *scales, size_t channels,
                                            by_error *error);
 void by__loader_pixel_scales_free(by__loader_pixel_scales *scales);
-/* Parses "image_mean" and "image_std". BY_EFORMAT names the problem; call
+/* Parses the text of such a file: its steps "do_rescale" and "do_normalize" become one mean and one
+ * deviation. channels: of the model, 0: it is not known. BY_EFORMAT names the problem; call
  * by__loader_pixel_scales_free also on failure. */
 by_status by__loader_pixel_scales_parse(by__loader_pixel_scales *scales, const char *path,
-                                        const char *text, size_t length, by_error *error);
+                                        const char *text, size_t length, int64_t channels,
+                                        by_error *error);
 
 #endif

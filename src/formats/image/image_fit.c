@@ -1,44 +1,10 @@
 /* Resizing of images as a model asks for it. */
 #include "formats/image/image_fit.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "formats/image/image_resample.h"
-
-/* ---- checks ---- */
-
-static int64_t side_of(const json_t *o, const char *key)
-{
-    json_int_t value = json_integer_value(json_object_get(o, key));
-    return value > 0 && value <= BY__IMAGE_SIDE ? (int64_t)value : 0;
-}
-
-void by__format_image_fit_parse(by_image_fit *out, const char *text, size_t length)
-{
-    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *size = json_object_get(root, "size");
-    const json_t *crop = json_object_get(root, "crop_size");
-    const json_t *resample = json_object_get(root, "resample");
-    bool crops = json_is_true(json_object_get(root, "do_center_crop"));
-    int64_t edge = side_of(size, "shortest_edge");
-    by_image_fit fit = {.height = side_of(edge > 0 ? crop : size, "height"),
-                        .width = side_of(edge > 0 ? crop : size, "width"),
-                        .edge = edge};
-    json_int_t filter = resample == NULL ? 2 : json_integer_value(resample);
-    bool known = fit.height > 0 && fit.width > 0 && (filter == 2 || filter == 3) &&
-                 crops == (edge > 0) && (edge == 0 || (edge >= fit.height && edge >= fit.width));
-    if (known && json_is_true(json_object_get(root, "do_resize"))) {
-        fit.resize = edge > 0 ? BY_RESIZE_CROP : BY_RESIZE_STRETCH;
-        fit.resample = filter == 2 ? BY_RESAMPLE_BILINEAR : BY_RESAMPLE_BICUBIC;
-    }
-    *out = fit;
-    json_decref(root);
-}
-
-/* ---- resizing ---- */
 
 /* A crop of a resized image: extents of the whole, and the offset of the crop. */
 typedef struct image_crop {
@@ -48,18 +14,19 @@ typedef struct image_crop {
     int64_t left;
 } image_crop;
 
-/* As in torchvision: the longer side is rounded down, half a pixel of margin to even. */
+/* As in transformers: the longer side is rounded down, and so is half a pixel of margin. */
 static image_crop part_of(const by_image_fit *fit, int64_t height, int64_t width)
 {
-    image_crop p = {.height = fit->height, .width = fit->width};
+    image_crop p = {.height = fit->whole_height > 0 ? fit->whole_height : fit->height,
+                    .width = fit->whole_width > 0 ? fit->whole_width : fit->width};
     if (fit->resize == BY_RESIZE_CROP) {
         int64_t least = fit->height > fit->width ? fit->height : fit->width;
         int64_t edge = fit->edge > 0 ? fit->edge : least;
         p.height = height <= width ? edge : (int64_t)((double)(edge * height) / (double)width);
         p.width = width <= height ? edge : (int64_t)((double)(edge * width) / (double)height);
-        p.top = (int64_t)rint((double)(p.height - fit->height) / 2.0);
-        p.left = (int64_t)rint((double)(p.width - fit->width) / 2.0);
     }
+    p.top = (p.height - fit->height) / 2;
+    p.left = (p.width - fit->width) / 2;
     return p;
 }
 

@@ -39,7 +39,9 @@ static double widened(const by__format_axis *axis)
 
 static double support_of(const by__format_axis *axis)
 {
-    return (axis->filter == BY_RESAMPLE_BILINEAR ? 1.0 : 2.0) * widened(axis);
+    return axis->filter == BY_RESAMPLE_NEAREST
+               ? 0.5
+               : (axis->filter == BY_RESAMPLE_BILINEAR ? 1.0 : 2.0) * widened(axis);
 }
 
 static size_t most_of(const by__format_axis *axis)
@@ -55,6 +57,24 @@ size_t by__format_taps_bytes(const by__format_axis *axis)
            by__round_up(count * most * sizeof(int32_t), sizeof(double));
 }
 
+/* One tap each. Pillow adds the scale up from output to output, and its rounding errors count where
+ * a center lies between two inputs. */
+static void find_nearest(by__format_taps *out, const by__format_axis *axis)
+{
+    double scale = axis->extent / (double)axis->whole;
+    double center = axis->begin + scale * 0.5;
+    for (int64_t i = 0; i < axis->first + axis->count; i++) {
+        int64_t k = i - axis->first;
+        int64_t input = (int64_t)center;
+        center += scale;
+        if (k >= 0) {
+            out->first[k] = input < axis->high ? input : axis->high - 1;
+            out->count[k] = 1;
+            out->weights[(size_t)k * out->most] = 1 << WEIGHT_BITS;
+        }
+    }
+}
+
 void by__format_taps_make(by__format_taps *out, const by__format_axis *axis, void *memory)
 {
     size_t count = (size_t)axis->count;
@@ -67,6 +87,10 @@ void by__format_taps_make(by__format_taps *out, const by__format_axis *axis, voi
                              .count = (int64_t *)memory + count,
                              .weights = (int32_t *)(exact + most),
                              .most = most};
+    if (axis->filter == BY_RESAMPLE_NEAREST) {
+        find_nearest(out, axis);
+        return;
+    }
     for (int64_t i = 0; i < axis->count; i++) {
         double center = axis->begin + ((double)(axis->first + i) + 0.5) * scale;
         double sum = 0.0;

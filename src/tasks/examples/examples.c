@@ -58,7 +58,7 @@ static by_status open_set(by__task_examples *d, const by_task_request *r, bool c
     }
     if (r->learned != NULL) {
         bool reads = strcmp(by_model_reads(&r->config->model), "images") == 0;
-        BY_TRY(by__task_examples_read_learned(d, r->learned, images || reads, error));
+        BY_TRY(by__task_examples_read_learned(d, r, images || reads, error));
         images = d->encoding == NULL;
     }
     BY_TRY(by__task_examples_open_windows(d, r->config, error));

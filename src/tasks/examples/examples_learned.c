@@ -175,16 +175,39 @@ by_status by__task_examples_learn(by__task_examples *d, by_error *error)
 
 /* ---- reading ---- */
 
-static by_status read_file(by__task_examples *d, const char *path, bool images, by_error *error)
+/* Images are of the model's size: a file that does not resize them need not know it. */
+static by_status fit_model(by_image_fit *fit, const by_model_config *m, const char *path,
+                           by_error *error)
+{
+    if (m->image_height < 1 || m->image_width < 1) {
+        return BY_OK;
+    }
+    if (fit->resize == BY_RESIZE_NONE) {
+        fit->height = m->image_height;
+        fit->width = m->image_width;
+    }
+    return fit->height == m->image_height && fit->width == m->image_width
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT,
+                              "%s: its \"size\" and what is cropped of it are %lld x %lld pixels, "
+                              "but the model reads %lld x %lld: set them to that, or if the model "
+                              "reads any size, set \"image_size\" of its " MODEL_FILE " to theirs",
+                              path, (long long)fit->width, (long long)fit->height,
+                              (long long)m->image_width, (long long)m->image_height);
+}
+
+static by_status read_file(by__task_examples *d, const by_config *config, const char *path,
+                           bool images, by_error *error)
 {
     size_t length;
     BY_TRY(by__file_read(&d->learned, &length, path, LEARNED_LIMIT, error));
     by__hash128_hex(d->learned_hash, d->learned, length);
-    if (images) {
-        by__format_image_fit_parse(&d->fit, d->learned, length);
+    if (!images) {
+        return by_encoding_parse(&d->encoding, path, d->learned, length, error);
     }
-    return images ? by__loader_pixel_scales_parse(&d->scales, path, d->learned, length, error)
-                  : by_encoding_parse(&d->encoding, path, d->learned, length, error);
+    BY_TRY(by__format_image_fit_parse(&d->fit, path, d->learned, length, error));
+    BY_TRY(fit_model(&d->fit, &config->model, path, error));
+    return by__loader_pixel_scales_parse(&d->scales, path, d->learned, length, d->channels, error);
 }
 
 /* Takes the names of "id2label": {"0": "cat", "1": "dog"}; not those that stand for a class without
@@ -233,9 +256,10 @@ static by_status read_names(by__task_examples *d, const char *directory, by_erro
     return status;
 }
 
-by_status by__task_examples_read_learned(by__task_examples *d, const char *directory, bool images,
-                                         by_error *error)
+by_status by__task_examples_read_learned(by__task_examples *d, const by_task_request *request,
+                                         bool images, by_error *error)
 {
+    const char *directory = request->learned;
     char *paths[2] = {by__path_join(directory, TABLE_FILE), by__path_join(directory, IMAGES_FILE)};
     by_status status = BY_OK;
     if (paths[0] == NULL || paths[1] == NULL) {
@@ -243,7 +267,7 @@ by_status by__task_examples_read_learned(by__task_examples *d, const char *direc
     } else {
         int which = by__path_exists(paths[images ? 1 : 0]) ? images : !images;
         status = by__path_exists(paths[which])
-                     ? read_file(d, paths[which], which == 1, error)
+                     ? read_file(d, request->config, paths[which], which == 1, error)
                      : by_error_set(error, BY_EFORMAT,
                                     "%s: there is no %s, which says how to scale %s: copy it from "
                                     "where the weights come from, or train on them (model.from)",

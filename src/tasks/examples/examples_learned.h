@@ -8,10 +8,10 @@
 /* Learns mean and deviation of images from the training part; makes the JSON text of these or of
  * the encoding. */
 by_status by__task_examples_learn(by__task_examples *d, by_error *error);
-/* Loads the same from the file in a directory of weights. images: which file to expect; if it is
- * missing, the other one is read. */
-by_status by__task_examples_read_learned(by__task_examples *d, const char *directory, bool images,
-                                         by_error *error);
+/* Loads the same from the file in the directory of weights request->learned. images: which file to
+ * expect; if it is missing, the other one is read. */
+by_status by__task_examples_read_learned(by__task_examples *d, const by_task_request *request,
+                                         bool images, by_error *error);
 /* Reads the encoding in the directory of a checkpoint; NULL if it has none that can be read. */
 by_encoding *by__task_examples_read_encoding(const char *directory);
 const char *by__task_examples_learned_name(const by__task_examples *d);

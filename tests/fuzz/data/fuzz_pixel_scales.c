@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by_error error;
     by__loader_pixel_scales d = {0};
-    if (by__loader_pixel_scales_parse(&d, "f", (const char *)data, size, &error) == BY_OK) {
+    if (by__loader_pixel_scales_parse(&d, "f", (const char *)data, size, 0, &error) == BY_OK) {
         for (size_t c = 0; c < d.channels; c++) {
             if (isnan(d.mean[c]) || !(d.deviation[c] > 0.0f)) {
                 abort();
@@ -21,9 +21,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     by__loader_pixel_scales_free(&d);
     by_image_fit fit;
-    by__format_image_fit_parse(&fit, (const char *)data, size);
-    if (fit.resize != BY_RESIZE_NONE && (fit.height < 1 || fit.height > BY__IMAGE_SIDE ||
-                                         fit.width < 1 || fit.width > BY__IMAGE_SIDE)) {
+    if (by__format_image_fit_parse(&fit, "f", (const char *)data, size, &error) == BY_OK &&
+        fit.resize != BY_RESIZE_NONE &&
+        (fit.height < 1 || fit.height > BY__IMAGE_SIDE || fit.width < 1 ||
+         fit.width > BY__IMAGE_SIDE ||
+         (fit.edge > 0 && (fit.edge < fit.height || fit.edge < fit.width)))) {
         abort();
     }
     return 0;

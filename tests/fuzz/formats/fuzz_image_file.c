@@ -64,9 +64,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     const by_image_fit fit = {.resize = (by_image_resize)(data[0] / 2 % 3),
-                              .resample = (by_image_resample)(data[0] / 6 % 2),
+                              .resample = (by_image_resample)(data[0] / 6 % 3),
                               .height = 8,
-                              .width = data[0] / 12 % 2 == 0 ? 8 : 3};
+                              .width = data[0] / 18 % 2 == 0 ? 8 : 3};
     if (by__format_image_decode(&pixels, &height, &width, data[0] % 2 == 0 ? 1 : 3, &fit, data + 1,
                                 size - 1, &error) == BY_OK &&
         (height != fit.height || width != fit.width)) {

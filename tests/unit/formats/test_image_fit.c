@@ -48,6 +48,13 @@ static void compare(const uint8_t *got, const char *hex, int64_t height, int64_t
     }
 }
 
+static by_image_resample filter_of(const char *name)
+{
+    return strcmp(name, "bicubic") == 0   ? BY_RESAMPLE_BICUBIC
+           : strcmp(name, "nearest") == 0 ? BY_RESAMPLE_NEAREST
+                                          : BY_RESAMPLE_BILINEAR;
+}
+
 static void test_pillow(void **state)
 {
     json_t *golden = json_load_file(GOLDEN, 0, NULL);
@@ -62,9 +69,9 @@ static void test_pillow(void **state)
         const json_t *to = json_object_get(o, "to");
         int64_t h = json_integer_value(json_array_get(from, 0));
         int64_t w = json_integer_value(json_array_get(from, 1));
-        bool cubic = strcmp(json_string_value(json_object_get(o, "resample")), "bicubic") == 0;
         by_image_fit fit = {.resize = BY_RESIZE_STRETCH,
-                            .resample = cubic ? BY_RESAMPLE_BICUBIC : BY_RESAMPLE_BILINEAR,
+                            .resample =
+                                filter_of(json_string_value(json_object_get(o, "resample"))),
                             .height = json_integer_value(json_array_get(to, 0)),
                             .width = json_integer_value(json_array_get(to, 1))};
         uint8_t out[2 * 12 * 9];
@@ -77,7 +84,7 @@ static void test_pillow(void **state)
         compare(out, json_string_value(json_object_get(o, "crop")), fit.height, fit.width);
         free(pixels);
     }
-    assert_int_equal(i, 64);
+    assert_int_equal(i, 96);
     json_decref(golden);
 }
 
@@ -292,29 +299,111 @@ static void test_texts(void **state)
         by_image_fit fit;
     } texts[] = {
         {"{\"do_resize\":true,\"size\":{\"height\":8,\"width\":9}}",
-         {BY_RESIZE_STRETCH, BY_RESAMPLE_BILINEAR, 8, 9, 0}},
-        {"{\"do_resize\":false,\"size\":{\"height\":8,\"width\":9}}",
-         {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 8, 9, 0}},
+         {.resize = BY_RESIZE_STRETCH, .height = 8, .width = 9}},
+        {"{\"do_resize\":true,\"size\":[8,9],\"do_center_crop\":null,\"resample\":0}",
+         {.resize = BY_RESIZE_STRETCH, .resample = BY_RESAMPLE_NEAREST, .height = 8, .width = 9}},
+        {"{\"do_resize\":false,\"size\":{\"height\":8,\"width\":9}}", {.height = 8, .width = 9}},
+        {"{\"do_resize\":false,\"size\":{\"longest_edge\":9}}", {.height = 0}},
+        {"{\"image_mean\":[0.5],\"image_std\":[0.5]}", {.height = 0}},
         {"{\"do_resize\":true,\"resample\":3,\"do_center_crop\":true,"
          "\"size\":{\"shortest_edge\":16},\"crop_size\":{\"height\":14,\"width\":12}}",
-         {BY_RESIZE_CROP, BY_RESAMPLE_BICUBIC, 14, 12, 16}},
-        /* A middle that is larger than the image, a filter that is not built, no middle. */
-        {"{\"do_resize\":true,\"do_center_crop\":true,\"size\":{\"shortest_edge\":16},"
-         "\"crop_size\":{\"height\":14,\"width\":17}}",
-         {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 14, 17, 16}},
-        {"{\"do_resize\":true,\"resample\":1,\"size\":{\"height\":8,\"width\":9}}",
-         {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 8, 9, 0}},
-        {"{\"do_resize\":true,\"size\":224}", {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 0, 0, 0}},
-        {"[", {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 0, 0, 0}},
+         {.resize = BY_RESIZE_CROP,
+          .resample = BY_RESAMPLE_BICUBIC,
+          .height = 14,
+          .width = 12,
+          .edge = 16}},
+        {"{\"do_resize\":true,\"do_center_crop\":true,\"size\":224,\"default_to_square\":false,"
+         "\"crop_size\":200}",
+         {.resize = BY_RESIZE_CROP, .height = 200, .width = 200, .edge = 224}},
+        {"{\"image_processor_type\":\"ViTImageProcessorFast\",\"resample\":3}",
+         {.resize = BY_RESIZE_STRETCH,
+          .resample = BY_RESAMPLE_BICUBIC,
+          .height = 224,
+          .width = 224}},
+        {"{\"feature_extractor_type\":\"DeiTFeatureExtractor\",\"size\":256}",
+         {.resize = BY_RESIZE_STRETCH,
+          .resample = BY_RESAMPLE_BICUBIC,
+          .height = 224,
+          .width = 224,
+          .whole_height = 256,
+          .whole_width = 256}},
+        {"{\"image_processor_type\":\"ConvNextImageProcessor\",\"size\":224,\"crop_pct\":0.9}",
+         {.resize = BY_RESIZE_CROP,
+          .resample = BY_RESAMPLE_BICUBIC,
+          .height = 224,
+          .width = 224,
+          .edge = 248}},
+        {"{\"image_processor_type\":\"ConvNextImageProcessor\",\"crop_pct\":0.9}",
+         {.resize = BY_RESIZE_STRETCH,
+          .resample = BY_RESAMPLE_BICUBIC,
+          .height = 384,
+          .width = 384}},
     };
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
-        const by_image_fit *want = &texts[i].fit;
         by_image_fit fit;
-        by__format_image_fit_parse(&fit, texts[i].text, strlen(texts[i].text));
-        assert_true(fit.resize == want->resize && fit.resample == want->resample &&
-                    fit.height == want->height && fit.width == want->width &&
-                    fit.edge == want->edge);
+        by_error error = {0};
+        check_ok(by__format_image_fit_parse(&fit, "p.json", texts[i].text, strlen(texts[i].text),
+                                            &error),
+                 &error);
+        assert_memory_equal(&fit, &texts[i].fit, sizeof fit);
+    }
+}
+
+/* What asks for what is not built names the key, its value and the way out. */
+static void test_texts_that_are_refused(void **state)
+{
+    static const char *const texts[][3] = {
+        {"[", "p.json:1: ", ""},
+        {"[]", "p.json: it is no JSON object", ""},
+        {"{\"image_processor_type\":\"LevitImageProcessor\"}",
+         "p.json: \"image_processor_type\": \"LevitImageProcessor\" is none of", "do_resize"},
+        {"{\"image_processor_type\":\"VitMatteImageProcessor\"}", "is none of", "ViT, DeiT"},
+        {"{\"image_processor_type\":7}", "\"image_processor_type\": 7 is none of", ""},
+        {"{\"do_pad\":true}", "p.json: \"do_pad\": true asks for a step", "to false"},
+        {"{\"do_resize\":1}", "\"do_resize\": 1 is neither", ""},
+        {"{\"do_resize\":true}", "there is no \"size\"", "to false"},
+        {"{\"do_resize\":true,\"size\":0}", "\"size\": 0 is no size", "\"height\": H"},
+        {"{\"do_resize\":true,\"size\":70000}", "\"size\": 70000 is no size", "65535"},
+        {"{\"do_resize\":true,\"size\":{\"longest_edge\":9}}", "{\"longest_edge\": 9} is no size",
+         "shortest_edge"},
+        {"{\"do_resize\":true,\"size\":{\"shortest_edge\":8,\"longest_edge\":9}}", "is no size",
+         ""},
+        {"{\"do_resize\":true,\"size\":{\"shortest_edge\":8}}", "leaves images of many sizes",
+         "do_center_crop"},
+        {"{\"do_resize\":true,\"resample\":1,\"size\":{\"height\":8,\"width\":9}}",
+         "\"resample\": 1 is none of", "3 comes closest"},
+        {"{\"do_resize\":true,\"do_center_crop\":true,\"size\":{\"shortest_edge\":16},"
+         "\"crop_size\":{\"height\":14,\"width\":17}}",
+         "\"crop_size\": {\"height\": 14, \"width\": 17} is no part", "padded"},
+        {"{\"do_resize\":true,\"do_center_crop\":true,\"size\":8}", "there is no \"crop_size\"",
+         ""},
+        {"{\"do_center_crop\":true,\"crop_size\":8}", "\"do_center_crop\": true crops",
+         "do_resize"},
+        {"{\"do_resize\":true,\"size\":8,\"crop_pct\":0.9}", "\"crop_pct\": 0.9 is only known",
+         "ConvNextImageProcessor"},
+        {"{\"image_processor_type\":\"ConvNextImageProcessor\",\"size\":8,\"crop_pct\":1.5}",
+         "\"crop_pct\": 1.5 is no share", ""},
+        {"{\"image_processor_type\":\"ConvNextImageProcessor\",\"size\":8,\"crop_pct\":1e-9}",
+         "is no share", ""},
+        {"{\"image_processor_type\":\"ConvNextImageProcessor\",\"size\":8,\"crop_pct\":0}",
+         "\"crop_pct\": 0 is no positive", ""},
+        {"{\"image_processor_type\":\"ConvNextImageProcessor\",\"size\":[8,8]}",
+         "has no \"shortest_edge\"", ""},
+        {"{\"image_processor_type\":\"ConvNextImageProcessor\",\"size\":8,\"do_center_crop\":true}",
+         "\"do_center_crop\": true would crop", "to false"},
+    };
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
+        by_image_fit fit;
+        by_error error = {0};
+        assert_int_equal(
+            by__format_image_fit_parse(&fit, "p.json", texts[i][0], strlen(texts[i][0]), &error),
+            BY_EFORMAT);
+        if (strstr(error.message, texts[i][1]) == NULL ||
+            strstr(error.message, texts[i][2]) == NULL) {
+            fail_msg("%s gives: %s", texts[i][0], error.message);
+        }
     }
 }
 
@@ -385,7 +474,8 @@ int main(void)
         cmocka_unit_test(test_pillow),       cmocka_unit_test(test_files),
         cmocka_unit_test(test_large_images), cmocka_unit_test(test_png_of_texts),
         cmocka_unit_test(test_channels),     cmocka_unit_test(test_sizes_that_are_refused),
-        cmocka_unit_test(test_texts),        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_texts),        cmocka_unit_test(test_texts_that_are_refused),
+        cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
