@@ -343,6 +343,25 @@ run 2 "$banyan" train images.yaml --set data.labels=wild.idx --set name=none
 holds err "wild.idx, label number 109 has the label 200, but there are names for 3 classes"
 run 2 "$banyan" train images.yaml --set data.labels=wild.idx --set data.label_names=[] --set model.outputs=100 --set name=none
 holds err "the label 200, but model.outputs is 100"
+python3 - <<'END' || fail "no labels"
+import struct
+labels = list(open("labels.idx", "rb").read()[8:])
+labels[7] = -1
+head = "{'descr': '<i8', 'fortran_order': False, 'shape': (110,), }".ljust(117) + "\n"
+open("minus.npy", "wb").write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<110q", *labels))
+open("most.txt", "w").write("".join(f"{i}\n" for i in range(80) if i != 7))
+open("rest.txt", "w").write("".join(f"{i}\n" for i in range(80, 110)))
+END
+run 2 "$banyan" train images.yaml --set data.labels=minus.npy --set name=none
+holds err "minus.npy, label number 7 is -1: classes are numbered from 0"
+run 2 "$banyan" eval runs/images --data images.idx,minus.npy
+holds err "minus.npy, label number 7 is -1"
+run 2 "$banyan" train images.yaml --set data.valid_images=images.idx --set data.valid_labels=minus.npy \
+    --set data.valid_fraction=0 --set name=none
+holds err "minus.npy, label number 7 is -1"
+run 0 "$banyan" train images.yaml --set data.labels=minus.npy --set data.train_rows=most.txt \
+    --set data.valid_rows=rest.txt --set data.valid_fraction=0 --set name=none --set train.steps=1
+rm -r runs/none
 python3 -c 'd = open("labels.idx", "rb").read(); open("gap.idx", "wb").write(d[:-1] + bytes([9]))'
 run 0 "$banyan" train images.yaml --set data.labels=gap.idx --set data.label_names=[] --set name=none --set train.steps=1
 holds err "labels are 0 to 9, the largest that of gap.idx, label number 109, but 6 of these classes have no example"

@@ -139,6 +139,7 @@ typedef struct by__task_examples {
     const char **labels;      /* class names; NULL: none */
     size_t label_count;
     by__task_top_label top;
+    char label_names[2][304];        /* of what has the labels of both sets, for messages */
     by__image_folder folder;         /* of images that were read from folders, or file by file; */
     by__image_folder others;         /* of the set that was opened second, to evaluate on */
     by__task_examples_shard *shards; /* of held-out pictures, each a part of base; or NULL */
@@ -264,12 +265,12 @@ by_status by__task_examples_name_metrics(by__task_examples *d, by_error *error);
 bool by__task_examples_mixes(const by__task_examples_keys *keys);
 /* Number of classes of the open labels: the largest plus one. 0: there are no labels. */
 int64_t by__task_examples_classes(const by__task_examples *data);
-/* Keeps the largest label of a set that was opened, and what has it (examples_labels.c). `labels`:
- * its files; none: those of the folder of the set. */
+/* Keeps the largest label of a set that was opened, and what has its labels (examples_labels.c).
+ * `labels`: its files; none: those of the folder of the set. */
 void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
                                 const by_string_list *labels);
-/* Refuses a label that is none of the model's classes, or if their number is to be that of the
- * labels (outputs below 1), one so far from all others that it is no class. */
+/* Refuses a label of an image that is negative or none of the model's classes, or if their number
+ * is to be that of the labels (outputs below 1), one so far from all others that it is no class. */
 by_status by__task_examples_check_labels(const by__task_examples *d, int64_t outputs,
                                          by_error *error);
 /* Says how many classes have no example, "" if all have some. */

@@ -37,10 +37,14 @@ void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
 {
     const by_array *all = by_array_set_find(set, "labels");
     by__task_top_label *top = &d->top;
-    const by__image_folder *folder = d->train != NULL && d->train != set ? &d->others : &d->folder;
+    bool second = d->train != NULL && d->train != set;
+    const by__image_folder *folder = second ? &d->others : &d->folder;
+    char *source = d->label_names[second];
     if (all == NULL || all->dtype != BY_I32) { /* of pixels */
         return;
     }
+    (void)snprintf(source, sizeof d->label_names[0], "%.300s",
+                   labels->count == 1 ? labels->items[0] : by_array_set_name(set));
     for (int64_t i = 0; i < all->shape.dim[0]; i++) {
         int32_t label = ((const int32_t *)all->data)[i];
         if (label <= top->label) {
@@ -53,8 +57,7 @@ void by__task_examples_keep_top(by__task_examples *d, const by_array_set *set,
             (void)snprintf(top->name, sizeof top->name, "%.390s",
                            by__image_picture_name(name, file->path, &file->range));
         } else {
-            (void)snprintf(top->name, sizeof top->name, "%.300s, label number %lld",
-                           labels->count == 1 ? labels->items[0] : by_array_set_name(set),
+            (void)snprintf(top->name, sizeof top->name, "%s, label number %lld", source,
                            (long long)i);
         }
     }
@@ -88,12 +91,41 @@ static by_status count_labels(int64_t *out, const by__task_examples *d, by_error
     return BY_OK;
 }
 
+/* Refuses labels below 0 of examples that are used: no loss and no metric would count them. */
+static by_status check_negative(const by__task_examples *d, const by_array_set *set,
+                                const by_part *part, bool second, by_error *error)
+{
+    const by_array *labels = set == NULL ? NULL : by_array_set_find(set, "labels");
+    if (labels == NULL || labels->dtype != BY_I32 || labels->shape.rank != 1) {
+        return BY_OK;
+    }
+    for (uint64_t i = 0; i < part->count; i++) {
+        uint64_t row = by_part_example(part, i);
+        int32_t label = ((const int32_t *)labels->data)[row];
+        if (label < 0) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s, label number %llu is %d: classes are numbered from 0; mend "
+                                "it, or keep such examples out of data.train_rows and "
+                                "data.valid_rows",
+                                d->label_names[second], (unsigned long long)row, (int)label);
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__task_examples_check_labels(const by__task_examples *d, int64_t outputs,
                                          by_error *error)
 {
     int64_t occur;
     int64_t classes = d->label_count > 0 ? (int64_t)d->label_count : outputs;
-    if (d->is_predicted || d->top.label < 0) {
+    if (d->is_predicted || d->encoding != NULL) {
+        return BY_OK;
+    }
+    bool apart = d->valid != NULL;
+    BY_TRY(check_negative(d, d->train, &d->train_part, false, error));
+    BY_TRY(check_negative(d, apart ? d->valid : d->train, &d->valid_part, apart && d->train != NULL,
+                          error));
+    if (d->top.label < 0) {
         return BY_OK;
     }
     if (classes >= 1) {
