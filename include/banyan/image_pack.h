@@ -26,7 +26,7 @@ extern "C" {
 
 typedef struct by_image_pack_options {
     /* Folders with a folder for each class, shards, folders of shards; paths or URLs; shards may be
-     * compressed by gzip. */
+     * compressed by gzip. Labels that are texts name the classes, in the order of their bytes. */
     const char *const *inputs;
     size_t input_count;
     const char *output;       /* directory that is made */

@@ -137,6 +137,52 @@ mean = lambda key: (every[key + "_part-6"] + every[key + "_part-7"]) / 2
 assert abs(mean("valid_loss") - every["valid_loss"]) < 1e-6 and abs(mean("accuracy") - every["accuracy"]) < 1e-6
 END
 
+say "labels that are names: the classes are those of all shards, in their order"
+python3 - <<'END' || fail "no shards"
+import gzip, glob, io, json, os, tarfile
+os.mkdir("named")
+paths = sorted(glob.glob("pets/*/*.png"))
+def write(shard, samples, classes=None):
+    with tarfile.open(shard, "w") as out:
+        def add(name, data):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            out.addfile(member, io.BytesIO(data))
+        if classes:
+            add("__classes.json", json.dumps({"names": classes}).encode())
+        for i, (path, label) in enumerate(samples):
+            add(f"{i}.png", open(path, "rb").read())
+            add(f"{i}.json" if i % 2 else f"{i}.cls", json.dumps({"label": label}).encode() if i % 2 else str(label).encode())
+name = lambda path: {"cat": "zebra fish", "ant": "\u00e4rmel", "bee": "bee"}[path.split("/")[1]]
+for i in range(3):
+    write(f"named/{i}.tar", [(path, name(path)) for path in reversed(paths[i * 80:i * 80 + 60])])
+write("numbers.tar", [(path, 1) for path in paths[:3]])
+write("declared.tar", [(path, ("yak", 1, "bee")[i]) for i, path in enumerate(paths[100:103])], ["yak", "bee"])
+write("other.tar", [(path, "gnu") for path in paths[:3]], ["yak", "bee"])
+write("latin.tar", [(paths[0], "x")])
+data = open("latin.tar", "rb").read()
+open("latin.tar", "wb").write(data.replace(b"x" + bytes(511), b"\xe4" + bytes(511)))
+END
+run 0 "$banyan" pack --images named --out names-one --shard-mib 1
+run 0 "$banyan" launch -n 3 pack --images named/2.tar named/0.tar named/1.tar --out names-three --shard-mib 1
+diff -r names-one names-three || fail "the shards differ"
+tar xOf names-one/shard-000000.tar __classes.json >classes
+[ "$(cat classes)" = '{"names": ["bee", "zebra fish", "ärmel"]}' ] || fail "other classes: $(cat classes)"
+sed -e 's/"one\/\*.tar"/"names-one\/*.tar"/' -e 's/found == 240/found == 180/' \
+    -e 's/path.split("\/")\[1\]/{"cat": "zebra fish", "ant": "ärmel", "bee": "bee"}[path.split("\/")[1]]/' check.py >check-names.py
+python3 check-names.py || fail "the pictures have other names"
+run 0 "$banyan" pack --images named declared.tar --out names-more
+tar xOf names-more/shard-000000.tar __classes.json >classes
+[ "$(cat classes)" = '{"names": ["bee", "yak", "zebra fish", "ärmel"]}' ] || fail "other classes: $(cat classes)"
+run 1 "$banyan" pack --images named numbers.tar --out none
+holds err "numbers.tar has labels that are numbers, and named/0.tar labels that are names"
+run 1 "$banyan" pack --images other.tar --out none
+holds err "other.tar, sample 0: its label, 'gnu', is none of the classes that the shard names"
+run 1 "$banyan" pack --images latin.tar --out none
+holds err "is no text of UTF-8, which names of classes are"
+run 1 "$banyan" train t.yaml --set data.images=named --set name=named
+holds err "or pack the shards (banyan pack --images)"
+
 say "compressed streams, Parquet files, and shards anew"
 run 0 "$banyan" pack --images stream.tar.gz one --out five
 holds out "252 pictures in 1 shards"

@@ -24,6 +24,7 @@ typedef struct by__image_folder {
     size_t class_count;
     size_t class_capacity;
     bool fixed;          /* no class is added to them */
+    bool collects;       /* without classes, labels of shards that are texts name them */
     by__remote *remote;  /* reads paths that are URLs; borrowed, NULL: there are none */
     const char *indexes; /* directory for those of shards; borrowed, NULL: none are kept */
     size_t ignored;      /* files that are hidden, or no pictures by their names */

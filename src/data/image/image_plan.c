@@ -204,6 +204,7 @@ by_status by__image_plan_make(by__image_plan *out, const by_image_pack_options *
         BY_TRY(by__remote_open(&out->remote, &o->remote, error));
     }
     out->folder.remote = out->remote;
+    out->folder.collects = true;
     if (o->remote.cache != NULL) {
         BY_TRY(by__path_make(&out->indexes, o->remote.cache, "index", error));
     } else {

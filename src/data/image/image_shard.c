@@ -10,13 +10,14 @@
 #include "base/paths.h"
 #include "base/threads.h"
 #include "data/image/image_index.h"
+#include "data/image/image_names.h"
 #include "formats/shards/shard_file.h"
 
 /* Threads that ask for remote shards, and how many one range may name. */
 enum { FINDERS = 16, MOST_SHARDS = 1000000 };
 
 typedef struct shard_listing {
-    by__image_folder *out;
+    by__image_shard_found *found;
     const by__image_folder *classes; /* that has them */
     const char *path;
     const char *name; /* the last part of the path */
@@ -114,6 +115,7 @@ static by_status label_of(int32_t *out, const shard_listing *l, const by__format
                           by_error *error)
 {
     const by__image_folder *f = l->classes;
+    l->found->numbers = l->found->numbers || s->has_number;
     if (s->has_number && s->number >= 0 && s->number < INT32_MAX) {
         *out = (int32_t)s->number;
         return BY_OK;
@@ -128,22 +130,31 @@ static by_status label_of(int32_t *out, const shard_listing *l, const by__format
         if (strlen(f->classes[i]) == s->label_size &&
             memcmp(f->classes[i], s->label, s->label_size) == 0) {
             *out = (int32_t)i;
-            l->out->fixed = true; /* it numbers labels as these classes are */
+            l->found->folder.fixed = true; /* it numbers labels as these classes are */
             return BY_OK;
         }
+    }
+    if (f->collects && f->class_count == 0) {
+        by_error why = {0};
+        by_status status = by__image_names_class(out, l->found, s->label, s->label_size, &why);
+        return status == BY_EFORMAT ? refuse_sample(l, s, why.message, error)
+               : status == BY_OK    ? BY_OK
+                                    : by_error_set(error, status, "%s", why.message);
     }
     char what[256];
     (void)snprintf(what, sizeof what, "its label, '%.*s', is %s",
                    (int)(s->label_size < 80 ? s->label_size : 80), s->label,
-                   f->class_count > 0 ? "none of the classes"
-                                      : "a text: set data.label_names to the names of the classes");
+                   f->class_count > 0
+                       ? "none of the classes"
+                       : "a text: set data.label_names to the names of the classes, or "
+                         "pack the shards (banyan pack --images), which lists them");
     return refuse_sample(l, s, what, error);
 }
 
 static by_status take(void *user, const by__format_shard_sample *s, by_error *error)
 {
     const shard_listing *l = user;
-    by__image_folder *f = l->out;
+    by__image_folder *f = &l->found->folder;
     int32_t label = -1;
     char lacks[160];
     const char *problem = s->problem;
@@ -178,8 +189,9 @@ static by_status take_classes(void *user, const char *names, size_t size, by_err
 {
     const shard_listing *l = user;
     for (size_t at = 0; at < size; at += strlen(names + at) + 1) {
-        BY_TRY(by__image_folder_add_class(l->out, names + at, error));
+        BY_TRY(by__image_folder_add_class(&l->found->folder, names + at, error));
     }
+    l->found->declares = true;
     return BY_OK;
 }
 
@@ -210,7 +222,7 @@ static by_status refuse_file(const char *path, const by__map *map, by_error *err
 typedef struct listed_shard {
     char *path;
     by__remote_file *remote; /* NULL: it is local */
-    by__image_folder found;
+    by__image_shard_found found;
     by_status status;
     by_error error;
 } listed_shard;
@@ -271,7 +283,7 @@ static by_status read_content(const listed_shard *s, shard_listing *l, const cha
     const by__format_shard_row *row = by__format_shard_find(s->path, map.data, map.size);
     l->labels = row == NULL ? NULL : row->labels;
     by_status status = row == NULL ? refuse_file(s->path, &map, error) : row->read(&shard, error);
-    if (status == BY_OK && l->out->count == 0) {
+    if (status == BY_OK && l->found->folder.count == 0) {
         status = by_error_set(error, BY_EFORMAT, "%s: %s without samples", s->path, row->name);
     }
     if (status == BY_OK && key != NULL) {
@@ -298,7 +310,7 @@ static by_status read_shard(listed_shard *s, const shard_list *list, by_error *e
     const char *directory = list->out->indexes;
     char name[200];
     by__remote_file_name(name, s->path);
-    shard_listing l = {.out = &s->found,
+    shard_listing l = {.found = &s->found,
                        .classes = list->out,
                        .path = s->path,
                        .name = s->remote != NULL ? name : name_of(s->path),
@@ -375,67 +387,22 @@ static size_t threads_of(const shard_list *list)
     return threads < list->count ? threads : list->count;
 }
 
-/* Numbers the labels of a shard as classes that are fixed, by the names that it has for them. If it
- * has none of their names, these are other words for the same numbers. */
-static by_status number_labels(const by__image_folder *out, listed_shard *s, by_error *error)
+static by_status collect_names(shard_list *list, by_error *error)
 {
-    by__image_folder *f = &s->found;
-    int32_t *numbers;
-    size_t known = 0;
-    size_t unknown = 0;
-    BY_TRY(by__alloc((void **)&numbers, f->class_count, sizeof *numbers, "classes", error));
-    for (size_t i = 0; i < f->class_count; i++) {
-        size_t k = 0;
-        while (k < out->class_count && strcmp(out->classes[k], f->classes[i]) != 0) {
-            k++;
-        }
-        numbers[i] = (int32_t)k;
-        known += k < out->class_count;
-        unknown = k < out->class_count ? unknown : i;
+    by__image_shard_found **found;
+    const char **paths = NULL;
+    BY_TRY(by__alloc((void **)&found, list->count, sizeof *found, "shards", error));
+    by_status status = by__alloc((void **)&paths, list->count, sizeof *paths, "shards", error);
+    for (size_t i = 0; i < list->count && status == BY_OK; i++) {
+        found[i] = &list->items[i].found;
+        paths[i] = list->items[i].path;
     }
-    by_status status = known == 0 || known == f->class_count
-                           ? BY_OK
-                           : by_error_set(error, BY_EFORMAT,
-                                          "%s has the class '%s', which is none of the %zu that "
-                                          "there are, and others that are",
-                                          s->path, f->classes[unknown], out->class_count);
-    for (size_t i = 0; i < f->count && known == f->class_count; i++) {
-        int32_t *label = &f->files[i].label;
-        *label = *label >= 0 && (size_t)*label < f->class_count ? numbers[*label] : *label;
+    if (status == BY_OK) {
+        status = by__image_names_collect(list->out, found, paths, list->count, error);
     }
-    free(numbers);
+    free(paths);
+    free(found);
     return status;
-}
-
-/* Takes the names of the classes that a shard has, unless they are fixed: the first says which
- * there are. */
-static by_status take_names(by__image_folder *out, listed_shard *s, by_error *error)
-{
-    by__image_folder *f = &s->found;
-    bool same = f->class_count == out->class_count;
-    if (f->class_count == 0) {
-        return BY_OK;
-    }
-    for (size_t i = 0; i < f->class_count && same; i++) {
-        same = strcmp(out->classes[i], f->classes[i]) == 0;
-    }
-    if (out->fixed) {
-        return same || f->fixed ? BY_OK : number_labels(out, s, error);
-    }
-    if (out->class_count > 0) {
-        return same ? BY_OK
-                    : by_error_set(error, BY_EFORMAT,
-                                   "%s names other classes than the shards before it: set "
-                                   "data.label_names, if the numbers mean the same",
-                                   s->path);
-    }
-    out->classes = f->classes;
-    out->class_count = f->class_count;
-    out->class_capacity = f->class_capacity;
-    f->classes = NULL;
-    f->class_count = 0;
-    f->class_capacity = 0;
-    return BY_OK;
 }
 
 /* Appends what was found, in the order of the shards. */
@@ -443,12 +410,18 @@ static by_status take_found(shard_list *list, by_error *error)
 {
     by__image_folder *out = list->out;
     for (size_t i = 0; i < list->count; i++) {
-        listed_shard *s = &list->items[i];
-        by__image_folder *f = &s->found;
+        const listed_shard *s = &list->items[i];
         if (s->status != BY_OK) {
             return by_error_set(error, s->status, "%s", s->error.message);
         }
-        BY_TRY(take_names(out, s, error));
+    }
+    if (out->collects && out->class_count == 0) {
+        BY_TRY(collect_names(list, error));
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const char *path = list->items[i].path;
+        by__image_folder *f = &list->items[i].found.folder;
+        BY_TRY(by__image_names_take(out, f, path, error));
         BY_TRY(by__reserve((void **)&out->files, &out->capacity, out->count + f->count,
                            sizeof *out->files, error));
         for (size_t k = 0; k < f->count; k++) {
@@ -568,7 +541,7 @@ by_status by__image_shard_add_all(by__image_folder *out, const char *const *path
         status = read_list(&list, error);
     }
     for (size_t i = 0; i < list.count; i++) {
-        by__image_folder_free(&list.items[i].found);
+        by__image_shard_found_free(&list.items[i].found);
         free(list.items[i].path);
     }
     free(list.items);
