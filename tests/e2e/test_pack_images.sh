@@ -183,6 +183,36 @@ holds err "is no text of UTF-8, which names of classes are"
 run 1 "$banyan" train t.yaml --set data.images=named --set name=named
 holds err "or pack the shards (banyan pack --images)"
 
+say "held-out data of other classes than numbered shards is refused"
+python3 - <<'END' || fail "no shards"
+import glob, io, os, shutil, tarfile
+paths = sorted(glob.glob("pets/*/*.png"))
+for shard, classes in (("three.tar", 3), ("five.tar", 5)):
+    with tarfile.open(shard, "w") as out:
+        for i, path in enumerate(paths[:30]):
+            member = tarfile.TarInfo(f"{i}.cls")
+            member.size = 1
+            out.addfile(member, io.BytesIO(b"%d" % (i % classes)))
+            out.add(path, f"{i}.png")
+for folder, names in (("two", ("bee", "cat")), ("digits", ("0", "01", "2"))):
+    for name in names:
+        os.makedirs(f"{folder}-held/{name}")
+        shutil.copy(paths[0], f"{folder}-held/{name}")
+END
+set -- --set data.images=three.tar --set data.valid_fraction=0 --set data.shuffle_files=0 --set name=apart
+run 2 "$banyan" train t.yaml "$@" --set data.valid_images=five.tar
+holds err "five.tar, sample "
+holds err "has the label 4, but those of the training data are below 3"
+for folder in two digits; do
+    run 2 "$banyan" train t.yaml "$@" --set data.valid_images=$folder-held
+    holds err "$folder-held has"
+    holds err "set data.label_names"
+done
+run 0 "$banyan" train t.yaml "$@" --set data.valid_images=pets --quiet
+run 0 "$banyan" train t.yaml "$@" --set data.valid_images=five.tar --set model.outputs=5 --set name=more --quiet
+run 0 "$banyan" train t.yaml "$@" --set data.valid_images=two-held --set 'data.label_names=[ant, bee, cat]' \
+    --set name=two --quiet
+
 say "compressed streams, Parquet files, and shards anew"
 run 0 "$banyan" pack --images stream.tar.gz one --out five
 holds out "252 pictures in 1 shards"

@@ -113,6 +113,56 @@ static by_status check_negative(const by__task_examples *d, const by_array_set *
     return BY_OK;
 }
 
+/* The largest label of the training data. */
+static int64_t top_trained(const by__task_examples *d)
+{
+    const by_array *labels = by_array_set_find(d->train, "labels");
+    int64_t top = -1;
+    for (int64_t i = 0; labels != NULL && i < labels->shape.dim[0]; i++) {
+        int32_t label = ((const int32_t *)labels->data)[i];
+        top = label > top ? label : top;
+    }
+    return top;
+}
+
+/* Whether a name is a number, but not that of its class: folders are in the order of texts, in
+ * which 10 comes before 2. */
+static bool is_other_number(const char *name, size_t number)
+{
+    char own[24];
+    (void)snprintf(own, sizeof own, "%zu", number);
+    return name[strspn(name, "0123456789")] == '\0' && strcmp(name, own) != 0;
+}
+
+/* Where labels have no names, held-out data of its own has no more classes than the training data,
+ * and folders are those numbers in their order. */
+static by_status check_apart(const by__task_examples *d, int64_t outputs, by_error *error)
+{
+    const by__image_folder *f = &d->others;
+    int64_t classes = outputs >= 1 ? outputs : top_trained(d) + 1;
+    if (d->top.label >= classes) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s has the label %lld, but those of the training data are below "
+                            "%lld: mend it, or if there are more classes, set model.outputs to "
+                            "their number",
+                            d->top.name, (long long)d->top.label, (long long)classes);
+    }
+    if (!f->fixed) { /* it has numbers, too */
+        return BY_OK;
+    }
+    bool other = (int64_t)f->class_count != classes;
+    for (size_t i = 0; i < f->class_count && !other; i++) {
+        other = is_other_number(f->classes[i], i);
+    }
+    return other ? by_error_set(error, BY_ECONFIG,
+                                "%s has %zu folders of classes, '%s' the first, and the training "
+                                "data numbers from 0 to %lld without names: set data.label_names "
+                                "to the names of the folders in the order of the numbers",
+                                d->keys->valid_images.items[0], f->class_count, f->classes[0],
+                                (long long)classes - 1)
+                 : BY_OK;
+}
+
 by_status by__task_examples_check_labels(const by__task_examples *d, int64_t outputs,
                                          by_error *error)
 {
@@ -127,6 +177,9 @@ by_status by__task_examples_check_labels(const by__task_examples *d, int64_t out
                           error));
     if (d->top.label < 0) {
         return BY_OK;
+    }
+    if (apart && d->train != NULL && d->label_count == 0) {
+        BY_TRY(check_apart(d, outputs, error));
     }
     if (classes >= 1) {
         return d->top.label < classes
