@@ -227,3 +227,31 @@ tar xOf six/shard-000000.tar __classes.json >out
 holds out '"ant", "bee", "cat"'
 run 1 "$banyan" train t.yaml --set data.images=stream.tar.gz --set name=stream
 holds err "banyan pack --images"
+mkdir streaming
+printf '\050\265\057\375\004\000compressed by zstd' >streaming/shard.00000.mds.zstd
+cp streaming/shard.00000.mds.zstd plain.mds
+for shard in streaming streaming/shard.00000.mds.zstd plain.mds; do
+    run 1 "$banyan" train t.yaml --set data.images=$shard --set name=stream
+    holds err "is compressed: pictures are read where they lie"
+done
+
+say "files that are no pictures are packed with --corrupt skip, and left out of training"
+cp -r pets mixed
+rm mixed/ant/00*.png
+echo text >mixed/ant/text.png
+: >mixed/bee/empty.png
+run 1 "$banyan" pack --images mixed --out six-mixed
+holds err "--corrupt skip"
+run 0 "$banyan" pack --images mixed --out six-mixed --corrupt skip
+holds out "231 pictures in 1 shards"
+holds out "1 damaged pictures are left out"
+run 1 "$banyan" train t.yaml --set data.images=six-mixed --set data.shuffle_files=0 --set name=mixed
+holds err "is neither a JPEG, a PNG nor a WebP"
+run 0 "$banyan" train t.yaml --set data.images=six-mixed --set data.shuffle_files=0 --set name=mixed \
+    --set data.corrupt=skip --quiet
+
+say "what is no file of CIFAR"
+head -c 5000 plain.mds >wrong.bin
+run 1 "$banyan" train t.yaml --set data.images=wrong.bin --set data.format=cifar10 --set data.decode=ahead \
+    --set data.shuffle_files=0 --set name=cifar
+holds err "records of 3073 bytes: name the files of its binary version, data_batch_1.bin"

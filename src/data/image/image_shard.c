@@ -41,7 +41,8 @@ static bool is_shard_name(const char *name)
 /* Whether a name is that of a compressed shard, "a.tar.gz": pictures are read in place. */
 static bool is_compressed_name(const char *name)
 {
-    static const char *const ends[] = {".gz", ".zst", ".xz", ".bz2", ".lz4"};
+    static const char *const ends[] = {".gz",  ".zst", ".zstd",   ".xz",
+                                       ".bz2", ".lz4", ".snappy", ".br"};
     char plain[256];
     const char *dot = strrchr(name, '.');
     if (dot == NULL || (size_t)(dot - name) >= sizeof plain) {
@@ -195,24 +196,31 @@ static by_status take_classes(void *user, const char *names, size_t size, by_err
     return BY_OK;
 }
 
-/* Refuses a file that is no shard. */
-static by_status refuse_file(const char *path, const by__map *map, by_error *error)
+/* Whether a file is compressed as a whole, by its name or its first bytes. */
+static bool is_compressed(const char *path, const by__map *map)
 {
     static const uint8_t gzip[] = {0x1f, 0x8b};
     static const uint8_t zstd[] = {0x28, 0xb5, 0x2f, 0xfd};
+    return is_compressed_name(name_of(path)) ||
+           (map->size > 4 && (memcmp(map->data, gzip, sizeof gzip) == 0 ||
+                              memcmp(map->data, zstd, sizeof zstd) == 0));
+}
+
+/* Refuses a file that is no shard. */
+static by_status refuse_file(const char *path, const by__map *map, by_error *error)
+{
     if (map->size == 0) {
         return by_error_set(error, BY_EFORMAT, "%s is an empty file, and no shard of pictures",
                             path);
     }
-    bool compressed = is_compressed_name(name_of(path)) ||
-                      (map->size > 4 && (memcmp(map->data, gzip, sizeof gzip) == 0 ||
-                                         memcmp(map->data, zstd, sizeof zstd) == 0));
     return by_error_set(error, BY_EFORMAT,
-                        compressed ? "%s is compressed: pictures are read where they lie in a "
-                                     "shard, so convert it (banyan pack --images, of "
-                                     "gzip) or decompress it (gunzip, unzstd, ...)"
-                                   : "%s is no shard of pictures: a tar archive, a TFRecord, an "
-                                     "MDS shard or a Parquet file",
+                        is_compressed(path, map)
+                            ? "%s is compressed: pictures are read where they lie in a shard, so "
+                              "convert it (banyan pack --images, of a tar.gz) or decompress it "
+                              "(gunzip, unzstd, ...); MDS shards are written so without "
+                              "`compression`"
+                            : "%s is no shard of pictures: a tar archive, a TFRecord, an MDS shard "
+                              "or a Parquet file",
                         path);
 }
 
@@ -283,6 +291,9 @@ static by_status read_content(const listed_shard *s, shard_listing *l, const cha
     const by__format_shard_row *row = by__format_shard_find(s->path, map.data, map.size);
     l->labels = row == NULL ? NULL : row->labels;
     by_status status = row == NULL ? refuse_file(s->path, &map, error) : row->read(&shard, error);
+    if (status == BY_EFORMAT && row != NULL && is_compressed(s->path, &map)) {
+        status = refuse_file(s->path, &map, error); /* under the name of one that is not */
+    }
     if (status == BY_OK && l->found->folder.count == 0) {
         status = by_error_set(error, BY_EFORMAT, "%s: %s without samples", s->path, row->name);
     }
