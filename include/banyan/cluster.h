@@ -58,7 +58,7 @@ typedef struct by_cluster_device {
     double fp8_flops;       /* the same in 8 bits */
     double product_share;   /* of the peak that large products reach */
     double attention_share; /* of the peak that attention reaches */
-    double memory;          /* bytes */
+    double memory;          /* bytes that a rank may use; 0: unknown, all plans fit */
     double bandwidth;       /* bytes a second of that memory, read and written */
     double score_bytes;     /* of memory that attention moves for each score; 0: it keeps none */
     double launch;          /* seconds that an operation takes at least */
@@ -101,8 +101,8 @@ BY_API by_status by_cluster_parse(by_cluster *out, const char *name, const char 
 BY_API by_status by_cluster_print(char **out, const by_cluster *cluster, by_error *error);
 /* Describes this machine as a cluster of `ranks` ranks, each with the threads that it was measured
  * with: its products and memory bandwidth, of which ranks that have more threads than there are
- * cores get a share, and one level whose figures are guesses, as are those that the machine was not
- * measured for. */
+ * cores get a share, its free memory, which ranks on processors divide, and one level whose figures
+ * are guesses, as are those that the machine was not measured for. */
 BY_API void by_cluster_of_machine(by_cluster *out, const by_machine *machine, int ranks);
 /* Returns the devices that the levels join: the product of their widths. */
 BY_API double by_cluster_devices(const by_cluster *cluster);

@@ -87,7 +87,8 @@ typedef struct by_layout_plan {
     by_layout_rank *planned;
     size_t planned_count;
     uint64_t memory;  /* bytes of the planned rank that needs most */
-    uint64_t limit;   /* bytes that a rank may use: of the device, or of a share of this host */
+    uint64_t limit;   /* bytes that its plan may take: of the device, on this machine of a share of
+                         its free memory, and of memory.budget what the process leaves */
     double seconds;   /* of a step */
     double low, high; /* an 80 % interval of it, from the errors of the terms' origins */
     /* On this machine: what measured runs multiply the plan by, its terms too, and their number; 1

@@ -26,6 +26,7 @@ typedef struct by_machine {
     char isa[16];  /* instruction-set level in use: the best available, limited by BANYAN_ISA */
     int cores;     /* available to this process */
     int threads;   /* compute threads that the figures apply to */
+    double memory; /* bytes that were free on the device when it was described; 0: unknown */
 
     /* Matrix products: best of several large ones in layouts used by training, with banyan's
      * kernels or oneDNN's (if installed), whichever is faster. In 1e9 operations per second; a
@@ -70,8 +71,8 @@ typedef enum by_machine_figures {
     BY_MACHINE_ALL = 15
 } by_machine_figures;
 
-/* Describes a device of the machine (device, cpu, key, isa, cores, threads) without figures;
- * `device` is a name for by_device_open, whose errors it returns. threads -1: one per core
+/* Describes a device of the machine (device, cpu, key, isa, cores, threads, memory) without
+ * figures; `device` is a name for by_device_open, whose errors it returns. threads -1: one per core
  * available to the process. */
 BY_API by_status by_machine_describe(by_machine *out, const char *device, int threads,
                                      by_error *error);

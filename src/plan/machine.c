@@ -15,6 +15,7 @@ by_status by__plan_machine_describe(by_machine *out, const char *name, const by_
     by_machine machine = {.cores = by__thread_count(-1)};
     BY_TRY(by_device_describe(&info, device, error));
     machine.threads = info.threads;
+    machine.memory = info.memory_free == UINT64_MAX ? 0.0 : (double)info.memory_free;
     (void)snprintf(machine.device, sizeof machine.device, "%s", name);
     (void)snprintf(machine.isa, sizeof machine.isa, "%s", info.level);
     by__plan_machine_identify(&machine, "/proc/cpuinfo");

@@ -89,7 +89,7 @@ static void print_memory(const by_layout_plan *p)
     }
     if (p->memory > p->limit) {
         char text[32];
-        printf("  a device has %s: lower train.micro_batch, set memory.recompute, or take more "
+        printf("  a rank may take %s: lower train.micro_batch, set memory.recompute, or take more "
                "ranks with\n  parallel.shard, tensor or pipeline\n",
                by_format_bytes(text, p->limit));
     }

@@ -40,8 +40,8 @@ void by_cluster_of_machine(by_cluster *out, const by_machine *m, int ranks)
     double count = ranks < 1 ? 1.0 : (double)ranks;
     double cores = m->cores < 1 ? 1.0 : (double)m->cores;
     bool host = strcmp(m->device, "cpu") == 0;
-    /* Ranks divide the processors of a host if they have more threads than there are; each has a
-     * GPU of its own. */
+    /* Ranks divide the memory of a host, and its processors if they have more threads than there
+     * are; each has a GPU of its own. */
     double threads = m->threads < 1 ? cores : (double)m->threads;
     double share = host && threads * count > cores ? cores / (threads * count) : 1.0;
     double f32 = either(1e9 * m->f32_gflops, USUAL_FLOPS * threads);
@@ -51,6 +51,7 @@ void by_cluster_of_machine(by_cluster *out, const by_machine *m, int ranks)
                                .bf16_flops = either(1e9 * m->bf16_gflops, f32) * share,
                                .product_share = 0.8,
                                .attention_share = 0.5,
+                               .memory = m->memory / (host ? count : 1.0),
                                .bandwidth = either(bytes, USUAL_BYTES * threads) * share,
                                .launch = host ? 0.0 : 5e-6,
                                .compute_slowdown = host ? 0.3 : 0.1,

@@ -157,6 +157,12 @@ void by__layout_pipeline_free(by__layout_pipeline *p);
 
 /* ---- layout_plan.c ---- */
 
+/* Bytes that a rank's plan may take, without those of its process: of a device with so much memory
+ * (0: unknown), and of memory.budget, which counts the process too. INFINITY: any. */
+double by__layout_limit(const by_config *config, double memory);
+/* BY_ECONFIG if a cluster has fewer devices than so many ranks. */
+by_status by__layout_check_devices(const by_cluster *cluster, double ranks, by_error *error);
+
 /* Plans the step of a trainer that may be running, from its programs; stages of other ranks are
  * planned like its own. *low and *high: an interval of 80 %. */
 by_status by__layout_running(double *seconds, double *low, double *high, by_trainer *t,

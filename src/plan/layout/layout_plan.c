@@ -48,7 +48,6 @@ typedef struct plan_work {
                             which those of other stages take what they have in common */
     by__layout_trace parts; /* spans of parts of the step, and those of the step */
     by__layout_trace step;
-    bool fits_here; /* the micro-batch may be chosen for this machine's memory */
 } plan_work;
 
 /* ---- ranks ---- */
@@ -118,9 +117,7 @@ static by_status plan_rank(plan_work *w, int stage, bool last, by_error *error)
     by_trainer *t;
     w->trainer.rank = rank_at(w, stage, last);
     w->trainer.like = w->like[last] != NULL ? w->like[last] : w->like[0];
-    bool first = w->out->planned_count == 0;
-    BY_TRY(first && w->fits_here ? by_trainer_open_fitting(&t, w->open, &w->trainer, error)
-                                 : by_trainer_open(&t, w->config, &w->trainer, error));
+    BY_TRY(by_trainer_open(&t, w->config, &w->trainer, error));
     by_status status = note_rank(w, t, error);
     if (t->pipe != NULL && w->like[last] == NULL) {
         w->like[last] = t;
@@ -170,14 +167,26 @@ static by_status plan_ranks(plan_work *w, by_error *error)
     return BY_OK;
 }
 
-/* Plans with the largest micro-batch that fits the device of a cluster, where it is open. */
+double by__layout_limit(const by_config *config, double memory)
+{
+    double limit = memory > 0.0 ? memory : (double)INFINITY;
+    double budget = (double)config->memory.budget;
+    if (budget > 0.0) {
+        double own = (double)by__trainer_settled_bytes();
+        limit = fmin(limit, budget > own ? budget - own : 1.0);
+    }
+    return limit;
+}
+
+/* Plans with the largest micro-batch that fits the device, where it is open. */
 static by_status plan_fitting_ranks(plan_work *w, by_error *error)
 {
     static const char key[] = "train.micro_batch";
     by_layout_plan *p = w->out;
     BY_TRY(plan_ranks(w, error));
-    while (!w->fits_here && p->memory > p->limit && by__config_is_derived(w->config, key)) {
+    while (p->memory > p->limit && by__config_is_derived(w->config, key)) {
         int64_t smaller;
+        uint64_t process = by__trainer_settled_bytes(); /* which plans of a trainer count */
         size_t most = 0;
         for (size_t i = 1; i < p->planned_count; i++) {
             most = p->planned[i].memory.total > p->planned[most].memory.total ? i : most;
@@ -185,8 +194,9 @@ static by_status plan_fitting_ranks(plan_work *w, by_error *error)
         by_trainer_options options = w->trainer;
         options.rank = p->planned[most].rank;
         options.like = NULL;
-        BY_TRY(by__trainer_micro_batch_within(&smaller, w->config, &options, p->limit, error));
-        if (smaller == 0) {
+        BY_TRY(by__trainer_micro_batch_within(&smaller, w->config, &options, p->limit + process,
+                                              error));
+        if (smaller == 0 || smaller >= w->config->train.micro_batch) {
             break;
         }
         by__config_derive(w->open, key, smaller);
@@ -241,7 +251,7 @@ static void correct(plan_work *w)
     by_layout_plan *p = w->out;
     char *path;
     p->correction = 1.0;
-    if (!w->fits_here || by_layout_corrections_path(&path, NULL) != BY_OK) {
+    if (w->options->cluster != NULL || by_layout_corrections_path(&path, NULL) != BY_OK) {
         return;
     }
     const by__layout_step_key key = by__layout_step_key_of(&w->machine, w->config, p->sizes);
@@ -345,6 +355,17 @@ static by_status time_step(plan_work *w, by_error *error)
 
 /* ---- the whole plan ---- */
 
+by_status by__layout_check_devices(const by_cluster *cluster, double ranks, by_error *error)
+{
+    double devices = by_cluster_devices(cluster);
+    return ranks <= devices
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG,
+                              "%.0f ranks are more than the %.0f devices that the levels of %s "
+                              "join; take fewer ranks, or raise the width of its last level",
+                              ranks, devices, cluster->name);
+}
+
 static by_status open_job(plan_work *w, by_error *error)
 {
     by__trainer_layout layout = {0};
@@ -361,12 +382,7 @@ static by_status open_job(plan_work *w, by_error *error)
         by_cluster_of_machine(&w->here, &w->machine, ranks);
         w->job.cluster = &w->here;
     }
-    if ((double)ranks > by_cluster_devices(w->job.cluster)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%d ranks are more than the %.0f devices that the levels of %s join; "
-                            "take fewer ranks, or raise the width of its last level",
-                            ranks, by_cluster_devices(w->job.cluster), w->job.cluster->name);
-    }
+    BY_TRY(by__layout_check_devices(w->job.cluster, (double)ranks, error));
     memcpy(w->job.sizes, layout.size, sizeof layout.size);
     const by_cluster_device *d = &w->job.cluster->device;
     w->trainer.ranks = ranks;
@@ -382,11 +398,8 @@ static by_status make(plan_work *w, by_error *error)
     BY_TRY(open_job(w, error));
     p->ranks = w->job.ranks;
     memcpy(p->sizes, w->job.sizes, sizeof p->sizes);
-    double memory = w->job.cluster->device.memory;
-    w->fits_here = w->options->cluster == NULL;
-    p->limit = w->fits_here   ? by_plan_limit(w->config, NULL, NULL)
-               : memory > 0.0 ? (uint64_t)memory
-                              : UINT64_MAX;
+    double limit = by__layout_limit(w->config, w->job.cluster->device.memory);
+    p->limit = isfinite(limit) ? (uint64_t)limit : UINT64_MAX;
     BY_TRY(plan_fitting_ranks(w, error));
     BY_TRY(time_step(w, error));
     if (w->parts.failed || w->step.failed) {

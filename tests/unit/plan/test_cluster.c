@@ -102,14 +102,15 @@ static void test_units(void **state)
     }
 }
 
-/* Ranks divide the processors and the memory's bandwidth of a host if they have more threads than
- * it has cores, but not GPUs. */
+/* Ranks divide the memory of a host, and its processors and the memory's bandwidth if they have
+ * more threads than it has cores, but not GPUs. */
 static void test_machine(void **state)
 {
     BY_UNUSED(state);
     by_machine m = {.device = "cpu",
                     .cores = 4,
                     .threads = 4,
+                    .memory = 8e9,
                     .f32_gflops = 80.0,
                     .bf16_gflops = 40.0,
                     .read_gbps = 20.0};
@@ -119,15 +120,18 @@ static void test_machine(void **state)
     assert_close(c.device.bf16_flops, 20e9);
     assert_close(c.device.bandwidth, 10e9);
     assert_int_equal(c.device.origin, BY_ORIGIN_MEASURED);
+    assert_close(c.device.memory, 4e9);
     assert_close(by_cluster_devices(&c), 2.0);
     m.threads = 1;
     by_cluster_of_machine(&c, &m, 4);
     assert_close(c.device.f32_flops, 80e9);
+    assert_close(c.device.memory, 2e9);
     by_cluster_of_machine(&c, &m, 8);
     assert_close(c.device.f32_flops, 40e9);
     (void)snprintf(m.device, sizeof m.device, "cuda");
     by_cluster_of_machine(&c, &m, 2);
     assert_close(c.device.f32_flops, 80e9);
+    assert_close(c.device.memory, 8e9);
 }
 
 static void test_wrong_files(void **state)

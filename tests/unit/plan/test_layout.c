@@ -486,6 +486,29 @@ static void test_too_many(void **state)
     by_config_close(&config);
 }
 
+/* Ranks of this machine share its free memory, and memory.budget counts on any. */
+static void test_limit(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const none[] = {NULL};
+    static const char *const budget[] = {"memory.budget=1GiB", NULL};
+    by_cluster large = cluster;
+    double limits[2];
+    for (int i = 0; i < 2; i++) {
+        by_layout_plan p = plan_of(none, i == 0 ? 1 : 4, NULL);
+        limits[i] = (double)p.limit;
+        by_layout_plan_free(&p);
+    }
+    assert_near(4.0 * limits[1], limits[0], 0.4); /* what is free changes meanwhile */
+    large.device.memory = 1e12;
+    by_layout_plan p = plan_of(none, 2, &large);
+    assert_int_equal(p.limit, (uint64_t)1e12);
+    by_layout_plan_free(&p);
+    p = plan_of(budget, 2, &large);
+    assert_true(p.limit < (uint64_t)1 << 30 && p.limit > (uint64_t)1 << 28);
+    by_layout_plan_free(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,6 +520,7 @@ int main(void)
         cmocka_unit_test(test_gathers),        cmocka_unit_test(test_scale),
         cmocka_unit_test(test_too_many),       cmocka_unit_test(test_trace),
         cmocka_unit_test(test_pipeline_trace), cmocka_unit_test(test_corrections),
+        cmocka_unit_test(test_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
