@@ -29,9 +29,9 @@ typedef enum by_search_goal {
 } by_search_goal;
 
 typedef struct by_search_options {
-    const by_cluster *cluster;
-    int64_t devices; /* at most; 0: those of the cluster */
-    double memory;   /* bytes of a device; 0: the cluster's, where 0 is unlimited */
+    const by_cluster *cluster; /* NULL: this machine */
+    int64_t devices;           /* at most; 0: those of the cluster; of this machine one */
+    double memory;             /* bytes of a device; 0: the cluster's, where 0 is unlimited */
     by_search_goal goal;
     double deadline; /* seconds of a step at most; 0: none */
     /* Considers each number of stages and replicas, also those that a better one dominates: for
@@ -57,6 +57,7 @@ typedef struct by_search_choice {
     int64_t devices;
     double seconds;                /* of a step */
     double memory;                 /* bytes of the rank that needs most */
+    double limit;                  /* bytes that it may use; INFINITY: not limited */
     double terms[BY_LAYOUT_PARTS]; /* seconds that each adds */
 } by_search_choice;
 
@@ -65,7 +66,8 @@ typedef struct by_search_choice {
 typedef struct by_search_result {
     bool fits; /* false: `best` is what needs the least memory */
     by_search_choice best;
-    /* Layouts of which none takes less time and less memory, fastest first. */
+    /* Layouts of which none takes less time and less memory (a smaller share of its limit), fastest
+     * first. */
     by_search_choice pareto[BY_SEARCH_PARETO];
     size_t pareto_count;
     double considered; /* layouts */
@@ -73,18 +75,13 @@ typedef struct by_search_result {
 } by_search_result;
 
 /* Searches for a resolved config, whose sections `parallel`, train.micro_batch and memory.recompute
- * it does not read. More devices, memory or bandwidth never make the result worse: the layouts of
- * fewer are among those of more. Returns BY_EARG without a cluster; BY_ECONFIG if the model cannot
- * be planned. */
+ * it does not read; memory.budget is a limit of every rank. More devices, memory or bandwidth never
+ * make the result worse: the layouts of fewer are among those of more. On this machine, whose cores
+ * and memory its ranks divide (by_cluster_of_machine), layouts of each number of ranks are planned
+ * with what so many have. Returns BY_ECONFIG for more devices than the cluster has, or if the model
+ * cannot be planned. */
 BY_API by_status by_layout_search(by_search_result *out, const by_config *config,
                                   const by_search_options *options, by_error *error);
-/* The same on this machine, whose cores its ranks divide: fewer are faster ones, so that layouts of
- * at most options->devices ranks (1 or more), of half as many, of a quarter, ... are searched, each
- * on the cluster that so many ranks are. options->cluster is not read; cluster->device.price is,
- * and *cluster becomes that of the result. */
-BY_API by_status by_layout_search_here(by_search_result *out, by_cluster *cluster,
-                                       const by_config *config, const by_search_options *options,
-                                       by_error *error);
 /* Formats a choice as settings of a config, `separator` between them: "parallel.tensor=8
  * parallel.data=4 ...". Truncated to `size` bytes. */
 BY_API void by_search_settings(char *text, size_t size, const by_search_choice *choice,
@@ -92,6 +89,15 @@ BY_API void by_search_settings(char *text, size_t size, const by_search_choice *
 /* Makes a copy of a config with a choice's settings. */
 BY_API by_status by_search_config(by_config **out, const by_config *config,
                                   const by_search_choice *choice, by_error *error);
+/* Compiles the best layout of a result that fits, as a whole (free the plan with
+ * by_layout_plan_free). While it is refused, needs more memory than there is or takes longer than
+ * options->deadline, it is dropped from the result, and the best of the rest of result->pareto
+ * comes in its place. If none is left, result->fits becomes false, result->best is the one that
+ * needed least, with what it needed, and the plan is zeroed; BY_ECONFIG or BY_EARG if all were
+ * refused. */
+BY_API by_status by_search_plan(by_layout_plan *out, by_search_result *result,
+                                const by_config *config, const by_search_options *options,
+                                by_error *error);
 
 #ifdef __cplusplus
 }

@@ -81,8 +81,11 @@ static void print_misfit(const search_report *r)
 {
     const by_search_choice *c = &r->result.best;
     char text[32];
-    printf("does not fit  the least that a layout of %lld devices needs is %s a device%s\n",
+    char limit[32];
+    printf("does not fit  the least that a layout of at most %lld devices needs is %s a device, "
+           "which has %s%s\n",
            (long long)r->options.devices, by_format_bytes(text, (uint64_t)c->memory),
+           isfinite(c->limit) ? by_format_bytes(limit, (uint64_t)c->limit) : "enough",
            r->options.deadline > 0.0 ? ", or none ends in time" : "");
     if (r->enough > 0) {
         printf("fits with     %lld devices, or %s of memory each\n", (long long)r->enough,
@@ -127,11 +130,12 @@ static void print_json_choice(const search_report *r, const by_search_choice *c)
 {
     char text[600];
     char money[32];
+    char limit[32];
     by_search_settings(text, sizeof text, c, " ");
     printf("{\"set\":\"%s\",\"devices\":%lld,\"micro_batches\":%lld,\"step_s\":%.9g,"
-           "\"planned_bytes\":%.0f,\"money\":%s,\"terms\":{",
+           "\"planned_bytes\":%.0f,\"limit_bytes\":%s,\"money\":%s,\"terms\":{",
            text, (long long)c->devices, (long long)c->micro_batches, c->seconds, c->memory,
-           cli_json_number(money, money_of(r, c), 9));
+           cli_json_number(limit, c->limit, 15), cli_json_number(money, money_of(r, c), 9));
     for (int part = 0; part < BY_LAYOUT_PARTS; part++) {
         printf("%s\"%s\":%.6g", part == 0 ? "" : ",", by_layout_part_name((by_layout_part)part),
                c->terms[part]);
@@ -160,44 +164,37 @@ static void print_json(const search_report *r)
 
 /* ---- the search ---- */
 
-/* Compiles the best layout as a whole and, while one needs more memory than there is, the next that
- * needs less. */
+/* Compiles the best layout as a whole. */
 static by_status compile_best(search_report *r, by_error *error)
 {
-    double limit = r->options.memory > 0.0 ? r->options.memory : r->cluster.device.memory;
     bool exact = r->request->exact || r->result.best.devices <= EXACT_DEVICES;
-    by_status status = BY_OK;
-    for (size_t next = 0; exact && status == BY_OK; next++) {
-        const by_layout_options options = {.cluster = &r->cluster,
-                                           .ranks = (int)r->result.best.devices};
-        by_config *config;
-        by_layout_plan_free(&r->plan);
-        status = by_search_config(&config, r->config, &r->result.best, error);
-        if (status != BY_OK) {
-            return status;
-        }
-        status = by_layout_plan_make(&r->plan, config, &options, error);
-        by_config_close(&config);
-        bool fits = status == BY_OK && (!(limit > 0.0) || (double)r->plan.memory <= limit);
-        while (next < r->result.pareto_count &&
-               r->result.pareto[next].memory >= r->result.best.memory) {
-            next++;
-        }
-        if (fits || !r->result.fits || next >= r->result.pareto_count) {
-            break;
-        }
-        r->result.best = r->result.pareto[next];
-    }
+    return exact ? by_search_plan(&r->plan, &r->result, r->config, &r->options, error) : BY_OK;
+}
+
+/* The cluster of the result; `ranks` of this machine are one. */
+static by_status describe_cluster(search_report *r, int ranks, by_error *error)
+{
+    const search_request *q = r->request;
+    by_status status = cli_plan_cluster(&r->cluster, q->cluster, r->config, ranks, error);
+    r->cluster.device.price = q->price >= 0.0 ? q->price : r->cluster.device.price;
     return status;
 }
 
-/* Finds a number of devices on which it fits, by doubling. */
+/* Finds a number of devices on which it fits, by doubling. More ranks of a host whose memory they
+ * share have no more of it. */
 static by_status find_enough(search_report *r, by_error *error)
 {
+    if (r->options.cluster == NULL && strcmp(r->cluster.device.name, "cpu") == 0) {
+        return BY_OK;
+    }
     by_search_options more = r->options;
     by_search_result found;
+    by_cluster wide = r->cluster;
+    int64_t *width = &wide.levels[wide.level_count - 1].width;
+    more.cluster = &wide;
     for (int k = 0; k < 4; k++) {
         more.devices *= 2;
+        *width *= by_cluster_devices(&wide) < (double)more.devices ? 2 : 1;
         by_status status = by_layout_search(&found, r->config, &more, error);
         if (status != BY_OK || found.fits) {
             r->enough = status == BY_OK ? found.best.devices : 0;
@@ -245,15 +242,14 @@ static by_status read_memory(double *out, const by_config *config, const char *t
     return status;
 }
 
-static by_status open_options(search_report *r, by_config *config, by_error *error)
+static by_status open_options(search_report *r, const by_config *config, by_error *error)
 {
     const search_request *q = r->request;
-    by_status status = cli_plan_cluster(&r->cluster, q->cluster, config, (int)q->devices, error);
+    by_status status = describe_cluster(r, (int)q->devices, error);
     if (status == BY_OK && q->memory != NULL) {
         status = read_memory(&r->options.memory, config, q->memory, error);
     }
-    r->cluster.device.price = q->price >= 0.0 ? q->price : r->cluster.device.price;
-    r->options.cluster = &r->cluster;
+    r->options.cluster = q->cluster != NULL ? &r->cluster : NULL;
     r->options.devices = q->devices > 0 ? q->devices : (int64_t)by_cluster_devices(&r->cluster);
     r->options.goal = strcmp(q->by, "money") == 0 ? BY_SEARCH_MONEY : BY_SEARCH_TIME;
     r->options.deadline = q->deadline / (double)config->train.steps;
@@ -270,12 +266,13 @@ static by_status search(void *user, by_config *config, by_error *error)
         status = open_options(r, config, error);
     }
     if (status == BY_OK) {
-        status = r->request->cluster == NULL
-                     ? by_layout_search_here(&r->result, &r->cluster, config, &r->options, error)
-                     : by_layout_search(&r->result, config, &r->options, error);
+        status = by_layout_search(&r->result, config, &r->options, error);
     }
     if (status == BY_OK) {
         status = r->result.fits ? compile_best(r, error) : find_enough(r, error);
+    }
+    if (status == BY_OK) {
+        status = describe_cluster(r, (int)r->result.best.devices, error);
     }
     if (status == BY_OK && r->request->write != NULL && r->result.fits) {
         status = write_config(r, error);

@@ -18,9 +18,13 @@ typedef struct layout_search {
     const by_config *config;
     const by_search_options *options;
     by_search_result *out;
+    by_machine machine; /* this one, if no cluster is given, */
+    by_cluster here;    /* and some ranks of it */
     by__search_model model;
-    double memory; /* bytes of a device; INFINITY: unlimited */
-    int64_t devices;
+    double budget;     /* bytes of a rank by memory.budget; INFINITY: unlimited */
+    double memory;     /* bytes that a rank may use; INFINITY: unlimited */
+    int64_t least;     /* devices of the layouts under consideration */
+    int64_t devices;   /* and at most */
     int heads;         /* ranks of tensor divide this; 1: no such axis */
     int64_t positions; /* and 2 x sequence this; 1 */
     int experts;
@@ -52,23 +56,30 @@ static by_status add_number(candidate_numbers *list, int64_t number, by_error *e
 
 /* ---- what was found ---- */
 
-static double goal_of(const by_search_options *options, const by_search_choice *c)
+double by__search_goal(const by_search_options *options, const by_search_choice *c)
 {
     return options->goal == BY_SEARCH_MONEY ? c->seconds * (double)c->devices : c->seconds;
+}
+
+/* Memory that tells layouts apart: of this machine, whose ranks share it, that of all of them. */
+static double need_of(const by_search_choice *c)
+{
+    return isfinite(c->limit) ? c->memory / c->limit : c->memory;
 }
 
 /* Keeps layouts that no other beats in time and memory, fastest first. */
 static void keep_pareto(by_search_result *r, const by_search_choice *c)
 {
+    double need = need_of(c);
     size_t at = 0;
     while (at < r->pareto_count && r->pareto[at].seconds <= c->seconds) {
-        if (r->pareto[at].memory <= c->memory) {
+        if (need_of(&r->pareto[at]) <= need) {
             return;
         }
         at++;
     }
     size_t beaten = at;
-    while (beaten < r->pareto_count && r->pareto[beaten].memory >= c->memory) {
+    while (beaten < r->pareto_count && need_of(&r->pareto[beaten]) >= need) {
         beaten++;
     }
     size_t rest = r->pareto_count - beaten;
@@ -87,16 +98,16 @@ static void consider(layout_search *s, const by_search_choice *c)
 {
     by_search_result *r = s->out;
     r->considered += 1.0;
-    if (s->smallest.devices == 0 || c->memory < s->smallest.memory) {
+    if (s->smallest.devices == 0 || need_of(c) < need_of(&s->smallest)) {
         s->smallest = *c;
     }
     bool late = s->options->deadline > 0.0 && c->seconds > s->options->deadline;
     if (c->memory > s->memory || late) {
         return;
     }
-    double goal = goal_of(s->options, c);
-    double best = r->fits ? goal_of(s->options, &r->best) : INFINITY;
-    if (goal < best || (!(goal > best) && c->memory < r->best.memory)) {
+    double goal = by__search_goal(s->options, c);
+    double best = r->fits ? by__search_goal(s->options, &r->best) : INFINITY;
+    if (goal < best || (!(goal > best) && need_of(c) < need_of(&r->best))) {
         r->best = *c;
         r->fits = true;
         s->limit = 1.5 * goal;
@@ -128,7 +139,7 @@ static void try_replicas(layout_search *s, layout_place *at, const by__search_st
     int64_t all = s->model.batch / c->micro_batch;
     for (size_t i = s->replicas.count; i-- > 0;) {
         int64_t replicas = s->replicas.items[i];
-        if (replicas > s->devices / each || replicas > all) {
+        if (each * replicas < s->least || replicas > s->devices / each || replicas > all) {
             continue;
         }
         s->model.divided_sets = (double)s->sets[s->at * s->replicas.count + i];
@@ -156,6 +167,9 @@ static void try_stages(layout_search *s, layout_place *at)
     int64_t most = s->devices / inner < s->model.layers ? s->devices / inner : s->model.layers;
     int64_t before = INT64_MAX; /* blocks of the slowest stage with fewer stages */
     for (int64_t p = 1; p <= most && p <= 1024; p++) {
+        if (s->least == s->devices && s->devices % (inner * p) != 0) {
+            continue;
+        }
         for (int chunks = 1; chunks <= 4 && p * chunks <= s->model.layers; chunks *= 2) {
             by__search_stages stages;
             if (p == 1 && chunks > 1) {
@@ -187,10 +201,46 @@ static void try_micro_batches(layout_search *s, layout_place *at, int sequence)
         }
         at->choice.micro_batch = micro_batch;
         s->at = i;
-        by__search_profile_evaluate(&at->block, &at->profile, s->options->cluster, micro_batch,
+        by__search_profile_evaluate(&at->block, &at->profile, s->model.cluster, micro_batch,
                                     sequence);
         try_stages(s, at);
     }
+}
+
+static void try_sequences(layout_search *s, layout_place *at)
+{
+    int64_t each = (int64_t)at->profile.key.tensor * at->profile.key.expert;
+    at->choice.limit = s->memory;
+    for (int q = 1; q <= MOST_SEQUENCE && each * q <= s->devices; q *= 2) {
+        if (q == 1 || (at->profile.rings && s->positions % (2 * q) == 0)) {
+            try_micro_batches(s, at, q);
+        }
+    }
+}
+
+/* So many devices of the cluster; of this machine so many ranks are one. */
+static void set_cluster(layout_search *s, const by_cluster *cluster)
+{
+    double memory = s->options->memory > 0.0 ? s->options->memory : cluster->device.memory;
+    s->memory = fmin(s->budget, memory > 0.0 ? memory : (double)INFINITY);
+    s->model.cluster = cluster;
+}
+
+/* Tries a compiled model with each number of ranks of this machine, of which fewer are faster and
+ * have more memory. */
+static by_status try_ranks(layout_search *s, layout_place *at, int64_t most, by_error *error)
+{
+    int64_t each = (int64_t)at->profile.key.tensor * at->profile.key.expert;
+    for (int64_t ranks = each; ranks <= most; ranks += each) {
+        by_cluster_of_machine(&s->here, &s->machine, (int)ranks);
+        set_cluster(s, &s->here);
+        s->least = ranks;
+        s->devices = ranks;
+        BY_TRY(by__search_profile_rates(&at->profile, &s->here, error));
+        try_sequences(s, at);
+    }
+    s->devices = most;
+    return BY_OK;
 }
 
 static by_status try_key(layout_search *s, const by__search_key *key, by_error *error)
@@ -200,7 +250,7 @@ static by_status try_key(layout_search *s, const by__search_key *key, by_error *
     by_error refused = {0};
     int64_t each = (int64_t)key->tensor * key->expert;
     by_status status =
-        by__search_profile_make(&at.profile, s->config, key, s->options->cluster, &refused);
+        by__search_profile_make(&at.profile, s->config, key, s->model.cluster, &refused);
     if (status != BY_OK) {
         bool divided = each > 1 && (status == BY_ECONFIG || status == BY_EARG);
         if (!divided && error != NULL) {
@@ -211,13 +261,14 @@ static by_status try_key(layout_search *s, const by__search_key *key, by_error *
     s->out->compiled += BY__SEARCH_POINTS + 3;
     at.choice.sizes[BY_MESH_TENSOR] = key->tensor;
     at.choice.sizes[BY_MESH_EXPERT] = key->expert;
-    for (int q = 1; q <= MOST_SEQUENCE && each * q <= s->devices; q *= 2) {
-        if (q == 1 || (at.profile.rings && s->positions % (2 * q) == 0)) {
-            try_micro_batches(s, &at, q);
-        }
+    if (s->options->cluster == NULL) {
+        status = try_ranks(s, &at, s->devices, error);
+    } else {
+        try_sequences(s, &at);
+        status = BY_OK;
     }
     by__search_profile_free(&at.profile);
-    return BY_OK;
+    return status;
 }
 
 /* ---- spaces ---- */
@@ -282,21 +333,50 @@ static by_status count_sets(layout_search *s, by_error *error)
     return BY_OK;
 }
 
+/* Ranks of this machine, at most. */
+enum { MOST_RANKS = 4096 };
+
+static by_status find_devices(layout_search *s, by_error *error)
+{
+    const by_config *c = s->config;
+    const by_cluster *cluster = s->options->cluster;
+    s->devices = s->options->devices;
+    if (s->devices < 0) {
+        return by_error_set(error, BY_EARG, "%lld devices: a search takes 1 or more",
+                            (long long)s->devices);
+    }
+    if (cluster == NULL) {
+        s->devices = s->devices > 0 ? s->devices : 1;
+        if (s->devices > MOST_RANKS) {
+            return by_error_set(error, BY_EARG,
+                                "%lld ranks on this machine, where a search takes at most %d: "
+                                "describe other devices by a cluster file",
+                                (long long)s->devices, MOST_RANKS);
+        }
+        BY_TRY(by_machine_load(&s->machine, c->device, (int)c->train.threads, 0, error));
+        by_cluster_of_machine(&s->here, &s->machine, 1);
+        cluster = &s->here;
+    } else {
+        double most = by_cluster_devices(cluster);
+        BY_TRY(by__layout_check_devices(cluster, (double)s->devices, error));
+        s->devices = s->devices > 0 ? s->devices : (int64_t)most;
+    }
+    set_cluster(s, cluster);
+    return BY_OK;
+}
+
 static by_status describe(layout_search *s, by_error *error)
 {
     const by_config *c = s->config;
     const by_model_config *m = &c->model;
     bool attends = strcmp(by_model_reads(m), "tokens") == 0;
-    const by_cluster *cluster = s->options->cluster;
-    double most = by_cluster_devices(cluster);
-    s->devices = s->options->devices > 0 ? s->options->devices : (int64_t)most;
-    double memory = s->options->memory > 0.0 ? s->options->memory : cluster->device.memory;
-    s->memory = memory > 0.0 ? memory : (double)INFINITY;
+    s->budget = by__layout_limit(c, 0.0);
     s->limit = (double)INFINITY;
     s->heads = attends ? (int)(m->kv_heads > 0 ? m->kv_heads : m->heads) : 1;
     s->positions = attends ? m->context : 1;
     s->experts = 64; /* those of the model that it does not have are refused */
-    by__search_describe(&s->model, c, cluster);
+    BY_TRY(find_devices(s, error));
+    by__search_describe(&s->model, c, s->model.cluster);
     BY_TRY(list_micro_batches(s, error));
     BY_TRY(list_replicas(s, error));
     return count_sets(s, error);
@@ -333,9 +413,6 @@ by_status by_layout_search(by_search_result *out, const by_config *config,
 {
     by_search_result result = {0};
     layout_search s = {.config = config, .options = options, .out = &result};
-    if (options->cluster == NULL) {
-        return by_error_set(error, BY_EARG, "a search without a cluster: give options->cluster");
-    }
     if (config->model.layers < 1) {
         return by_error_set(error, BY_EARG, "model.layers %lld: a search needs one or more",
                             (long long)config->model.layers);
@@ -354,88 +431,5 @@ by_status by_layout_search(by_search_result *out, const by_config *config,
         result.best = s.smallest;
     }
     *out = result;
-    return BY_OK;
-}
-
-by_status by_layout_search_here(by_search_result *out, by_cluster *cluster, const by_config *config,
-                                const by_search_options *options, by_error *error)
-{
-    by_search_result best = {0};
-    by_cluster its_cluster = {0};
-    by_machine machine;
-    double considered = 0.0;
-    size_t compiled = 0;
-    BY_TRY(by_machine_load(&machine, config->device, (int)config->train.threads, 0, error));
-    for (int64_t ranks = options->devices; ranks >= 1; ranks /= 2) {
-        by_search_options mine = *options;
-        by_search_result found;
-        by_cluster here;
-        by_cluster_of_machine(&here, &machine, (int)ranks);
-        here.device.price = cluster->device.price;
-        mine.cluster = &here;
-        mine.devices = ranks;
-        BY_TRY(by_layout_search(&found, config, &mine, error));
-        considered += found.considered;
-        compiled += found.compiled;
-        bool better = found.fits &&
-                      (!best.fits || goal_of(options, &found.best) < goal_of(options, &best.best));
-        if (ranks == options->devices || better) {
-            best = found;
-            its_cluster = here;
-        }
-    }
-    best.considered = considered;
-    best.compiled = compiled;
-    *out = best;
-    *cluster = its_cluster;
-    return BY_OK;
-}
-
-/* ---- settings ---- */
-
-static const char *recompute_name(by_search_recompute recompute)
-{
-    return recompute == BY_SEARCH_RECOMPUTE_BLOCK ? "block" : "none";
-}
-
-void by_search_settings(char *text, size_t size, const by_search_choice *c, const char *separator)
-{
-    (void)snprintf(text, size,
-                   "parallel.data=%d%sparallel.shard=%d%sparallel.zero=%d%"
-                   "sparallel.tensor=%d%s"
-                   "parallel.sequence_parallel=%s%sparallel.sequence=%d%"
-                   "sparallel.pipeline=%d%s"
-                   "parallel.chunks=%d%sparallel.schedule=%s%sparallel.expert=%d%"
-                   "strain.micro_batch=%lld%s"
-                   "memory.recompute=%s",
-                   c->sizes[BY_MESH_DATA], separator, c->sizes[BY_MESH_SHARD], separator, c->zero,
-                   separator, c->sizes[BY_MESH_TENSOR], separator,
-                   c->sequence_parallel ? "true" : "false", separator, c->sizes[BY_MESH_SEQUENCE],
-                   separator, c->sizes[BY_MESH_PIPELINE], separator, c->chunks, separator,
-                   c->chunks > 1 ? "interleaved" : "1f1b", separator, c->sizes[BY_MESH_EXPERT],
-                   separator, (long long)c->micro_batch, separator, recompute_name(c->recompute));
-}
-
-by_status by_search_config(by_config **out, const by_config *config, const by_search_choice *choice,
-                           by_error *error)
-{
-    char text[600];
-    by_config *c;
-    by_search_settings(text, sizeof text, choice, " ");
-    BY_TRY(by_config_copy(&c, config, error));
-    by_status status = BY_OK;
-    char *rest = NULL;
-    for (char *word = strtok_r(text, " ", &rest); word != NULL && status == BY_OK;
-         word = strtok_r(NULL, " ", &rest)) {
-        status = by_config_set(c, word, error);
-    }
-    if (status == BY_OK) {
-        status = by_config_resolve(c, error);
-    }
-    if (status != BY_OK) {
-        by_config_close(&c);
-        return status;
-    }
-    *out = c;
     return BY_OK;
 }

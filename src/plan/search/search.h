@@ -5,7 +5,8 @@
  * key and micro-batch.
  *
  * Files: block_profile.c compiles profiles and evaluates them, choice_cost.c
- * tells what a layout takes, layout_search.c goes through all of them.
+ * tells what a layout takes, layout_search.c goes through all of them,
+ * choice_plan.c makes a config of one and compiles it as a whole.
  *
  * Never put here: a graph of the whole model. A model of thousands of blocks
  * costs as much as one of four. */
@@ -97,6 +98,11 @@ by_status by__search_profile_rates(by__search_profile *profile, const by_cluster
 void by__search_profile_free(by__search_profile *profile);
 void by__search_profile_evaluate(by__search_block *out, const by__search_profile *profile,
                                  const by_cluster *cluster, int64_t micro_batch, int sequence);
+
+/* ---- layout_search.c ---- */
+
+/* What a search makes least: seconds of a step, or devices x seconds. */
+double by__search_goal(const by_search_options *options, const by_search_choice *choice);
 
 /* ---- choice_cost.c ---- */
 

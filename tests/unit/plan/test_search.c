@@ -326,12 +326,117 @@ static void test_settings(void **state)
     by_config_close(&config);
 }
 
+/* ---- this machine ---- */
+
+/* The ranks of this machine share its cores and memory: one more is allowed, none has to be. */
+static void test_here(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const small[] = {"model.layers=2", "model.width=64", "model.context=32",
+                                        "train.batch=12", NULL};
+    static const char *const little[] = {"model.layers=2", "memory.budget=1GiB", NULL};
+    by_error error = {0};
+    by_search_result r;
+    by_machine machine;
+    by_config *config = config_of(common, small);
+    double before = INFINITY;
+    check_ok(by_machine_describe(&machine, config->device, 1, &error), &error);
+    for (int64_t ranks = 1; ranks <= 8; ranks++) {
+        const by_search_options options = {.devices = ranks};
+        check_ok(by_layout_search(&r, config, &options, &error), &error);
+        assert_true(r.fits && r.best.devices <= ranks);
+        if (!(r.best.seconds <= before)) {
+            fail_msg("%d ranks: %.9g s, and fewer %.9g", (int)ranks, r.best.seconds, before);
+        }
+        before = r.best.seconds;
+        for (size_t i = 0; i < r.pareto_count; i++) { /* what is free changes meanwhile */
+            double all = r.pareto[i].limit * (double)r.pareto[i].devices;
+            assert_true(all > 0.5 * machine.memory && all < 2.0 * machine.memory);
+        }
+    }
+    by_config_close(&config);
+    config = config_of(common, little);
+    const by_search_options options = {.devices = 2};
+    check_ok(by_layout_search(&r, config, &options, &error), &error);
+    assert_true(r.fits && r.best.memory < r.best.limit && r.best.limit < 1073741824.0);
+    by_config_close(&config);
+}
+
+static void test_too_many(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const none[] = {NULL};
+    by_error error = {0};
+    by_search_result r;
+    by_config *config = config_of(common, none);
+    by_search_options options = {.cluster = &cluster, .devices = 257};
+    check_error(by_layout_search(&r, config, &options, &error), BY_ECONFIG, &error,
+                "257 ranks are more than the 256 devices");
+    options = (by_search_options){.devices = 5000};
+    check_error(by_layout_search(&r, config, &options, &error), BY_EARG, &error,
+                "5000 ranks on this machine");
+    by_config_close(&config);
+}
+
+/* ---- refuted layouts ---- */
+
+static bool is_listed(const by_search_result *r, const by_search_choice *c)
+{
+    bool found = false;
+    for (size_t i = 0; i < r->pareto_count; i++) {
+        const by_search_choice *p = &r->pareto[i];
+        found = found || (memcmp(p->sizes, c->sizes, sizeof p->sizes) == 0 && p->zero == c->zero &&
+                          p->chunks == c->chunks && p->recompute == c->recompute &&
+                          p->micro_batch == c->micro_batch);
+    }
+    return found;
+}
+
+/* What does not fit or is refused when it is compiled is dropped, and the next one is the best. */
+static void test_refuted(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const small[] = {"model.layers=4", "train.batch=16", NULL};
+    by_error error = {0};
+    by_layout_plan plan = {0};
+    by_config *config = config_of(common, small);
+    by_search_options options = {.cluster = &cluster, .devices = 8, .memory = 60e6};
+    by_search_result found = search(&options);
+    assert_true(found.fits && found.pareto_count > 1);
+    by_search_result r = found;
+    r.best.sizes[BY_MESH_TENSOR] = 3; /* which does not divide the heads */
+    r.pareto[0] = r.best;
+    check_ok(by_search_plan(&plan, &r, config, &options, &error), &error);
+    assert_int_equal(r.pareto_count, found.pareto_count - 1);
+    assert_true(r.fits && !(r.best.seconds > found.pareto[1].seconds));
+    by_layout_plan_free(&plan);
+    r = found;
+    options.memory = 0.7 * found.best.memory;
+    check_ok(by_search_plan(&plan, &r, config, &options, &error), &error);
+    assert_true(r.fits && (double)plan.memory <= options.memory);
+    assert_true(!is_listed(&r, &found.best) && is_listed(&r, &r.best));
+    by_layout_plan_free(&plan);
+    r = found;
+    options.memory = 1.0;
+    check_ok(by_search_plan(&plan, &r, config, &options, &error), &error);
+    assert_true(!r.fits && r.pareto_count == 0 && plan.ranks == 0);
+    assert_true(r.best.memory > 1.0);
+    r = found;
+    options.memory = 60e6;
+    options.deadline = 0.5 * found.best.seconds;
+    check_ok(by_search_plan(&plan, &r, config, &options, &error), &error);
+    assert_true(!r.fits);
+    by_config_close(&config);
+}
+
 int main(void)
 {
+    setenv("XDG_CACHE_HOME", "/nonexistent", 1); /* others may measure this machine meanwhile */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),    cmocka_unit_test(test_exhaustive),
         cmocka_unit_test(test_monotone), cmocka_unit_test(test_more_of_anything),
-        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_settings), cmocka_unit_test(test_here),
+        cmocka_unit_test(test_too_many), cmocka_unit_test(test_refuted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
