@@ -47,6 +47,9 @@ static void print_layout(const by_search_choice *c)
     if (c->sizes[BY_MESH_SHARD] > 1) {
         printf(", zero %d", c->zero);
     }
+    if (c->sizes[BY_MESH_TENSOR] > 1 && !c->sequence_parallel) {
+        printf(", whole sequences");
+    }
     if (c->chunks > 1) {
         printf(", %d chunks", c->chunks);
     }

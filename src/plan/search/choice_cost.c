@@ -2,7 +2,6 @@
  * rank, from what the parts of the model take. */
 #include <math.h>
 
-#include "base/sum_tree.h"
 #include "plan/search/search.h"
 
 static double larger(double a, double b)
@@ -358,7 +357,7 @@ static double staging_of(const cost_work *w, double own)
     return !w->model->saves || w->shard <= 1.0 ? 0.0 : larger(own / 4.0, smaller(own, small));
 }
 
-static double set_memory(const cost_work *w)
+static double memory_of(const cost_work *w)
 {
     const by_search_choice *c = w->choice;
     const by__search_bytes *b = &w->stages->bytes;
@@ -367,10 +366,7 @@ static double set_memory(const cost_work *w)
     bool copies = w->model->master > 0.0;
     double masters = copies ? w->model->master * b->elements : 0.0;
     double used = b->weights - masters;
-    double sets =
-        c->zero >= 2 && s > 1.0
-            ? w->model->divided_sets
-            : (double)by__sum_tree_sets(0, c->micro_batches, w->model->batch / c->micro_batch);
+    double sets = c->zero >= 2 && s > 1.0 ? w->model->divided_sets : w->model->whole_sets;
     double bytes = s > 1.0 && c->zero >= 3 ? (masters + used) / s : masters / s + used;
     bytes += b->gradients * sets / (s > 1.0 && c->zero >= 2 ? s : 1.0) + b->optimizer / s;
     if (s > 1.0 && c->zero >= 2) { /* gradients that were not sent yet */
@@ -382,6 +378,19 @@ static double set_memory(const cost_work *w)
     bytes += staging_of(w, ((copies ? masters : used) + b->optimizer) / s);
     bytes += in_flight(c) * (double)w->stages->blocks * block->kept + block->base;
     return bytes + block->workspace + w->profile->fixed;
+}
+
+void by__search_memory(by_search_choice *choice, const by__search_model *model,
+                       const by__search_profile *profile, const by__search_block *block,
+                       const by__search_stages *stages)
+{
+    const cost_work w = {.choice = choice,
+                         .model = model,
+                         .profile = profile,
+                         .block = block,
+                         .stages = stages,
+                         .shard = (double)choice->sizes[BY_MESH_SHARD]};
+    choice->memory = memory_of(&w);
 }
 
 void by__search_cost(by_search_choice *choice, const by__search_model *model,
@@ -401,5 +410,4 @@ void by__search_cost(by_search_choice *choice, const by__search_model *model,
     }
     w.replicas = (double)choice->sizes[BY_MESH_DATA] * w.shard;
     choice->seconds = set_time(&w);
-    choice->memory = set_memory(&w);
 }

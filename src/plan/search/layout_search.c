@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sum_tree.h"
 #include "plan/search/search.h"
 #include "trainer/graphs/graphs.h"
 #include "trainer/state/reducer.h"
@@ -94,11 +95,32 @@ static void keep_pareto(by_search_result *r, const by_search_choice *c)
     r->pareto_count = at + 1 + rest;
 }
 
+static bool is_smallest(const layout_search *s, const by_search_choice *c)
+{
+    return s->smallest.devices == 0 || need_of(c) < need_of(&s->smallest);
+}
+
+/* Returns true if a layout that was kept takes less memory than one whose memory is known, and less
+ * time than its computation alone. */
+static bool is_beaten(const layout_search *s, const by_search_choice *c,
+                      const by__search_stages *stages)
+{
+    const by_search_result *r = s->out;
+    double least = (double)c->micro_batches * stages->slowest;
+    size_t at = 0;
+    if (s->options->exhaustive || s->options->goal != BY_SEARCH_TIME) {
+        return false;
+    }
+    while (at < r->pareto_count && r->pareto[at].seconds <= least) {
+        at++; /* the slower of two takes less memory */
+    }
+    return at > 0 && need_of(&r->pareto[at - 1]) <= need_of(c);
+}
+
 static void consider(layout_search *s, const by_search_choice *c)
 {
     by_search_result *r = s->out;
-    r->considered += 1.0;
-    if (s->smallest.devices == 0 || need_of(c) < need_of(&s->smallest)) {
+    if (is_smallest(s, c)) {
         s->smallest = *c;
     }
     bool late = s->options->deadline > 0.0 && c->seconds > s->options->deadline;
@@ -125,6 +147,12 @@ static void try_zero(layout_search *s, layout_place *at, const by__search_stages
     c->sizes[BY_MESH_DATA] = (int)(replicas / shard);
     for (int zero = 1; zero <= (shard > 1 ? 3 : 1); zero++) {
         c->zero = zero;
+        s->out->considered += 1.0;
+        by__search_memory(c, &s->model, &at->profile, &at->block, stages);
+        bool fits = c->memory <= s->memory;
+        if (fits ? is_beaten(s, c, stages) : s->out->fits || !is_smallest(s, c)) {
+            continue;
+        }
         by__search_cost(c, &s->model, &at->profile, &at->block, stages);
         consider(s, c);
     }
@@ -142,8 +170,9 @@ static void try_replicas(layout_search *s, layout_place *at, const by__search_st
         if (each * replicas < s->least || replicas > s->devices / each || replicas > all) {
             continue;
         }
-        s->model.divided_sets = (double)s->sets[s->at * s->replicas.count + i];
         c->micro_batches = (all + replicas - 1) / replicas;
+        s->model.divided_sets = (double)s->sets[s->at * s->replicas.count + i];
+        s->model.whole_sets = (double)by__sum_tree_sets(0, c->micro_batches, all);
         c->devices = each * replicas;
         double least = (double)c->micro_batches * stages->slowest;
         least *= s->options->goal == BY_SEARCH_MONEY ? (double)c->devices : 1.0;
@@ -396,11 +425,13 @@ static by_status try_all(layout_search *s, by_error *error)
         }
         for (int expert = 1; expert <= most && (int64_t)tensor * expert <= s->devices;
              expert *= 2) {
-            for (int r = 0; r < BY_SEARCH_RECOMPUTES; r++) {
-                const by__search_key key = {.tensor = tensor,
-                                            .expert = expert,
-                                            .recompute = (by_search_recompute)r,
-                                            .sequence_parallel = tensor > 1};
+            /* Exchanges along `tensor` of sequences that its ranks divide, and of whole ones. */
+            for (int k = 0; k < (tensor > 1 ? 2 : 1) * BY_SEARCH_RECOMPUTES; k++) {
+                const by__search_key key = {
+                    .tensor = tensor,
+                    .expert = expert,
+                    .recompute = (by_search_recompute)(k % BY_SEARCH_RECOMPUTES),
+                    .sequence_parallel = tensor > 1 && k < BY_SEARCH_RECOMPUTES};
                 BY_TRY(try_key(s, &key, error));
             }
         }

@@ -123,9 +123,10 @@ typedef struct by__search_model {
     double gradient;      /* bytes of an element of gradients as they are exchanged */
     bool adds;            /* sets of gradients are added up; false: products add to them in
                  place */
-    double divided_sets;  /* of gradients with zero 2 and 3, which hold sums of several rounds, with
-                           the micro-batch and replicas of the choice */
-    bool saves;           /* checkpoints while training goes on, of what `shard` divides
+    /* Sets of gradients with the micro-batch and replicas of the choice: */
+    double whole_sets;
+    double divided_sets; /* with zero 2 and 3, which hold sums of several rounds */
+    bool saves;          /* checkpoints while training goes on, of what `shard` divides
                  from a buffer */
 } by__search_model;
 
@@ -147,7 +148,11 @@ void by__search_describe(by__search_model *out, const by_config *config, const b
 void by__search_rank_stages(by__search_stages *out, const by__search_model *model,
                             const by__search_profile *profile, const by__search_block *block,
                             int64_t ranks, int64_t chunks);
-/* Sets seconds, memory and terms of a choice. */
+/* Sets the memory of a choice. */
+void by__search_memory(by_search_choice *choice, const by__search_model *model,
+                       const by__search_profile *profile, const by__search_block *block,
+                       const by__search_stages *stages);
+/* Sets seconds and terms of a choice. */
 void by__search_cost(by_search_choice *choice, const by__search_model *model,
                      const by__search_profile *profile, const by__search_block *block,
                      const by__search_stages *stages);

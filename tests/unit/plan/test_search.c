@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/sum_tree.h"
 #include "plan/search/search.h"
 #include "runner.h"
 #include "sanitizer.h"
@@ -74,6 +75,9 @@ static const whole_case whole[] = {
                 .sequence_parallel = true},
      .time = 0.09,
      .memory = 0.01},
+    {.choice = {.sizes = SIZES(1, 2, 2, 1, 2), .zero = 1, .chunks = 1, .micro_batch = 4},
+     .time = 0.09,
+     .memory = 0.01},
     {.choice = {.sizes = SIZES(1, 2, 1, 4, 1), .zero = 1, .chunks = 1, .micro_batch = 4},
      .time = 0.4,
      .memory = 0.02},
@@ -128,10 +132,13 @@ static void compose(by_search_choice *choice, const by_config *config)
     by__search_profile_evaluate(&block, &profile, &cluster, choice->micro_batch,
                                 choice->sizes[BY_MESH_SEQUENCE]);
     by__search_describe(&model, config, &cluster);
+    model.whole_sets = (double)by__sum_tree_sets(0, choice->micro_batches,
+                                                 config->train.batch / choice->micro_batch);
     model.divided_sets =
         (double)by__trainer_reducer_sets(config->train.batch / choice->micro_batch, (int)replicas);
     by__search_rank_stages(&stages, &model, &profile, &block, choice->sizes[BY_MESH_PIPELINE],
                            choice->chunks);
+    by__search_memory(choice, &model, &profile, &block, &stages);
     by__search_cost(choice, &model, &profile, &block, &stages);
     by__search_profile_free(&profile);
 }
@@ -326,6 +333,38 @@ static void test_settings(void **state)
     by_config_close(&config);
 }
 
+/* Ranks along `tensor` that hold whole sequences exchange less, and are the only ones that need not
+ * divide the context. */
+static void test_whole_sequences(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const contexts[] = {"model.context=128", "model.context=126"};
+    by_error error = {0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(contexts); i++) {
+        const char *const one[] = {"model.layers=4", "train.batch=1", contexts[i], NULL};
+        by_search_result r;
+        double seconds[2];
+        by_config *config = config_of(common, one);
+        const by_search_options options = {.cluster = &cluster, .devices = 4};
+        check_ok(by_layout_search(&r, config, &options, &error), &error);
+        assert_int_equal(r.best.sizes[BY_MESH_TENSOR], 4);
+        assert_false(r.best.sequence_parallel);
+        for (int k = 0; k < 2 && i == 0; k++) {
+            by_layout_plan plan;
+            by_config *chosen;
+            r.best.sequence_parallel = k == 1;
+            const by_layout_options whole_plan = {.cluster = &cluster};
+            check_ok(by_search_config(&chosen, config, &r.best, &error), &error);
+            check_ok(by_layout_plan_make(&plan, chosen, &whole_plan, &error), &error);
+            seconds[k] = plan.seconds;
+            by_layout_plan_free(&plan);
+            by_config_close(&chosen);
+        }
+        assert_true(i == 1 || seconds[0] < seconds[1]);
+        by_config_close(&config);
+    }
+}
+
 /* ---- this machine ---- */
 
 /* The ranks of this machine share its cores and memory: one more is allowed, none has to be. */
@@ -435,8 +474,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),    cmocka_unit_test(test_exhaustive),
         cmocka_unit_test(test_monotone), cmocka_unit_test(test_more_of_anything),
-        cmocka_unit_test(test_settings), cmocka_unit_test(test_here),
-        cmocka_unit_test(test_too_many), cmocka_unit_test(test_refuted),
+        cmocka_unit_test(test_settings), cmocka_unit_test(test_whole_sequences),
+        cmocka_unit_test(test_here),     cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_refuted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
