@@ -49,10 +49,26 @@ BY_API double by_origin_error(by_origin origin);
 #define BY_CLUSTER_NAME   48
 #define BY_CLUSTER_LEVELS 6
 
+/* Figures of a device, as bits. */
+typedef enum by_cluster_figure {
+    BY_FIGURE_F32 = 1, /* peaks, */
+    BY_FIGURE_BF16 = 2,
+    BY_FIGURE_PRODUCT_SHARE = 4, /* and what is reached of them */
+    BY_FIGURE_ATTENTION_SHARE = 8,
+    BY_FIGURE_BANDWIDTH = 16,
+    BY_FIGURE_LAUNCH = 32,
+    BY_FIGURE_HOST = 64,
+    BY_FIGURE_STEP = 128,
+    BY_FIGURE_COMPUTE_SLOWDOWN = 256,
+    BY_FIGURE_EXCHANGE_SLOWDOWN = 512,
+    BY_FIGURES = 10 /* their number */
+} by_cluster_figure;
+
 /* A device. Rates are a second's. */
 typedef struct by_cluster_device {
     char name[BY_CLUSTER_NAME];
-    by_origin origin;
+    by_origin origin;       /* of the figures but */
+    unsigned guessed;       /* those of these bits, which are guesses */
     double f32_flops;       /* peak of matrix products, a multiplication and an addition are two */
     double bf16_flops;      /* the same in bf16 and f16 */
     double fp8_flops;       /* the same in 8 bits */
@@ -91,8 +107,8 @@ typedef struct by_cluster {
 } by_cluster;
 
 /* Reads a file. Figures that it leaves out are those of the comment at by_cluster_of_machine, or
- * usual ones. Returns BY_ECONFIG with file and line for a wrong key or value, no peak, or no level;
- * BY_EIO if it cannot be read. */
+ * usual ones, and guesses whatever the others are. Returns BY_ECONFIG with file and line for a
+ * wrong key or value, no peak, or no level; BY_EIO if it cannot be read. */
 BY_API by_status by_cluster_read(by_cluster *out, const char *path, by_error *error);
 /* The same for text in memory; `name` stands for the file in messages. */
 BY_API by_status by_cluster_parse(by_cluster *out, const char *name, const char *text,
@@ -104,6 +120,9 @@ BY_API by_status by_cluster_print(char **out, const by_cluster *cluster, by_erro
  * cores get a share, its free memory, which ranks on processors divide, and one level whose figures
  * are guesses, as are those that the machine was not measured for. */
 BY_API void by_cluster_of_machine(by_cluster *out, const by_machine *machine, int ranks);
+/* Returns where figures of a device, bits by by_cluster_figure, are from: the least certain of
+ * them; a launch, host or step of 0 is not counted. */
+BY_API by_origin by_cluster_origin(const by_cluster_device *device, unsigned figures);
 /* Returns the devices that the levels join: the product of their widths. */
 BY_API double by_cluster_devices(const by_cluster *cluster);
 /* Returns the peak of products of a dtype. */

@@ -11,6 +11,13 @@ double by_origin_error(by_origin origin)
     return errors[origin];
 }
 
+by_origin by_cluster_origin(const by_cluster_device *d, unsigned figures)
+{
+    unsigned absent = (d->launch > 0.0 ? 0u : BY_FIGURE_LAUNCH) |
+                      (d->host > 0.0 ? 0u : BY_FIGURE_HOST) | (d->step > 0.0 ? 0u : BY_FIGURE_STEP);
+    return (figures & d->guessed & ~absent) != 0 ? BY_ORIGIN_GUESS : d->origin;
+}
+
 double by_cluster_devices(const by_cluster *cluster)
 {
     double devices = 1.0;
@@ -46,7 +53,11 @@ void by_cluster_of_machine(by_cluster *out, const by_machine *m, int ranks)
     double share = host && threads * count > cores ? cores / (threads * count) : 1.0;
     double f32 = either(1e9 * m->f32_gflops, USUAL_FLOPS * threads);
     double bytes = 1e9 * (m->copy_gbps > m->read_gbps ? m->copy_gbps : m->read_gbps);
-    by_cluster c = {.device = {.origin = m->f32_gflops > 0.0 ? BY_ORIGIN_MEASURED : BY_ORIGIN_GUESS,
+    unsigned measured = (m->f32_gflops > 0.0 ? BY_FIGURE_F32 : 0u) |
+                        (m->bf16_gflops > 0.0 ? BY_FIGURE_BF16 : 0u) |
+                        (bytes > 0.0 ? BY_FIGURE_BANDWIDTH : 0u);
+    by_cluster c = {.device = {.origin = measured != 0 ? BY_ORIGIN_MEASURED : BY_ORIGIN_GUESS,
+                               .guessed = ((1u << BY_FIGURES) - 1u) & ~measured,
                                .f32_flops = f32 * share,
                                .bf16_flops = either(1e9 * m->bf16_gflops, f32) * share,
                                .product_share = 0.8,

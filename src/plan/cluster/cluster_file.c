@@ -12,6 +12,7 @@ typedef struct cluster_keys {
     struct {
         char *name;
         char *from;
+        by_string_list guesses;
         double f32_tflops;
         double bf16_tflops;
         double fp8_tflops;
@@ -74,6 +75,8 @@ static const by__config_key keys[] = {
      .help = "as tables of prices name it"},
     {"device", "from", BY__KEY_TEXT, OWN(device.from), "guess", .choices = ORIGINS,
      .help = "where the figures are from"},
+    {"device", "guesses", BY__KEY_TEXTS, OWN(device.guesses), "[]",
+     .help = "keys of this section whose figures are guesses, as all that it leaves out"},
     {"device", "f32_tflops", BY__KEY_REAL, OWN(device.f32_tflops), "0", 0, RATE,
      .help = "peak of products in f32, 1e12 operations a second"},
     {"device", "bf16_tflops", BY__KEY_REAL, OWN(device.bf16_tflops), "0", 0, RATE,
@@ -139,10 +142,42 @@ static by_status copy_name(char out[BY_CLUSTER_NAME], const char *name, const ch
     return BY_OK;
 }
 
-static by_status take_device(by_cluster_device *d, const cluster_keys *k, const char *file,
-                             by_error *error)
+/* Keys of the figures of by_cluster_figure, in their order. */
+static const char *const figure_keys[BY_FIGURES] = {
+    "f32_tflops", "bf16_tflops", "product_share", "attention_share",  "memory_gb_s",
+    "launch_us",  "host_us",     "step_us",       "compute_slowdown", "exchange_slowdown"};
+
+/* What the file leaves out, and what it says is a guess. */
+static by_status take_guesses(by_cluster_device *d, const cluster_keys *k, const by_config *config,
+                              const char *file, by_error *error)
+{
+    for (int i = 0; i < BY_FIGURES; i++) {
+        char key[64];
+        (void)snprintf(key, sizeof key, "device.%s", figure_keys[i]);
+        d->guessed |= by__config_is_given(config, key) ? 0u : 1u << i;
+    }
+    for (size_t g = 0; g < k->device.guesses.count; g++) {
+        const char *name = k->device.guesses.items[g];
+        int i = 0;
+        while (i < BY_FIGURES && strcmp(figure_keys[i], name) != 0) {
+            i++;
+        }
+        if (i == BY_FIGURES) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s: device.guesses has '%.60s', which is no figure of a step: "
+                                "name keys such as product_share or memory_gb_s",
+                                file, name);
+        }
+        d->guessed |= 1u << i;
+    }
+    return BY_OK;
+}
+
+static by_status take_device(by_cluster_device *d, const cluster_keys *k, const by_config *config,
+                             const char *file, by_error *error)
 {
     BY_TRY(copy_name(d->name, k->device.name, file, error));
+    BY_TRY(take_guesses(d, k, config, file, error));
     d->origin = origin_of(k->device.from);
     d->f32_flops = 1e12 * k->device.f32_tflops;
     d->bf16_flops = 1e12 * k->device.bf16_tflops;
@@ -169,12 +204,13 @@ static by_status take_device(by_cluster_device *d, const cluster_keys *k, const 
                               file);
 }
 
-static by_status take(by_cluster *out, const cluster_keys *k, const char *file, by_error *error)
+static by_status take(by_cluster *out, const by_config *config, const char *file, by_error *error)
 {
     by_cluster c = {0};
+    const cluster_keys *k = ((const by__config *)config)->own;
     const level_keys *levels = k->levels.items;
     BY_TRY(copy_name(c.name, k->name, file, error));
-    BY_TRY(take_device(&c.device, k, file, error));
+    BY_TRY(take_device(&c.device, k, config, file, error));
     if (k->levels.count == 0 || k->levels.count > BY_CLUSTER_LEVELS) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: %zu levels: give 1 to %d, such as `levels: [{name: host, width: "
@@ -196,7 +232,7 @@ static by_status take(by_cluster *out, const cluster_keys *k, const char *file, 
 
 static by_status take_config(by_cluster *out, by_config *config, const char *file, by_error *error)
 {
-    by_status status = take(out, ((by__config *)config)->own, file, error);
+    by_status status = take(out, config, file, error);
     by_config_close(&config);
     return status;
 }
@@ -216,6 +252,18 @@ by_status by_cluster_parse(by_cluster *out, const char *name, const char *text, 
     return take_config(out, config, name, error);
 }
 
+static void print_guesses(by_string *out, unsigned guessed)
+{
+    const char *before = "  guesses: [";
+    for (int i = 0; i < BY_FIGURES; i++) {
+        if ((guessed >> i & 1u) != 0) {
+            by_string_format(out, "%s%s", before, figure_keys[i]);
+            before = ", ";
+        }
+    }
+    by_string_format(out, "%s", guessed != 0 ? "]\n" : "");
+}
+
 static void print_known(by_string *out, const char *key, double value)
 {
     if (!isnan(value)) {
@@ -231,16 +279,18 @@ by_status by_cluster_print(char **out, const by_cluster *c, by_error *error)
     by_string_json(&text, c->name, strlen(c->name));
     by_string_format(&text, "\ndevice:\n  name: ");
     by_string_json(&text, d->name, strlen(d->name));
+    by_string_format(&text, "\n  from: %s\n", by_origin_name(d->origin));
+    print_guesses(&text, d->guessed);
     by_string_format(&text,
-                     "\n  from: %s\n  f32_tflops: %.9g\n  bf16_tflops: %.9g\n  fp8_tflops: %.9g\n"
+                     "  f32_tflops: %.9g\n  bf16_tflops: %.9g\n  fp8_tflops: %.9g\n"
                      "  product_share: %.4g\n  attention_share: %.4g\n  memory: %.0f\n"
                      "  memory_gb_s: %.9g\n  score_bytes: %.9g\n  launch_us: %.9g\n  host_us: "
                      "%.9g\n  step_us: %.9g\n"
                      "  compute_slowdown: %.4g\n  exchange_slowdown: %.4g\n",
-                     by_origin_name(d->origin), 1e-12 * d->f32_flops, 1e-12 * d->bf16_flops,
-                     1e-12 * d->fp8_flops, d->product_share, d->attention_share, d->memory,
-                     1e-9 * d->bandwidth, d->score_bytes, 1e6 * d->launch, 1e6 * d->host,
-                     1e6 * d->step, d->compute_slowdown, d->exchange_slowdown);
+                     1e-12 * d->f32_flops, 1e-12 * d->bf16_flops, 1e-12 * d->fp8_flops,
+                     d->product_share, d->attention_share, d->memory, 1e-9 * d->bandwidth,
+                     d->score_bytes, 1e6 * d->launch, 1e6 * d->host, 1e6 * d->step,
+                     d->compute_slowdown, d->exchange_slowdown);
     print_known(&text, "price_per_hour", d->price);
     print_known(&text, "watts", d->watts);
     by_string_format(&text, "levels:\n");

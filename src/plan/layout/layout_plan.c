@@ -212,14 +212,67 @@ static by_status plan_fitting_ranks(plan_work *w, by_error *error)
 
 /* ---- the step ---- */
 
-static by_origin origin_of(const plan_work *w, by_layout_part part)
+/* Figures of the device that the computation of a part depends on. */
+static unsigned figures_of(const plan_work *w, by_layout_part part)
+{
+    by_dtype dtype = by__trainer_compute_dtype(w->config);
+    unsigned peak = dtype == BY_BF16 || dtype == BY_F16 ? BY_FIGURE_BF16 : BY_FIGURE_F32;
+    unsigned nodes = BY_FIGURE_BANDWIDTH | BY_FIGURE_LAUNCH | BY_FIGURE_HOST;
+    switch (part) {
+    case BY_LAYOUT_PRODUCTS:
+    case BY_LAYOUT_ENDS:
+        return nodes | peak | BY_FIGURE_PRODUCT_SHARE;
+    case BY_LAYOUT_ATTENTION:
+        return nodes | peak | BY_FIGURE_ATTENTION_SHARE;
+    case BY_LAYOUT_BUBBLE: /* other stages compute */
+        return nodes | peak | BY_FIGURE_PRODUCT_SHARE | BY_FIGURE_ATTENTION_SHARE;
+    case BY_LAYOUT_SUMS:
+        return BY_FIGURE_BANDWIDTH;
+    case BY_LAYOUT_UPDATE:
+        return nodes | BY_FIGURE_STEP;
+    default:
+        return nodes;
+    }
+}
+
+/* Axes along which a part exchanges, as bits; 0: it computes. */
+static unsigned axes_of(by_layout_part part)
+{
+    switch (part) {
+    case BY_LAYOUT_TENSOR:
+        return 1u << BY_MESH_TENSOR;
+    case BY_LAYOUT_SEQUENCE:
+        return 1u << BY_MESH_SEQUENCE;
+    case BY_LAYOUT_EXPERT:
+        return 1u << BY_MESH_EXPERT;
+    case BY_LAYOUT_GRADIENTS:
+        return 1u << BY_MESH_DATA | 1u << BY_MESH_SHARD | 1u << BY_MESH_SEQUENCE;
+    case BY_LAYOUT_WEIGHTS:
+        return 1u << BY_MESH_SHARD;
+    case BY_LAYOUT_PIPELINE:
+        return 1u << BY_MESH_PIPELINE;
+    default:
+        return 0;
+    }
+}
+
+/* The least certain of the figures that a part depends on: of exchanges those of the levels that
+ * they cross and, beside computation, how much both slow each other down. */
+static by_origin origin_of(const plan_work *w, by_layout_part part, bool hidden)
 {
     const by_cluster *c = w->job.cluster;
-    by_origin origin = c->device.origin;
-    if (part >= BY_LAYOUT_TENSOR && part <= BY_LAYOUT_PIPELINE) {
-        origin = c->levels[0].origin;
-        for (int i = 1; i < c->level_count; i++) {
-            origin = c->levels[i].origin > origin ? c->levels[i].origin : origin;
+    unsigned axes = axes_of(part);
+    if (axes == 0) {
+        return by_cluster_origin(&c->device, figures_of(w, part));
+    }
+    by_origin origin = hidden ? by_cluster_origin(&c->device, BY_FIGURE_COMPUTE_SLOWDOWN |
+                                                                  BY_FIGURE_EXCHANGE_SLOWDOWN)
+                              : BY_ORIGIN_MEASURED;
+    for (int axis = 0; axis < BY_MESH_AXES; axis++) {
+        const by_exchange_group g = by__layout_group(&w->job, axes & 1u << axis);
+        for (int i = 0; i < c->level_count; i++) {
+            bool crosses = g.ranks > 1.0 && by_cluster_crosses(c, i, &g);
+            origin = crosses && c->levels[i].origin > origin ? c->levels[i].origin : origin;
         }
     }
     return origin;
@@ -281,9 +334,10 @@ static void set_terms(plan_work *w, const by__layout_time *passes, const by__lay
     by__layout_time all = *passes;
     by__layout_add(&all, after, 1.0);
     for (int part = 0; part < BY_LAYOUT_PARTS; part++) {
-        p->terms[part] = (by_layout_term){.seconds = all.seconds[part],
-                                          .hidden = all.hidden[part],
-                                          .origin = origin_of(w, (by_layout_part)part)};
+        p->terms[part] =
+            (by_layout_term){.seconds = all.seconds[part],
+                             .hidden = all.hidden[part],
+                             .origin = origin_of(w, (by_layout_part)part, all.hidden[part] > 0.0)};
     }
     double bubble = p->seconds - all.total;
     p->terms[BY_LAYOUT_BUBBLE].seconds = bubble > 0.0 ? bubble : 0.0;

@@ -162,7 +162,8 @@ typedef struct fitted_figure {
     double *at;
     double least;
     double most;
-    double start; /* of the search; a usual value where it was 0 */
+    double start;     /* of the search; a usual value where it was 0 */
+    unsigned figures; /* bits by by_cluster_figure; 0: of a level */
 } fitted_figure;
 
 enum { MOST_FIGURES = 14, FITTED_LEVELS = 3 };
@@ -174,17 +175,20 @@ static int list_figures(fitted_figure out[MOST_FIGURES], by_cluster *cluster)
 {
     by_cluster_device *d = &cluster->device;
     int count = 0;
-    out[count++] = (fitted_figure){&d->product_share, 0.02, 1.0, 0.5};
-    out[count++] = (fitted_figure){&d->attention_share, 0.005, 1.0, 0.3};
-    out[count++] = (fitted_figure){&d->bandwidth, 1e9, 1e14, 1e12};
-    out[count++] = (fitted_figure){&d->launch, 1e-8, 1e-3, 5e-6};
-    out[count++] = (fitted_figure){&d->host, 1e-8, 1e-2, 1e-5};
-    out[count++] = (fitted_figure){&d->step, 1e-6, 10.0, 1e-3};
-    out[count++] = (fitted_figure){&d->compute_slowdown, 1e-3, 3.0, 0.1};
-    out[count++] = (fitted_figure){&d->exchange_slowdown, 1e-3, 3.0, 0.1};
+    out[count++] = (fitted_figure){&d->product_share, 0.02, 1.0, 0.5,
+                                   BY_FIGURE_PRODUCT_SHARE | BY_FIGURE_F32 | BY_FIGURE_BF16};
+    out[count++] = (fitted_figure){&d->attention_share, 0.005, 1.0, 0.3, BY_FIGURE_ATTENTION_SHARE};
+    out[count++] = (fitted_figure){&d->bandwidth, 1e9, 1e14, 1e12, BY_FIGURE_BANDWIDTH};
+    out[count++] = (fitted_figure){&d->launch, 1e-8, 1e-3, 5e-6, BY_FIGURE_LAUNCH};
+    out[count++] = (fitted_figure){&d->host, 1e-8, 1e-2, 1e-5, BY_FIGURE_HOST};
+    out[count++] = (fitted_figure){&d->step, 1e-6, 10.0, 1e-3, BY_FIGURE_STEP};
+    out[count++] =
+        (fitted_figure){&d->compute_slowdown, 1e-3, 3.0, 0.1, BY_FIGURE_COMPUTE_SLOWDOWN};
+    out[count++] =
+        (fitted_figure){&d->exchange_slowdown, 1e-3, 3.0, 0.1, BY_FIGURE_EXCHANGE_SLOWDOWN};
     for (int i = 0; i < cluster->level_count && i < FITTED_LEVELS; i++) {
-        out[count++] = (fitted_figure){&cluster->levels[i].latency, 1e-8, 1e-2, 1e-5};
-        out[count++] = (fitted_figure){&cluster->levels[i].bandwidth, 1e7, 1e14, 1e11};
+        out[count++] = (fitted_figure){&cluster->levels[i].latency, 1e-8, 1e-2, 1e-5, 0};
+        out[count++] = (fitted_figure){&cluster->levels[i].bandwidth, 1e7, 1e14, 1e11, 0};
     }
     for (int k = 0; k < count; k++) {
         out[k].start = *out[k].at > 0.0 ? *out[k].at : out[k].start;
@@ -303,6 +307,10 @@ by_status by_calibration_fit(by_cluster *cluster, int *fitted, by_calibration *c
         return status;
     }
     work.device.origin = BY_ORIGIN_MEASURED;
+    for (int k = 0; k < f.count; k++) { /* one that the steps do not tell stays what it was */
+        bool told = *f.figures[k].at != f.figures[k].start;
+        work.device.guessed &= ~(told ? f.figures[k].figures : 0u);
+    }
     for (int i = 0; i < work.level_count && i < FITTED_LEVELS; i++) {
         work.levels[i].origin = BY_ORIGIN_MEASURED;
     }

@@ -119,7 +119,12 @@ static void test_machine(void **state)
     assert_close(c.device.f32_flops, 40e9);
     assert_close(c.device.bf16_flops, 20e9);
     assert_close(c.device.bandwidth, 10e9);
-    assert_int_equal(c.device.origin, BY_ORIGIN_MEASURED);
+    assert_int_equal(by_cluster_origin(&c.device, BY_FIGURE_F32 | BY_FIGURE_BF16),
+                     BY_ORIGIN_MEASURED);
+    assert_int_equal(by_cluster_origin(&c.device, BY_FIGURE_BANDWIDTH | BY_FIGURE_LAUNCH),
+                     BY_ORIGIN_MEASURED);
+    assert_int_equal(by_cluster_origin(&c.device, BY_FIGURE_F32 | BY_FIGURE_PRODUCT_SHARE),
+                     BY_ORIGIN_GUESS);
     assert_close(c.device.memory, 4e9);
     assert_close(by_cluster_devices(&c), 2.0);
     m.threads = 1;
@@ -128,10 +133,34 @@ static void test_machine(void **state)
     assert_close(c.device.memory, 2e9);
     by_cluster_of_machine(&c, &m, 8);
     assert_close(c.device.f32_flops, 40e9);
+    m.bf16_gflops = 0.0;
+    by_cluster_of_machine(&c, &m, 8);
+    assert_int_equal(by_cluster_origin(&c.device, BY_FIGURE_BF16), BY_ORIGIN_GUESS);
     (void)snprintf(m.device, sizeof m.device, "cuda");
     by_cluster_of_machine(&c, &m, 2);
     assert_close(c.device.f32_flops, 80e9);
     assert_close(c.device.memory, 8e9);
+}
+
+/* What a file leaves out is a guess, and what it calls one. */
+static void test_guesses(void **state)
+{
+    BY_UNUSED(state);
+    static const char partly[] = "device: {from: table, f32_tflops: 1, product_share: 0.7, "
+                                 "memory_gb_s: 9, launch_us: 2, guesses: [launch_us]}\n"
+                                 "levels: [{name: a, width: 1, gb_s: 1}]";
+    by_error error = {0};
+    by_cluster c = cluster_of(partly);
+    const unsigned given = BY_FIGURE_F32 | BY_FIGURE_PRODUCT_SHARE | BY_FIGURE_BANDWIDTH;
+    for (int i = 0; i < 2; i++) {
+        char *printed;
+        assert_int_equal(c.device.guessed, ((1u << BY_FIGURES) - 1u) & ~given);
+        assert_int_equal(by_cluster_origin(&c.device, given | BY_FIGURE_HOST), BY_ORIGIN_TABLE);
+        assert_int_equal(by_cluster_origin(&c.device, BY_FIGURE_LAUNCH), BY_ORIGIN_GUESS);
+        check_ok(by_cluster_print(&printed, &c, &error), &error);
+        c = cluster_of(printed);
+        free(printed);
+    }
 }
 
 static void test_wrong_files(void **state)
@@ -144,6 +173,7 @@ static void test_wrong_files(void **state)
                  {"device: {f32_tflops: 1}", "0 levels"},
                  {"device: {f32_tflop: 1}", "f32_tflops"},
                  {"device: {f32_tflops: 1}\nlevels: [{name: a, gb_s: 1}]", "width"},
+                 {"device: {f32_tflops: 1, guesses: [watt]}", "guesses has 'watt'"},
                  {"device: {f32_tflops: -1}", "f32_tflops"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by_error error = {0};
@@ -253,10 +283,11 @@ static void test_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_file),      cmocka_unit_test(test_units),
-        cmocka_unit_test(test_machine),   cmocka_unit_test(test_wrong_files),
-        cmocka_unit_test(test_exchanges), cmocka_unit_test(test_small_job),
-        cmocka_unit_test(test_crossings), cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_file),        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_machine),     cmocka_unit_test(test_guesses),
+        cmocka_unit_test(test_wrong_files), cmocka_unit_test(test_exchanges),
+        cmocka_unit_test(test_small_job),   cmocka_unit_test(test_crossings),
+        cmocka_unit_test(test_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

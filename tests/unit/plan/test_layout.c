@@ -486,6 +486,37 @@ static void test_too_many(void **state)
     by_config_close(&config);
 }
 
+/* Parts are as certain as the least certain figure that they depend on. */
+static void test_origins(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"parallel.tensor=2", NULL};
+    by_cluster c = cluster; /* all is measured */
+    c.levels[0].width = 2;
+    c.levels[1] = (by_cluster_level){
+        .width = 2, .bandwidth = 1e9, .latency = 1e-6, .origin = BY_ORIGIN_DATASHEET};
+    c.level_count = 2;
+    c.device.guessed = BY_FIGURE_ATTENTION_SHARE | BY_FIGURE_BF16 | BY_FIGURE_LAUNCH;
+    by_layout_plan p = plan_of(settings, 4, &c);
+    assert_int_equal(p.terms[BY_LAYOUT_PRODUCTS].origin, BY_ORIGIN_MEASURED);
+    assert_int_equal(p.terms[BY_LAYOUT_ATTENTION].origin, BY_ORIGIN_GUESS);
+    assert_int_equal(p.terms[BY_LAYOUT_UPDATE].origin, BY_ORIGIN_MEASURED);
+    assert_int_equal(p.terms[BY_LAYOUT_TENSOR].origin, BY_ORIGIN_MEASURED);
+    assert_int_equal(p.terms[BY_LAYOUT_GRADIENTS].origin, BY_ORIGIN_DATASHEET);
+    by_layout_plan_free(&p);
+    c.device.guessed = BY_FIGURE_PRODUCT_SHARE | BY_FIGURE_EXCHANGE_SLOWDOWN | BY_FIGURE_STEP;
+    c.device.step = 1e-3;
+    p = plan_of(settings, 4, &c);
+    assert_int_equal(p.terms[BY_LAYOUT_PRODUCTS].origin, BY_ORIGIN_GUESS);
+    assert_int_equal(p.terms[BY_LAYOUT_ENDS].origin, BY_ORIGIN_GUESS);
+    assert_int_equal(p.terms[BY_LAYOUT_ATTENTION].origin, BY_ORIGIN_MEASURED);
+    assert_int_equal(p.terms[BY_LAYOUT_OTHER].origin, BY_ORIGIN_MEASURED);
+    assert_int_equal(p.terms[BY_LAYOUT_UPDATE].origin, BY_ORIGIN_GUESS);
+    assert_true(p.terms[BY_LAYOUT_GRADIENTS].hidden > 0.0);
+    assert_int_equal(p.terms[BY_LAYOUT_GRADIENTS].origin, BY_ORIGIN_GUESS);
+    by_layout_plan_free(&p);
+}
+
 /* Ranks of this machine share its free memory, and memory.budget counts on any. */
 static void test_limit(void **state)
 {
@@ -520,7 +551,7 @@ int main(void)
         cmocka_unit_test(test_gathers),        cmocka_unit_test(test_scale),
         cmocka_unit_test(test_too_many),       cmocka_unit_test(test_trace),
         cmocka_unit_test(test_pipeline_trace), cmocka_unit_test(test_corrections),
-        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_limit),          cmocka_unit_test(test_origins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
