@@ -442,6 +442,18 @@ mutations() {
         '2.0 * w->model->weight * w->stages->gathered;' '0.0 * w->stages->gathered;' test_search
     mutation "a search with one set of gradients" src/plan/search/choice_cost.c \
         '? w->model->divided_sets' '? 1.0' test_search
+    mutation "a search whose exchanges do not slow computation down" src/plan/layout/two_queues.c \
+        'double slow = 1.0 + cluster->device.compute_slowdown;' 'double slow = 1.0;' test_search
+    mutation "a search that gathers weights in no time" src/plan/search/choice_cost.c \
+        'if (scatters && w->choice->zero < 3) {' 'if (scatters && w->choice->zero < 0) {' test_search
+    mutation "a search that counts gradients in elements" src/plan/search/choice_cost.c \
+        'double bytes = w->model->gradient * w->elements;' 'double bytes = w->elements;' test_search
+    mutation "a search with buckets in megabits" src/plan/search/layout_search.c \
+        'c->parallel.bucket_mib * 1048576.0 / 4.0' 'c->parallel.bucket_mib * 1e6 / 32.0' test_search
+    mutation "a search that skips layouts of less memory" src/plan/search/layout_search.c \
+        'need_of(&r->pareto[at - 1]) <= need_of(c)' 'true' test_search
+    mutation "ranks of a host that each have all of its memory" src/plan/cluster/cluster.c \
+        'm->memory / (host ? count : 1.0)' 'm->memory' test_cluster test_layout test_search
     mutation "energy in megajoules" src/plan/cost/money.c 'return 1e-3 * pue' 'return 3.6e-3 * pue' test_cost
 }
 

@@ -90,7 +90,7 @@ BY_API void by_search_settings(char *text, size_t size, const by_search_choice *
 BY_API by_status by_search_config(by_config **out, const by_config *config,
                                   const by_search_choice *choice, by_error *error);
 /* Compiles the best layout of a result that fits, as a whole (free the plan with
- * by_layout_plan_free). While it is refused, needs more memory than there is or takes longer than
+ * by_layout_plan_free). While it is refused, needs more memory than its limit or takes longer than
  * options->deadline, it is dropped from the result, and the best of the rest of result->pareto
  * comes in its place. If none is left, result->fits becomes false, result->best is the one that
  * needed least, with what it needed, and the plan is zeroed; BY_ECONFIG or BY_EARG if all were

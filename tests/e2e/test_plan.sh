@@ -258,6 +258,15 @@ END
 run 0 "$banyan" plan layout.yaml --cluster "$root/examples/clusters/a100.yaml" --trace step.svg
 grep -q '<svg' step.svg || fail "no picture"
 
+say "devices and memory that a search has not"
+run 2 "$banyan" plan search layout.yaml --cluster "$root/examples/clusters/a100.yaml" --devices 513
+holds err "513 ranks are more than the 512 devices that the levels of hosts of 8 A100 join"
+run 1 "$banyan" plan search layout.yaml --devices 3 --set memory.budget=1KiB
+grep -q '^does not fit  the least that a layout of at most 3 devices needs is .* a device, which has 1 B$' out ||
+    fail "$(cat out)"
+run 1 "$banyan" plan search layout.yaml --devices 3 --deadline 1ms
+holds out "does not fit  no layout of at most 3 devices ends in time"
+
 say "rates in the unit of the task, memory that adds up, and fewer ranks of this machine with more of its cores"
 run 0 "$banyan" plan layout.yaml --set parallel.pipeline=1 --set parallel.tensor=1
 grep -q '^per second .* tokens; ' out || fail "$(cat out)"

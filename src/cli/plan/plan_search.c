@@ -85,11 +85,18 @@ static void print_misfit(const search_report *r)
     const by_search_choice *c = &r->result.best;
     char text[32];
     char limit[32];
+    if (c->memory <= c->limit) {
+        printf("does not fit  no layout of at most %lld devices ends in time\n",
+               (long long)r->options.devices);
+        if (r->enough > 0) {
+            printf("in time with  %lld devices\n", (long long)r->enough);
+        }
+        return;
+    }
     printf("does not fit  the least that a layout of at most %lld devices needs is %s a device, "
-           "which has %s%s\n",
+           "which has %s\n",
            (long long)r->options.devices, by_format_bytes(text, (uint64_t)c->memory),
-           isfinite(c->limit) ? by_format_bytes(limit, (uint64_t)c->limit) : "enough",
-           r->options.deadline > 0.0 ? ", or none ends in time" : "");
+           by_format_bytes(limit, (uint64_t)c->limit));
     if (r->enough > 0) {
         printf("fits with     %lld devices, or %s of memory each\n", (long long)r->enough,
                by_format_bytes(text, (uint64_t)c->memory));

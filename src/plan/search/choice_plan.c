@@ -68,7 +68,6 @@ static by_status cluster_of(by_cluster *out, const by_config *config,
         BY_TRY(by_machine_load(&machine, config->device, (int)config->train.threads, 0, error));
         by_cluster_of_machine(out, &machine, (int)choice->devices);
     }
-    out->device.memory = options->memory > 0.0 ? options->memory : out->device.memory;
     return BY_OK;
 }
 
@@ -127,7 +126,7 @@ by_status by_search_plan(by_layout_plan *out, by_search_result *result, const by
             return status;
         }
         bool late = options->deadline > 0.0 && plan.seconds > options->deadline;
-        if (status == BY_OK && plan.memory <= plan.limit && !late) {
+        if (status == BY_OK && (double)plan.memory <= result->best.limit && !late) {
             *out = plan;
             return BY_OK;
         }
