@@ -185,6 +185,21 @@ sed -n '1p;/^one/p' runs.csv >one.csv
 run 0 "$banyan" plan cost prices.csv --device big --devices 8 --loss 2.2 --law one.csv --json
 near "$(field flops <out)" "$(sed 's/.*"reach":{"loss":2.2,"flops":\([^,]*\),.*/\1/' first)" 1e16
 
+echo 'model: {kind: gpt2, layers: 2, heads: 2, width: 32, context: 32, vocab: 67}
+train: {batch: 8, steps: 500}
+parallel: {tensor: 2}' >priced.yaml
+run 0 "$banyan" plan priced.yaml --cluster "$root/examples/clusters/a100.yaml" --json
+step=$(field step_s <out)
+run 0 "$banyan" plan cost prices.csv --device big --config priced.yaml --cluster "$root/examples/clusters/a100.yaml" --json
+near "$(field devices <out)" 2 0
+near "$(field work_seconds <out)" "$(awk -v s="$step" 'BEGIN { print 500 * s }')" 1e-6
+run 2 "$banyan" plan cost prices.csv --device big --config priced.yaml --time 1h
+holds err "by one of --time, --flops, --tokens, --loss and --config"
+run 2 "$banyan" plan cost prices.csv --device big --time 1h --set train.steps=5
+holds err "--cluster and --set go with --config"
+run 1 "$banyan" plan cost prices.csv --device big --config priced.yaml --set memory.budget=1KiB
+holds err "finds a layout that fits"
+
 say "failures: how often to save, and spot instances that come and go"
 run 0 "$banyan" plan cost prices.csv --device big --devices 10 --time 100h --mtbf 1000h --save 1m --restart 2m --json
 near "$(field young_seconds <out)" 6572.67 0.01
@@ -203,7 +218,7 @@ holds err "no device 'huge'; it has: big, small"
 run 2 "$banyan" plan cost prices.csv --device small --flops 1e20
 holds err "no tflops of 'small'"
 run 2 "$banyan" plan cost prices.csv --device big --time 1h --flops 1e20
-holds err "by one of --time, --flops, --tokens and --loss"
+holds err "by one of --time, --flops, --tokens, --loss and --config"
 printf 'seconds,instances\n0,10\n0,9\n' >trace.csv
 run 1 "$banyan" plan cost prices.csv --device big --time 1h --trace trace.csv --save 1s
 holds err "trace.csv, row 2: 9 instances from 0 s on; seconds ascend"

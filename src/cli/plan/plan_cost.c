@@ -19,6 +19,9 @@ typedef struct cost_request {
     double rate;  /* tokens a second, with tokens */
     double share; /* of the peak, with FLOPs */
     const char *law;
+    const char *config;  /* whose steps are planned, */
+    const char *cluster; /* on these devices; NULL: this machine */
+    cli_list overrides;
     /* Failures. */
     double save;
     double written;
@@ -344,16 +347,56 @@ static by_status make(const cost_request *q, const char *prices, by_error *error
     return status;
 }
 
+/* Sets the time, FLOPs and devices of a config's run. */
+static by_status plan_run(void *user, by_config *config, by_error *error)
+{
+    cost_request *q = user;
+    by_cluster cluster;
+    by_layout_plan plan;
+    by_layout_options options = {.ranks = (int)q->devices};
+    by_status status = cli_plan_complete(config, &options.data_bytes, error);
+    if (status == BY_OK && q->cluster != NULL) {
+        status = by_cluster_read(&cluster, q->cluster, error);
+        options.cluster = &cluster;
+    }
+    if (status == BY_OK) {
+        status = by_layout_plan_make(&plan, config, &options, error);
+    }
+    if (status != BY_OK) {
+        return status;
+    }
+    q->seconds = plan.seconds * (double)config->train.steps;
+    q->flops = plan.flops * (double)config->train.steps;
+    q->devices = plan.ranks;
+    if (plan.memory > plan.limit) {
+        status = by_error_set(error, BY_EMEMORY,
+                              "%s: a rank needs %llu bytes and may take %llu; banyan plan search "
+                              "finds a layout that fits",
+                              q->config, (unsigned long long)plan.memory,
+                              (unsigned long long)plan.limit);
+    }
+    by_layout_plan_free(&plan);
+    return status;
+}
+
 /* Refuses flags that contradict, or lack others. Returns -1 to continue. */
 static int check(const cost_request *q)
 {
-    int ways = (q->seconds > 0.0) + (q->flops > 0.0) + (q->loss > 0.0) + (q->tokens > 0.0);
+    int ways = (q->seconds > 0.0) + (q->flops > 0.0) + (q->loss > 0.0) + (q->tokens > 0.0) +
+               (q->config != NULL);
     if (q->device == NULL) {
         return cli_misuse(&cli_plan_cost, "--device names a row of the table of prices");
     }
     if (ways != 1) {
         return cli_misuse(&cli_plan_cost,
-                          "say what is computed by one of --time, --flops, --tokens and --loss");
+                          "say what is computed by one of --time, --flops, --tokens, --loss and "
+                          "--config");
+    }
+    if (q->config == NULL && (q->cluster != NULL || q->overrides.count > 0)) {
+        return cli_misuse(&cli_plan_cost, "--cluster and --set go with --config");
+    }
+    if (q->config != NULL && q->devices != floor(q->devices)) {
+        return cli_misuse(&cli_plan_cost, "--devices %g: a config has whole ranks", q->devices);
     }
     if ((q->tokens > 0.0) != (q->rate > 0.0)) {
         return cli_misuse(&cli_plan_cost, "--tokens and --tokens-per-s go together");
@@ -373,11 +416,11 @@ static int check(const cost_request *q)
 
 static int run(int argc, char **argv)
 {
-    cost_request q = {
-        .devices = 1.0, .share = 0.4, .busy = 1.0, .months = 36.0, .use = 1.0, .least = 1};
+    cost_request q = {.share = 0.4, .busy = 1.0, .months = 36.0, .use = 1.0, .least = 1};
     const cli_flag flags[] = {
         {"device", CLI_STRING, &q.device, "NAME", "row of the table of prices"},
-        {"devices", CLI_NUMBER_IN(1, 1e6), &q.devices, "N", "how many (default: 1)"},
+        {"devices", CLI_NUMBER_IN(1, 1e6), &q.devices, "N",
+         "how many (default: 1; with --config its ranks)"},
         {"time", CLI_TIME_ABOVE(0, INFINITY), &q.seconds, "TIME",
          "that all of them compute, such as 90m"},
         {"flops", CLI_NUMBER_ABOVE(0, INFINITY), &q.flops, "C", "or the FLOPs of the training"},
@@ -386,6 +429,10 @@ static int run(int argc, char **argv)
          "of all devices, as a run or bench train prints it"},
         {"loss", CLI_NUMBER_ABOVE(0, INFINITY), &q.loss, "L", "or the loss to reach"},
         {"law", CLI_INPUT, &q.law, "FILE", "table of runs whose law tells the FLOPs to a loss"},
+        {"config", CLI_INPUT, &q.config, "FILE", "or a config, whose steps are planned"},
+        {"cluster", CLI_INPUT, &q.cluster, "FILE",
+         "with a config: devices and network, as YAML (default: this machine)"},
+        {"set", CLI_LIST, &q.overrides, "KEY=VALUE", CLI_SET_HELP},
         {"share", CLI_NUMBER_ABOVE(0, 1), &q.share, "P",
          "share of the peak, with FLOPs (default: 0.4)"},
         {"mtbf", CLI_TIME_ABOVE(0, INFINITY), &q.device_mean, "TIME",
@@ -424,9 +471,14 @@ static int run(int argc, char **argv)
     if (code < 0) {
         code = check(&q);
     }
+    if (code < 0 && q.config != NULL) {
+        code = cli_with_config(&cli_plan_cost, q.config, &q.overrides, plan_run, &q);
+        code = code == CLI_DONE ? -1 : code;
+    }
     if (code >= 0) {
         return code;
     }
+    q.devices = q.devices > 0.0 ? q.devices : 1.0;
     return make(&q, rest[0], &error) == BY_OK ? CLI_DONE : cli_fail(&cli_plan_cost, &error);
 }
 
@@ -435,7 +487,8 @@ const cli_command cli_plan_cost = {
     .summary = "tell the money, energy and CO2 of a run, with its failures",
     .usage =
         "banyan plan cost PRICES --device NAME --devices N\n"
-        "       --time TIME | --flops C | --tokens D --tokens-per-s R | --loss L --law RUNS.csv\n"
+        "       --time TIME | --flops C | --tokens D --tokens-per-s R | --loss L --law RUNS.csv |\n"
+        "       --config FILE [--cluster FILE]\n"
         "       [--mtbf TIME] [--trace FILE] [--save TIME] [--restart TIME] [--json]",
     .text =
         "Prints the time, money, energy and CO2 of a run, and how often it should save.\n"
@@ -446,6 +499,7 @@ const cli_command cli_plan_cost = {
         "      --save 20s --restart 3m --regions regions.csv --region eu-north\n"
         "  banyan plan cost prices.csv --device t4 --devices 12 --time 40h --trace spot.csv \\\n"
         "      --save 5s --restart 90s\n"
+        "  banyan plan cost prices.csv --device a100 --config config.yaml --cluster a100.yaml\n"
         "\n"
         "Prices are a table, or YAML with a list `prices`: device, and of price_per_hour,\n"
         "spot_per_hour, purchase_price, upkeep_per_month, watts (or tdp_watts), idle_watts and\n"
