@@ -264,11 +264,12 @@ BY_API void by_coordinates_close(by_coordinates **coordinates);
 
 /* ---- the dial ---- */
 
-/* What a run may take. 0: not limited; at least one of seconds, flops and layers is above 0. */
+/* What a run may take. 0: not limited; at least one of seconds, flops, bytes and layers is above
+ * 0. */
 typedef struct by_dial_budget {
     double seconds;  /* of its steps, evaluations and checkpoints */
     double flops;    /* of training, by_model_size's */
-    uint64_t bytes;  /* of memory */
+    uint64_t bytes;  /* of memory, by the plan of the training */
     int64_t layers;  /* the depth that is asked for */
     int64_t context; /* tokens of a sequence; 0: as the runs behind the laws had */
 } by_dial_budget;
@@ -279,6 +280,8 @@ typedef struct by_dial_data {
     double bytes_per_token; /* of what is held out */
     int64_t tokenizer;      /* entries that its byte-level BPE is asked for */
     int64_t vocab;          /* and those that it has */
+    uint64_t held;          /* bytes of memory in training, ... */
+    uint64_t opening;       /* ... and while it is opened */
 } by_dial_data;
 
 /* Measured steps of models of several sizes, in ascending order. */
@@ -287,6 +290,8 @@ typedef struct by_dial_machine {
     size_t count;
     double flops[BY_DIAL_TRIALS];   /* of a token */
     double seconds[BY_DIAL_TRIALS]; /* of a token */
+    char precision[16];             /* in which they were measured; "": unknown */
+    bool asked;                     /* for that precision, instead of the device's fastest */
 } by_dial_machine;
 
 /* A model and its training. */
@@ -295,9 +300,12 @@ typedef struct by_dial_choice {
     int64_t width;
     int64_t heads;
     int64_t context;
-    int64_t batch; /* sequences a step */
+    int64_t batch;       /* sequences a step */
+    int64_t micro_batch; /* of them at a time; 0: as many as fit */
     int64_t steps;
     double lr;
+    char precision[16]; /* as in by_dial_machine */
+    bool asked;
     double parameters; /* the head is tied to the embedding */
     double blocks;     /* parameters without it */
     double flops_per_token;
@@ -309,7 +317,11 @@ typedef struct by_dial_choice {
     double high;
     bool beyond;       /* the sizes are outside of those of the runs that the law is fitted to */
     uint64_t bytes;    /* of memory, the budget's; 0: not limited */
-    const char *limit; /* what ends the run: "time", "FLOPs", "depth" or "memory" */
+    uint64_t planned;  /* of these; 0: not planned */
+    double slower;     /* seconds of a step over those with memory for all of it */
+    const char *model; /* why it is this size */
+    const char *limit; /* what ends the run: "time", "FLOPs"; the best length for a given "depth" or
+                          the largest that "memory" allows; "repeats" of the text before that */
 } by_dial_choice;
 
 /* Seconds of a token of a model of so many FLOPs a token: between the measured ones and beyond them
@@ -319,20 +331,11 @@ BY_API double by_dial_seconds(const by_dial_machine *machine, double flops);
  * layers (0: of the smallest) and tokens of a sequence (0: as by_dial_budget.context). */
 BY_API double by_dial_least_seconds(const by_dial_data *data, const by_dial_machine *machine,
                                     int64_t layers, int64_t context);
-/* Chooses the model of least predicted loss that the budget trains: of each depth, with 32 times as
- * many columns, the tokens that it sees in the time or FLOPs (with a depth alone: as many as the
- * law has best for a model of its size), and the loss of both by a scaling law with the effective
- * data of Muennighoff et al. 2023 (arXiv 2305.16264, equation 5) in place of repeated tokens. Batch
- * and learning rate are powers of the tokens. Constants and their origin: docs/dial.md. Returns
- * BY_EARG if nothing is limited, or the budget is less than a few steps of the smallest model. */
-BY_API by_status by_dial_choose(by_dial_choice *out, const by_dial_budget *budget,
-                                const by_dial_data *data, const by_dial_machine *machine,
-                                by_error *error);
 /* The same for a given length of training of a chosen model: sets what depends on choice->steps. */
 BY_API void by_dial_extend(by_dial_choice *choice, const by_dial_data *data);
-/* Measures the models of some depths on data that a config names, for `seconds` altogether. The
- * config is one of by_dial_config; `options` has the rest of the run, as by_train_measure takes
- * it. */
+/* Measures the models of some depths on data that a config names, for `seconds` altogether, as far
+ * as they fit into its memory.budget; seconds of a token are those without recomputing. The config
+ * is one of by_dial_config; `options` has the rest of the run, as by_train_measure takes it. */
 BY_API by_status by_dial_measure(by_dial_machine *out, const by_train_options *options,
                                  const by_dial_data *data, double seconds, by_error *error);
 /* Describes files or directories of text before they are packed, by their bytes: how large a
@@ -360,6 +363,18 @@ typedef struct by_dial_request {
     const by_train_options *options; /* of the run, without a config */
 } by_dial_request;
 
+/* Chooses the model of least predicted loss that the request's budget trains: of each depth, with
+ * 32 times as many columns, the tokens that it sees in the time or FLOPs (with neither: as many as
+ * the law has best for a model of its size, and a text at most 1 + R* times), and the loss of both
+ * by a scaling law with the effective data of Muennighoff et al. 2023 (arXiv 2305.16264, equation
+ * 5) in place of repeated tokens. Batch and learning rate are powers of the tokens. With bytes,
+ * each candidate's config is planned as training plans it, with smaller micro-batches and
+ * recomputed activations where it takes them. Constants and their origin: docs/dial.md. Returns
+ * BY_EARG if nothing is limited, or the budget is less than a few steps of the smallest model;
+ * BY_EMEMORY, with the least that is enough, if none fits into the bytes. */
+BY_API by_status by_dial_choose(by_dial_choice *out, const by_dial_request *request,
+                                const by_dial_data *data, const by_dial_machine *machine,
+                                by_error *error);
 /* Does all of the above: measures models of some depths on the text, chooses one, and measures that
  * one to fix its steps. Packs the text on first use. *yaml and *lines as by_dial_config makes them.
  * Errors are those of the functions above. */

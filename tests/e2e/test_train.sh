@@ -238,6 +238,13 @@ echo "# mine" >my-book.yaml
 run 0 "$banyan" train --data "my book.txt" --flops 2e9 --quiet --set train.threads=1 --set train.steps=1
 [ "$(cat my-book.yaml)" = "# mine" ] || fail "the dial wrote over a file of the user"
 [ -s my-book-2.yaml ] || fail "no config: $(ls)"
+holds my-book-2.yaml 'precision: {compute: '
+run 1 "$banyan" train --data text.txt --memory 1MiB --flops 2e9 --quiet --set train.threads=1
+least=$(sed -n 's/.* trains in \([0-9]*\) MiB of memory at least, and may have 1 MiB.*/\1/p' err)
+[ "$least" -gt 1 ] || fail "no least memory: $(cat err)"
+run 0 "$banyan" train --data text.txt --memory $((least + 32))MiB --flops 2e9 --quiet --set train.threads=1
+run 0 "$banyan" plan text.yaml --json
+holds out '"fits":true'
 refused 2 "say what the run may take" "$banyan" train --data text.txt
 refused 2 "choose a config for --data TEXT" "$banyan" train c.yaml --depth 3
 refused 2 "--data chooses a config" "$banyan" train c.yaml --data text.txt --minutes 1

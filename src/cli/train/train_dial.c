@@ -170,15 +170,17 @@ static by_status write_file(char path[96], const char *name, const char *text, b
 static void print_json(const by_dial_choice *c, const char *path)
 {
     char text[8][32];
+    long long micro_batch = (long long)(c->micro_batch > 0 ? c->micro_batch : c->batch);
     printf("{\"event\":\"dial\",\"layers\":%lld,\"width\":%lld,\"context\":%lld,\"batch\":%lld,"
-           "\"steps\":%lld,\"lr\":%s,\"parameters\":%s,\"tokens\":%s,\"epochs\":%s,"
+           "\"micro_batch\":%lld,\"precision\":\"%s\",\"planned_bytes\":%llu,\"steps\":%lld,\"lr\":"
+           "%s,\"parameters\":%s,\"tokens\":%s,\"epochs\":%s,"
            "\"seconds\":%s,\"bits_per_byte\":%s,\"low\":%s,\"high\":%s,\"config\":\"%s\"}\n",
            (long long)c->layers, (long long)c->width, (long long)c->context, (long long)c->batch,
-           (long long)c->steps, cli_json_number(text[0], c->lr, 4),
-           cli_json_number(text[1], c->parameters, 6), cli_json_number(text[2], c->tokens, 6),
-           cli_json_number(text[3], c->epochs, 4), cli_json_number(text[4], c->seconds, 4),
-           cli_json_number(text[5], c->bits, 5), cli_json_number(text[6], c->low, 5),
-           cli_json_number(text[7], c->high, 5), path);
+           micro_batch, c->precision, (unsigned long long)c->planned, (long long)c->steps,
+           cli_json_number(text[0], c->lr, 4), cli_json_number(text[1], c->parameters, 6),
+           cli_json_number(text[2], c->tokens, 6), cli_json_number(text[3], c->epochs, 4),
+           cli_json_number(text[4], c->seconds, 4), cli_json_number(text[5], c->bits, 5),
+           cli_json_number(text[6], c->low, 5), cli_json_number(text[7], c->high, 5), path);
 }
 
 by_status cli_turn_dial(cli_dial *d, char **path, const by_train_options *options,

@@ -1,10 +1,10 @@
 /* The dial from a text to a config: measures, chooses, and fixes the steps. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "banyan/machine.h"
 #include "banyan/train.h"
+#include "banyan/trainer.h"
 #include "base/base.h"
 #include "plan/dial/dial.h"
 
@@ -17,44 +17,35 @@
 #define MEASURING_MOST  12.0
 /* Of measuring the model that is chosen. */
 #define FITTING_MOST 8.0
-/* The depth of the model that is measured first. */
+/* Of the free memory, what other programs may take before the run does. */
+#define OTHERS_SHARE 16
+/* The depth of the model with which data are opened. */
 #define FIRST_LAYERS 4
 
-static by_status open_choice(by_config **out, const by_dial_choice *choice,
-                             const by_dial_data *data, const by_dial_request *r, by_error *error)
-{
-    char *yaml;
-    BY_TRY(by_dial_config(&yaml, NULL, choice, data, r->name, &r->text, error));
-    by_status status = by_config_parse(out, "the dial's config", yaml, strlen(yaml), r->overrides,
-                                       r->override_count, error);
-    free(yaml);
-    if (status == BY_OK) {
-        status = by_config_resolve(*out, error);
-        if (status != BY_OK) {
-            by_config_close(out);
-        }
-    }
-    return status;
-}
-
-/* A first model, of which data and trials are. */
-static by_status measure(by_dial_machine *machine, by_dial_data *data, const by_dial_request *r,
-                         by_error *error)
+/* A first model, of which data and trials are. *bytes: of memory that a run may take, on entry the
+ * request's. */
+static by_status measure(by_dial_machine *machine, by_dial_data *data, uint64_t *bytes,
+                         const by_dial_request *r, by_error *error)
 {
     const by_dial_machine any = {.count = 1, .flops = {1.0}, .seconds = {1e-12}};
-    const by_dial_budget first = {
-        .flops = 1e14, .layers = FIRST_LAYERS, .context = r->budget.context};
+    by_dial_request first = *r;
     by_dial_choice choice;
     by_train_options own = *r->options;
     by_config *config;
+    first.budget =
+        (by_dial_budget){.flops = 1e14, .layers = FIRST_LAYERS, .context = r->budget.context};
     BY_TRY(by_dial_guess_data(data, &r->text, error));
     BY_TRY(by_dial_choose(&choice, &first, data, &any, error));
-    BY_TRY(open_choice(&config, &choice, data, r, error));
+    BY_TRY(by__dial_open(&config, &choice, data, r, error));
     own.config = config;
     by_status status = by_dial_open_data(data, &own, error);
     double all = r->budget.seconds;
     double seconds = all > 0.0 ? MEASURING_SHARE * all : MEASURING_LEAST;
     seconds = fmin(fmax(seconds, MEASURING_LEAST), MEASURING_MOST);
+    uint64_t free_bytes = by_plan_limit(config, NULL, NULL);
+    uint64_t most = free_bytes - free_bytes / OTHERS_SHARE;
+    *bytes = *bytes > 0 && *bytes < most ? *bytes : most;
+    config->memory.budget = (int64_t)*bytes;
     if (status == BY_OK) {
         status = by_dial_measure(machine, &own, data, seconds, error);
     }
@@ -72,7 +63,7 @@ static by_status fit(by_dial_choice *choice, const by_dial_data *data, const by_
     by_dtype dtype = BY_F32;
     double peak;
     by_train_options own = *r->options;
-    BY_TRY(open_choice(&config, choice, data, r, error));
+    BY_TRY(by__dial_open(&config, choice, data, r, error));
     own.config = config;
     /* The run reports its share of this, and would measure it in time that is planned for steps. */
     (void)by_precision_parse(&dtype, config->precision.compute, NULL);
@@ -118,15 +109,18 @@ by_status by_dial_turn(by_dial_choice *out, char **yaml, char **lines, const by_
 {
     by_dial_machine machine;
     by_dial_data data;
-    by_dial_budget left = r->budget;
+    by_dial_request left = *r;
     *yaml = NULL;
     *lines = NULL;
-    BY_TRY(measure(&machine, &data, r, error));
-    if (left.seconds > 0.0) {
-        BY_TRY(leave(&left, r, &data, &machine, error));
+    BY_TRY(measure(&machine, &data, &left.budget.bytes, r, error));
+    if (left.budget.seconds > 0.0) {
+        BY_TRY(leave(&left.budget, r, &data, &machine, error));
     }
     BY_TRY(by_dial_choose(out, &left, &data, &machine, error));
-    if (left.seconds > 0.0) {
+    if (r->budget.bytes == 0 && !(out->slower > 1.0) && out->micro_batch == 0) {
+        out->bytes = 0; /* nobody asked for a limit, and it takes none */
+    }
+    if (left.budget.seconds > 0.0) {
         BY_TRY(fit(out, &data, r, error));
     }
     return by_dial_config(yaml, lines, out, &data, r->name, &r->text, error);

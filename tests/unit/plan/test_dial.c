@@ -11,6 +11,8 @@
 
 #include "plan/dial/dial.h"
 #include "runner.h"
+#include "sanitizer.h"
+#include "trainer/plan/trainer_plan.h"
 
 /* 10 microseconds for 1e6 FLOPs, small models at half the speed. */
 static const by_dial_machine machine = {
@@ -18,11 +20,22 @@ static const by_dial_machine machine = {
 static const by_dial_data text = {
     .tokens = 5e6, .bytes_per_token = 3.5, .tokenizer = 4096, .vocab = 4096};
 
+static char path[] = "book.txt";
+static char *paths[] = {path};
+static const by_dial_request book = {.text = {paths, 1}, .name = "book"};
+
+static by_status try_choose(by_dial_choice *out, by_dial_budget budget, by_error *error)
+{
+    by_dial_request request = book;
+    request.budget = budget;
+    return by_dial_choose(out, &request, &text, &machine, error);
+}
+
 static by_dial_choice choose(by_dial_budget budget)
 {
     by_dial_choice choice;
     by_error error = {0};
-    check_ok(by_dial_choose(&choice, &budget, &text, &machine, &error), &error);
+    check_ok(try_choose(&choice, budget, &error), &error);
     return choice;
 }
 
@@ -53,7 +66,7 @@ static void test_best(void **state)
         for (int64_t layers = 1; layers <= 16; layers++) {
             by_dial_budget fixed = {.seconds = seconds, .layers = layers};
             by_dial_choice other;
-            if (by_dial_choose(&other, &fixed, &text, &machine, NULL) == BY_OK) {
+            if (try_choose(&other, fixed, NULL) == BY_OK) {
                 assert_int_equal(other.layers, layers);
                 assert_true(other.bits >= best.bits);
             }
@@ -76,7 +89,7 @@ static void test_least(void **state)
         assert_int_equal(choice.steps, 20);
         assert_int_equal(choice.batch, 4);
         budget.seconds = 0.99 * least;
-        assert_int_equal(by_dial_choose(&choice, &budget, &text, &machine, &error), BY_EARG);
+        assert_int_equal(try_choose(&choice, budget, &error), BY_EARG);
     }
 }
 
@@ -93,16 +106,10 @@ static void test_limits(void **state)
     choice = choose((by_dial_budget){.layers = 3});
     assert_string_equal(choice.limit, "depth");
     assert_int_equal(choice.layers, 3);
-    by_dial_choice small = choose((by_dial_budget){.bytes = (uint64_t)200 << 20});
-    by_dial_choice large = choose((by_dial_budget){.bytes = (uint64_t)2 << 30});
-    assert_string_equal(small.limit, "memory");
-    assert_true(large.layers > small.layers && small.bytes == (uint64_t)200 << 20);
     const by_dial_budget none = {0};
-    check_error(by_dial_choose(&choice, &none, &text, &machine, &error), BY_EARG, &error,
-                "the dial is set to nothing");
+    check_error(try_choose(&choice, none, &error), BY_EARG, &error, "the dial is set to nothing");
     const by_dial_budget little = {.seconds = 1e-3};
-    check_error(by_dial_choose(&choice, &little, &text, &machine, &error), BY_EARG, &error,
-                "less than 20 steps");
+    check_error(try_choose(&choice, little, &error), BY_EARG, &error, "less than 20 steps");
 }
 
 /* A text that is read 40 times is not worth 40 times its bytes. */
@@ -115,9 +122,81 @@ static void test_repeats(void **state)
     double many = by__dial_effective(laws, 4e8, 1e6);
     assert_true(four > 3.6e6 && four < 4e6);
     assert_true(many > 16e6 && many < 16.5e6); /* 1 + R* */
+    /* A large text is long enough for the law of new text; a small one is not read for ever. */
+    by_dial_choice c;
+    by_dial_request request = book;
+    request.budget = (by_dial_budget){.layers = 12};
+    by_dial_data data = text;
+    const double tokens[] = {1e12, 3e7, 1e6};
+    for (size_t i = 0; i < 3; i++) {
+        data.tokens = tokens[i];
+        assert_int_equal(by_dial_choose(&c, &request, &data, &machine, NULL), BY_OK);
+        assert_string_equal(c.limit, i < 2 ? "depth" : "repeats");
+        assert_true(i == 0 ? c.epochs < 1.0 : c.epochs > 1.0 && c.epochs < 1.0 + laws->repeats);
+        double unique = data.tokens * data.bytes_per_token;
+        double bytes = c.tokens * data.bytes_per_token;
+        for (int times = -1; times <= 1 && i < 2; times += 2) { /* the same FLOPs, another size */
+            double n = c.blocks * (1.0 + 0.1 * times);
+            double d = by__dial_effective(laws, bytes * c.blocks / n, unique);
+            assert_true(by_law_loss(&laws->bits, n, d) > c.bits);
+        }
+    }
     assert_int_equal(by__dial_vocab(laws, 1000.0), 512);
     assert_int_equal(by__dial_vocab(laws, 3.1e6), 1024);
     assert_int_equal(by__dial_vocab(laws, 1e9), 4096);
+}
+
+/* The config of a choice, as training completes it, plans no more than its memory.budget. */
+static void check_fits(const by_dial_choice *c)
+{
+    by_config *config;
+    by_trainer *trainer;
+    uint64_t bytes;
+    by_error error = {0};
+    const by_trainer_options none = {0};
+    check_ok(by__dial_open(&config, c, &text, &book, &error), &error);
+    config->model.vocab = text.vocab;
+    check_ok(by_trainer_open_fitting(&trainer, config, &none, &error), &error);
+    check_ok(by__trainer_needs(&bytes, trainer, &none, &error), &error);
+    assert_int_equal(config->memory.budget, c->bytes);
+    if (bytes > c->bytes) {
+        fail_msg("%llu bytes are planned, of %llu", (unsigned long long)bytes,
+                 (unsigned long long)c->bytes);
+    }
+    by_trainer_close(&trainer);
+    by_config_close(&config);
+}
+
+/* What is chosen for some memory trains in it, more is never worse, and what is too little is
+ * refused with the least that is enough. A sanitizer's memory grows between two plans. */
+static void test_memory(void **state)
+{
+    BY_UNUSED(state);
+    static const by_dial_budget budgets[] = {
+        {.flops = 1e14}, {.seconds = 60.0}, {.layers = 3}, {.bytes = 1}};
+    static const uint64_t more[] = {0, 8, 32, 128, 512};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(budgets); i++) {
+        by_dial_budget budget = budgets[i];
+        by_dial_choice c;
+        double last = INFINITY;
+        by_error error = {0};
+        budget.bytes = (uint64_t)1 << 20;
+        assert_int_equal(try_choose(&c, budget, &error), BY_EMEMORY);
+        assert_non_null(strstr(error.message, "and may have 1 MiB"));
+        const char *at = strstr(error.message, " trains in ");
+        assert_non_null(at);
+        uint64_t least = strtoull(at + strlen(" trains in "), NULL, 10);
+        budget.bytes = (least - 6) << 20;
+        assert_true(BY_TESTS_SANITIZED || try_choose(&c, budget, NULL) == BY_EMEMORY);
+        least += BY_TESTS_SANITIZED ? 512 : 0;
+        for (size_t m = 0; m < BY_ARRAY_LENGTH(more); m++) {
+            budget.bytes = (least + more[m]) << 20;
+            c = choose(budget);
+            assert_true(c.planned > 0 && c.planned <= c.bytes && c.bits <= last);
+            last = c.bits;
+            check_fits(&c);
+        }
+    }
 }
 
 /* Sizes and FLOPs are those of the graph, and the YAML says what was chosen. */
@@ -126,14 +205,16 @@ static void test_config(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     by_dial_choice choice = choose((by_dial_budget){.seconds = 300.0, .bytes = (uint64_t)6 << 30});
+    memcpy(choice.precision, "bf16", sizeof "bf16");
+    choice.micro_batch = choice.batch / 2;
     char *yaml;
     char *lines;
     by_config *config;
     by_trainer *trainer;
     char first[] = "c:\\d #e.txt";
     char second[] = "f";
-    char *paths[] = {first, second};
-    const by_string_list of = {paths, 2};
+    char *two[] = {first, second};
+    const by_string_list of = {two, 2};
     check_ok(by_dial_config(&yaml, &lines, &choice, &text, "a \"b\"", &of, &error), &error);
     check_ok(by_config_parse(&config, "dial", yaml, strlen(yaml), NULL, 0, &error), &error);
     config->model.vocab = text.vocab;
@@ -144,6 +225,9 @@ static void test_config(void **state)
     assert_string_equal(config->data.text.items[1], second);
     assert_int_equal(config->train.steps, choice.steps);
     assert_int_equal(config->train.batch, choice.batch);
+    assert_int_equal(config->train.micro_batch, choice.micro_batch);
+    assert_string_equal(config->precision.compute, "bf16");
+    assert_non_null(strstr(lines, "precision  bf16: this device multiplies it faster"));
     assert_int_equal(config->memory.budget, (int64_t)6 << 30);
     assert_true(fabs(config->optimizer.lr / choice.lr - 1.0) < 1e-3);
     check_ok(by_trainer_open(&trainer, config, NULL, &error), &error);
@@ -167,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_speed),   cmocka_unit_test(test_best),
         cmocka_unit_test(test_least),   cmocka_unit_test(test_limits),
         cmocka_unit_test(test_repeats), cmocka_unit_test(test_config),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
