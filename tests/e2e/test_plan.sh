@@ -250,6 +250,21 @@ run 0 "$banyan" plan serve --curve curve.json --load load.csv --first-token 150
 grep -q '^replicas    2$' out || fail "$(cat out)"
 run 0 "$banyan" plan serve --curve curve.json --load load.csv --first-token 50
 holds out "do not meet the targets"
+# Whatever there is no number for is null, or left out.
+finite() {
+    python3 -c 'import json, sys; print(json.loads(sys.stdin.read(), parse_constant=sys.exit)["curve"]["sessions"])' <out
+}
+run 0 "$banyan" plan serve small.yaml --curve small.json --sessions 4 --rows 32 --json
+[ "$(finite)" = 4 ] || fail "$(cat out)"
+printf 'seconds,prompt_tokens,generated_tokens\n5,1,1\n' >one.csv
+sed 's/"seconds": 0.1/"seconds": 0/' curve.json >still.json
+for curve in curve still; do
+    run 0 "$banyan" plan serve --curve $curve.json --load one.csv --json
+    [ "$(finite)" = 1 ] || fail "$(cat out)"
+    run 0 "$banyan" plan serve --curve $curve.json --load one.csv
+    holds out "1 requests at once"
+    grep -Eq 'inf |nan' out && fail "$(cat out)"
+done
 run 2 "$banyan" plan serve --curve curve.json
 holds err "say what arrives"
 run 2 "$banyan" plan serve --curve curve.json --rate 1 --prompt-tokens 60 --tokens 60

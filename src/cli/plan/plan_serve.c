@@ -222,11 +222,15 @@ static void print_text(const serve_report *r)
     double arrivals = r->load[r->count - 1].seconds - r->load[0].seconds;
     char text[32];
     print_engine(r);
-    printf(
-        "load        %zu requests in %s, %.3g a second; %.4g tokens of prompt and %.4g generated "
-        "on average\n",
-        f->requests, cli_duration(text, arrivals), (double)f->requests / arrivals,
-        (double)f->prompt_tokens / (double)f->requests, (double)f->tokens / (double)f->requests);
+    printf("load        %zu requests ", f->requests);
+    if (arrivals > 0.0) {
+        printf("in %s, %.3g a second", cli_duration(text, arrivals),
+               (double)f->requests / arrivals);
+    } else {
+        printf("at once");
+    }
+    printf("; %.4g tokens of prompt and %.4g generated on average\n",
+           (double)f->prompt_tokens / (double)f->requests, (double)f->tokens / (double)f->requests);
     if (r->has_targets && r->replicas == 0) {
         printf("replicas    %d do not meet the targets\n", f->most);
     } else {
@@ -234,10 +238,12 @@ static void print_text(const serve_report *r)
     }
     print_times("first token", f->first_token);
     print_times("token      ", f->token);
-    printf(
-        "throughput  %.4g tokens/s; replicas compute for %.1f %% of the time; %llu preemptions\n",
-        (double)f->tokens / f->span, 100.0 * f->stepping / (f->most * f->span),
-        (unsigned long long)f->preemptions);
+    if (f->span > 0.0) { /* a curve may have steps that take no time */
+        printf("throughput  %.4g tokens/s; replicas compute for %.1f %% of the time; %llu "
+               "preemptions\n",
+               (double)f->tokens / f->span, 100.0 * f->stepping / (f->most * f->span),
+               (unsigned long long)f->preemptions);
+    }
     if (isfinite(r->price)) {
         printf("cost        %.4g an hour, %.4g for a million generated tokens\n",
                r->price * f->most, per_million(f, r->price));
@@ -254,27 +260,48 @@ static void print_text(const serve_report *r)
     printf("note        simulated in %.2f s\n", r->seconds);
 }
 
-static void print_figures_json(const by_serving_figures *f, double price)
+/* A number of JSON after others; one that is not finite is null. */
+static void print_number(const char *key, double value)
 {
     char text[32];
-    printf("{\"replicas\":%d,\"first_token_ms\":%.6g,\"first_token_p95_ms\":%.6g,\"token_ms\":%.6g,"
-           "\"token_p95_ms\":%.6g,\"seconds\":%.6g,\"tokens_per_s\":%.6g,\"steps\":%llu,"
-           "\"preemptions\":%llu,\"computing_seconds\":%.6g,\"billed_seconds\":%.6g,"
-           "\"starts\":%zu,\"per_million_tokens\":%s}",
-           f->most, 1e3 * f->first_token[0], 1e3 * f->first_token[1], 1e3 * f->token[0],
-           1e3 * f->token[1], f->span, (double)f->tokens / f->span, (unsigned long long)f->steps,
-           (unsigned long long)f->preemptions, f->stepping, f->billed, f->starts,
-           cli_json_number(text, per_million(f, price), 6));
+    printf(",\"%s\":%s", key, cli_json_number(text, value, 6));
+}
+
+static void print_figures_json(const by_serving_figures *f, double price)
+{
+    printf("{\"replicas\":%d", f->most);
+    print_number("first_token_ms", 1e3 * f->first_token[0]);
+    print_number("first_token_p95_ms", 1e3 * f->first_token[1]);
+    print_number("token_ms", 1e3 * f->token[0]);
+    print_number("token_p95_ms", 1e3 * f->token[1]);
+    print_number("seconds", f->span);
+    print_number("tokens_per_s", (double)f->tokens / f->span);
+    printf(",\"steps\":%llu,\"preemptions\":%llu", (unsigned long long)f->steps,
+           (unsigned long long)f->preemptions);
+    print_number("computing_seconds", f->stepping);
+    print_number("billed_seconds", f->billed);
+    printf(",\"starts\":%zu", f->starts);
+    print_number("per_million_tokens", per_million(f, price));
+    printf("}");
+}
+
+static void print_curve_json(const by_engine_curve *c)
+{
+    printf("\"curve\":{\"sessions\":%lld,\"page_tokens\":%lld,\"steps\":%zu",
+           (long long)c->sessions, (long long)(c->pages * BY_PAGE_TOKENS), c->steps);
+    print_number("error", c->error);
+    print_number("open_seconds", c->open_seconds);
+    printf("}");
 }
 
 static void print_json(const serve_report *r)
 {
     const by_serving_figures *f = &r->figures;
-    printf("{\"requests\":%zu,\"prompt_tokens\":%llu,\"tokens\":%llu,\"meets\":%s,"
-           "\"curve\":{\"steps\":%zu,\"error\":%.4g,\"open_seconds\":%.4g},\"always_on\":",
-           f->requests, (unsigned long long)f->prompt_tokens, (unsigned long long)f->tokens,
-           r->replicas > 0 ? "true" : "false", r->curve.steps, r->curve.error,
-           r->curve.open_seconds);
+    printf("{\"requests\":%zu,\"prompt_tokens\":%llu,\"tokens\":%llu,\"meets\":%s,", f->requests,
+           (unsigned long long)f->prompt_tokens, (unsigned long long)f->tokens,
+           r->replicas > 0 ? "true" : "false");
+    print_curve_json(&r->curve);
+    printf(",\"always_on\":");
     print_figures_json(f, r->price);
     printf(",\"serverless\":");
     if (r->request->serverless_price > 0.0) {
@@ -282,7 +309,8 @@ static void print_json(const serve_report *r)
     } else {
         printf("null");
     }
-    printf(",\"simulation_seconds\":%.4g}\n", r->seconds);
+    print_number("simulation_seconds", r->seconds);
+    printf("}\n");
 }
 
 /* ---- the command ---- */
@@ -304,7 +332,11 @@ static by_status make(const serve_request *q, by_error *error)
         status = simulate(&r, error);
         r.seconds = by_clock() - began;
     }
-    if (status == BY_OK && !serves) {
+    if (status == BY_OK && !serves && q->json) {
+        printf("{");
+        print_curve_json(&r.curve);
+        printf("}\n");
+    } else if (status == BY_OK && !serves) {
         print_engine(&r);
     } else if (status == BY_OK && q->json) {
         print_json(&r);
