@@ -95,6 +95,18 @@ for other in $((heads - 2)) $((heads + 2)); do
 done
 run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config base.yaml
 holds out "config        --set model.width=$((heads * 16)) --set model.heads=$heads --set model.kv_heads=$((heads / 2))"
+# A width of the MLP is scaled with the others: here it has 75 columns for each head.
+sed 's/width: 64/width: 64, mlp_width: 300/' base.yaml >mlp.yaml
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config mlp.yaml --json
+heads=$(field heads <out)
+[ "$(field mlp_width <out)" = $((heads * 75)) ] || fail "$(cat out)"
+run 0 "$banyan" info mlp.yaml --set model.heads="$heads" --set model.kv_heads=$((heads / 2)) --json \
+    --set model.width=$((heads * 16)) --set model.layers=$((heads / 2)) --set model.mlp_width=$((heads * 75))
+parameters=$(field parameters <out)
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config mlp.yaml
+holds out "--set model.mlp_width=$((heads * 75)) "
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config mlp.yaml --json
+holds out "\"parameters\":$parameters,"
 run 2 "$banyan" plan fit runs.csv --where data=one --config base.yaml
 holds err "--config takes a budget: --flops"
 
@@ -113,6 +125,14 @@ run 0 "$banyan" plan fit runs/w* --json
 each=$("$banyan" info runs/w64-16 --json | field flops_per_token)
 most=$(field most_flops <out)
 near "$most" "$(awk -v each="$each" 'BEGIN { print each * 16 * 8 * 64 }')" "$(awk -v m="$most" 'BEGIN { print 1e-4 * m }')"
+# A run that began with the weights of another one changes nothing.
+run 0 "$banyan" train c.yaml --quiet --set name=later --set model.from=runs/w32-8 --set model.width=32 \
+    --set train.steps=4 --set train.eval_every=4 --set train.eval_batches=1
+run 0 "$banyan" plan fit runs/w* --json
+e=$(field e <out)
+run 0 "$banyan" plan fit runs/later runs/w* --json
+holds err "runs/later is left out: it began with the weights of runs/w32-8"
+[ "$(field runs <out) $(field left_out <out) $(field e <out)" = "9 1 $e" ] || fail "$(cat out)"
 rm -r runs/w16-4/events.jsonl
 run 2 "$banyan" plan fit runs/w* --where data=one
 holds err "is a run directory"

@@ -28,10 +28,12 @@ typedef struct cli_law_runs {
     by_law_run *items;
     size_t count;
     const char *table; /* the file that they come from; NULL: directories */
-    char **paths;
+    char **paths;      /* [count] of these, borrowed */
+    size_t left_out;   /* runs that are not on the law of the others */
 } cli_law_runs;
 
-/* Reads the runs of one table, or of run directories. `paths` must outlive *out. */
+/* Reads the runs of one table, or of run directories, whose paths must outlive *out. A run that
+ * began with another's weights is left out, with a line to standard error. */
 by_status cli_law_runs_open(cli_law_runs *out, char **paths, int count,
                             const by_law_columns *columns, by_error *error);
 void cli_law_runs_close(cli_law_runs *runs);
@@ -47,7 +49,8 @@ typedef struct cli_law_shape {
     int64_t width;
     int64_t layers;
     int64_t heads;
-    int64_t kv_heads; /* below 1: as heads */
+    int64_t kv_heads;  /* below 1: as heads */
+    int64_t mlp_width; /* 0: what the width gives */
     int64_t steps;
     double parameters;
     double tokens;
@@ -55,7 +58,7 @@ typedef struct cli_law_shape {
 } cli_law_shape;
 
 /* Finds the shape of least loss for a budget: that of the config at `path` with more or fewer heads
- * of the same width, and as many times its layers. */
+ * of the same width, and as many times its layers and its model.mlp_width, if it has one. */
 by_status cli_find_shape(cli_law_shape *out, const by_law *law, double flops, const char *path,
                          by_error *error);
 

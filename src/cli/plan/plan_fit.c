@@ -227,7 +227,7 @@ const cli_command cli_plan_fit = {
         "A table has a run in each row, with the columns parameters, tokens and loss, and\n"
         "perhaps flops. Of a run directory these are the size of the model, the tokens of its\n"
         "steps, its last held-out loss, and the FLOPs of its own graph. At least six runs, of\n"
-        "three sizes and three lengths.\n"
+        "three sizes and three lengths; those that began with another's weights are left out.\n"
         "\n"
         "--config prints the settings of a model for the budget: the config's with heads of the\n"
         "same width, their number and that of layers scaled together, and steps until the FLOPs "

@@ -192,23 +192,25 @@ static void print_json_others(const cli_law_report *r)
 static void print_json_shape(const cli_law_shape *s)
 {
     char text[3][32];
-    printf(",\"shape\":{\"width\":%lld,\"layers\":%lld,\"heads\":%lld,\"kv_heads\":%lld,\"steps\":%"
-           "lld,"
-           "\"parameters\":%s,\"tokens\":%s,\"loss\":%s}",
-           (long long)s->width, (long long)s->layers, (long long)s->heads, (long long)s->kv_heads,
-           (long long)s->steps, cli_json_number(text[0], s->parameters, 12),
-           cli_json_number(text[1], s->tokens, 12), cli_json_number(text[2], s->loss, 9));
+    printf(",\"shape\":{\"width\":%lld,\"layers\":%lld,\"heads\":%lld,\"kv_heads\":%lld,",
+           (long long)s->width, (long long)s->layers, (long long)s->heads, (long long)s->kv_heads);
+    if (s->mlp_width > 0) {
+        printf("\"mlp_width\":%lld,", (long long)s->mlp_width);
+    }
+    printf("\"steps\":%lld,\"parameters\":%s,\"tokens\":%s,\"loss\":%s}", (long long)s->steps,
+           cli_json_number(text[0], s->parameters, 12), cli_json_number(text[1], s->tokens, 12),
+           cli_json_number(text[2], s->loss, 9));
 }
 
 static by_status print_json(const cli_law_report *r, by_error *error)
 {
     char text[3][32];
-    printf("{\"runs\":%zu,\"delta\":%s,\"objective\":%s,\"spread\":%s,\"at_edge\":%s,"
-           "\"seconds\":%.4g,",
-           r->runs.count, cli_json_number(text[0], r->options.delta, 6),
-           cli_json_number(text[1], r->fit.objective, 12),
-           cli_json_number(text[2], r->fit.spread, 6), r->fit.at_edge ? "true" : "false",
-           r->seconds);
+    printf(
+        "{\"runs\":%zu,\"left_out\":%zu,\"delta\":%s,\"objective\":%s,\"spread\":%s,\"at_edge\":%s,"
+        "\"seconds\":%.4g,",
+        r->runs.count, r->runs.left_out, cli_json_number(text[0], r->options.delta, 6),
+        cli_json_number(text[1], r->fit.objective, 12), cli_json_number(text[2], r->fit.spread, 6),
+        r->fit.at_edge ? "true" : "false", r->seconds);
     by_status status = print_json_quantities(numbers, sizeof numbers / sizeof *numbers, r, error);
     printf(",\"flops_factor\":%s,\"flops_power\":%s,\"most_flops\":%s",
            cli_json_number(text[0], r->cost.factor, 6), cli_json_number(text[1], r->cost.power, 6),
@@ -241,6 +243,9 @@ static void print_shape(const cli_law_shape *s)
            (long long)s->heads);
     if (s->kv_heads > 0 && s->kv_heads < s->heads) {
         printf(" --set model.kv_heads=%lld", (long long)s->kv_heads);
+    }
+    if (s->mlp_width > 0) {
+        printf(" --set model.mlp_width=%lld", (long long)s->mlp_width);
     }
     printf(" --set model.layers=%lld --set train.steps=%lld: %.4g parameters, %.4g tokens, loss "
            "%.5g\n",

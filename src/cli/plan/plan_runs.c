@@ -6,20 +6,12 @@
 #include "plan/plan_command.h"
 
 /* The size of a run's model, and the FLOPs and examples of its steps. */
-static by_status measure_model(by_law_run *out, const char *run, double *per_step, by_error *error)
+static by_status measure_model(by_law_run *out, const char *run, by_config *config,
+                               double *per_step, by_error *error)
 {
-    static const cli_list none;
-    by_config *config;
     const by_task *task;
     by_trainer *trainer;
-    by_status status = cli_open_config(&config, run, &none, error);
-    if (status != BY_OK) {
-        return status;
-    }
-    status = by_config_inherit_model(config, error);
-    if (status == BY_OK) {
-        status = by_task_find(&task, config, error);
-    }
+    by_status status = by_task_find(&task, config, error);
     if (status == BY_OK && (task->knows(config) & BY_TASK_SIZES) == 0) {
         status = by_error_set(error, BY_EARG,
                               "%s: its config leaves sizes of the model to the data: give the runs "
@@ -38,11 +30,10 @@ static by_status measure_model(by_law_run *out, const char *run, double *per_ste
         out->flops = size->flops_per_example;
         by_trainer_close(&trainer);
     }
-    by_config_close(&config);
     return status;
 }
 
-static by_status read_run(by_law_run *out, const char *run, by_error *error)
+static by_status read_facts(by_law_run *out, const char *run, by_config *config, by_error *error)
 {
     by_run_facts facts;
     double per_step = 0.0;
@@ -64,7 +55,7 @@ static by_status read_run(by_law_run *out, const char *run, by_error *error)
                               "last step: resume it (banyan train --resume %s), or leave it out",
                               run, state == NULL ? "unknown" : state->value, run);
     } else {
-        status = measure_model(out, run, &per_step, error);
+        status = measure_model(out, run, config, &per_step, error);
     }
     if (status == BY_OK) {
         out->tokens = per_step * strtod(step->value, NULL);
@@ -72,6 +63,28 @@ static by_status read_run(by_law_run *out, const char *run, by_error *error)
         out->flops *= out->tokens;
     }
     by_run_facts_free(&facts);
+    return status;
+}
+
+/* Adds a run to the list. One that began with another's weights, grown or not, had their training,
+ * too, and its loss is not that of its own tokens. */
+static by_status add_run(cli_law_runs *runs, char *run, by_error *error)
+{
+    static const cli_list none;
+    by_config *config;
+    by_status status = cli_open_config(&config, run, &none, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    if (config->model.from[0] != '\0') {
+        fprintf(stderr, "banyan plan fit: %s is left out: it began with the weights of %s\n", run,
+                config->model.from);
+        runs->left_out++;
+    } else {
+        status = read_facts(&runs->items[runs->count], run, config, error);
+        runs->paths[runs->count++] = run;
+    }
+    by_config_close(&config);
     return status;
 }
 
@@ -97,7 +110,7 @@ static bool is_config(const char *path)
 by_status cli_law_runs_open(cli_law_runs *out, char **paths, int count,
                             const by_law_columns *columns, by_error *error)
 {
-    *out = (cli_law_runs){.paths = paths};
+    *out = (cli_law_runs){0};
     if (is_config(paths[0])) {
         return by_error_set(error, BY_EARG,
                             "%s is a config: give a table of runs, or directories of runs that are "
@@ -122,13 +135,13 @@ by_status cli_law_runs_open(cli_law_runs *out, char **paths, int count,
                             paths[0]);
     }
     out->items = calloc((size_t)count, sizeof *out->items);
-    if (out->items == NULL) {
+    out->paths = calloc((size_t)count, sizeof *out->paths);
+    if (out->items == NULL || out->paths == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: %d runs", count);
     }
     by_status status = BY_OK;
     for (int i = 0; i < count && status == BY_OK; i++) {
-        status = read_run(&out->items[i], paths[i], error);
-        out->count++;
+        status = add_run(out, paths[i], error);
     }
     return status;
 }
@@ -136,7 +149,9 @@ by_status cli_law_runs_open(cli_law_runs *out, char **paths, int count,
 void cli_law_runs_close(cli_law_runs *runs)
 {
     free(runs->items);
+    free(runs->paths);
     runs->items = NULL;
+    runs->paths = NULL;
     runs->count = 0;
 }
 

@@ -15,6 +15,7 @@ typedef struct shape_search {
     cli_law_shape base; /* the config's own */
     int64_t group;      /* query heads of a head of keys */
     int64_t head_width;
+    bool own_mlp; /* model.mlp_width is not what the width gives */
 } shape_search;
 
 /* Sets the sizes of a config, and the loss when it is trained for the budget. */
@@ -46,6 +47,7 @@ static by_status measure(cli_law_shape *s, const shape_search *search, const cli
         s->layers = config->model.layers;
         s->heads = config->model.heads;
         s->kv_heads = config->model.kv_heads;
+        s->mlp_width = config->model.mlp_width;
         s->parameters = (double)size->parameters;
         s->steps = (int64_t)fmin(
             fmax(round(search->flops / (size->flops_per_example * per_step)), 1.0), 1e15);
@@ -61,7 +63,7 @@ static by_status measure(cli_law_shape *s, const shape_search *search, const cli
 static by_status measure_scaled(cli_law_shape *s, const shape_search *search, int64_t groups,
                                 by_error *error)
 {
-    char text[4][64];
+    char text[5][64];
     int64_t heads = groups * search->group;
     double scale = (double)heads / (double)search->base.heads;
     double layers = fmax(round((double)search->base.layers * scale), 1.0);
@@ -71,13 +73,32 @@ static by_status measure_scaled(cli_law_shape *s, const shape_search *search, in
                    (long long)(heads * search->head_width));
     (void)snprintf(text[2], sizeof text[2], "model.layers=%.0f", layers);
     if (search->group > 1) {
-        (void)snprintf(text[3], sizeof text[3], "model.kv_heads=%lld", (long long)groups);
-        list.count = 4;
+        (void)snprintf(text[list.count++], sizeof text[0], "model.kv_heads=%lld",
+                       (long long)groups);
+    }
+    if (search->own_mlp) {
+        (void)snprintf(text[list.count++], sizeof text[0], "model.mlp_width=%.0f",
+                       fmax(round((double)search->base.mlp_width * scale), 1.0));
     }
     for (size_t i = 0; i < list.count; i++) {
         list.items[i] = text[i];
     }
-    return measure(s, search, &list, error);
+    by_status status = measure(s, search, &list, error);
+    s->mlp_width = search->own_mlp ? s->mlp_width : 0;
+    return status;
+}
+
+/* Returns true if the config has a width of the MLP of its own. */
+static bool has_own_mlp(const shape_search *search)
+{
+    const cli_list usual = {.items = {"model.mlp_width=-1"}, .count = 1};
+    by_config *config;
+    if (cli_open_config(&config, search->path, &usual, NULL) != BY_OK) {
+        return false; /* a kind without that key */
+    }
+    bool own = config->model.mlp_width != search->base.mlp_width;
+    by_config_close(&config);
+    return own;
 }
 
 by_status cli_find_shape(cli_law_shape *out, const by_law *law, double flops, const char *path,
@@ -96,6 +117,7 @@ by_status cli_find_shape(cli_law_shape *out, const by_law *law, double flops, co
     }
     search.group = base->kv_heads > 0 ? base->heads / base->kv_heads : 1;
     search.head_width = base->width / base->heads;
+    search.own_mlp = has_own_mlp(&search);
     /* The loss falls, and then rises, with the size. */
     int64_t low = 1;
     int64_t high = 1;
