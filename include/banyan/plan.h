@@ -150,6 +150,26 @@ BY_API double by_law_tokens(const by_law *law, double parameters, double loss);
 /* The least FLOPs that reach a loss, and *best that do (may be NULL); INFINITY at E and below. */
 BY_API double by_law_flops_to(by_law_optimum *best, const by_law *law, const by_law_flops *cost,
                               double loss);
+/* The least FLOPs that reach a loss and then read or write `served` tokens, of which each takes a
+ * third of the FLOPs of a training token (Sardana et al. 2023, arXiv 2401.00448), and *best that do
+ * (may be NULL): a smaller model, trained for longer. INFINITY at E and below. */
+BY_API double by_law_flops_served(by_law_optimum *best, const by_law *law, const by_law_flops *cost,
+                                  double loss, double served);
+
+/* R* of Muennighoff et al. 2023 (arXiv 2305.16264): what repeated tokens are worth at most, in
+ * unique ones, and parameters beyond those that the unique tokens are best for. */
+#define BY_LAW_REPEATS_WORTH 15.39
+#define BY_LAW_EXCESS_WORTH  5.31
+/* What an amount is worth of which only `unique` is new: unique (1 + worth (1 - exp(-r / worth))),
+ * r = amount / unique - 1 (their equation 5); all of it up to `unique`. */
+BY_API double by_law_effective(double amount, double unique, double worth);
+/* by_law_loss of N parameters trained on D tokens of which only `unique` differ: with D by
+ * by_law_effective, and of N what exceeds the size for which the unique ones are best. */
+BY_API double by_law_loss_repeated(const by_law *law, const by_law_flops *cost, double parameters,
+                                   double tokens, double unique);
+/* by_law_best with that loss. */
+BY_API by_law_optimum by_law_best_repeated(const by_law *law, const by_law_flops *cost,
+                                           double flops, double unique);
 
 /* Approach 2 of Hoffmann et al.: for each of some budgets, the best N by a parabola of the loss
  * over log N, and a line through these, N = factor C^power. It is biased even without noise (arXiv

@@ -95,6 +95,30 @@ for other in $((heads - 2)) $((heads + 2)); do
 done
 run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config base.yaml
 holds out "config        --set model.width=$((heads * 16)) --set model.heads=$heads --set model.kv_heads=$((heads / 2))"
+# A text that is repeated asks for more passes, and a smaller model, and inference for a smaller one of the same loss.
+part() { sed "s/.*\"$1\":{\([^}]*\)}.*/{\1}/" out | field "$2"; }
+below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }' || fail "$1 is not below $2"; }
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e22 --loss 2.2 --json
+parameters=$(part best parameters)
+flops=$(part reach flops)
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e22 --unique-tokens 1e9 --loss 2.2 --inference-tokens 1e12 --json
+near "$(part best unique_tokens)" 1e9 0
+below "$(part best parameters)" "$parameters"
+below "$flops" "$(part serve flops)"
+near "$(awk -v n="$(part serve parameters)" -v d="$(part serve tokens)" \
+    'BEGIN { printf "%.9g", 1.8 + 480 / n ^ 0.35 + 2100 / d ^ 0.37 }')" 2.2 1e-4
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e22 --unique-tokens 1e9
+holds out "and 1e+09 tokens that differ, read 340 times"
+holds out "more than about 40 passes"
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config base.yaml --json
+steps=$(part shape steps)
+run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config base.yaml --unique-tokens 1e6 --json
+[ "$(part shape steps)" != "$steps" ] || fail "repeats do not change the shape: $(cat out)"
+run 2 "$banyan" plan fit runs.csv --unique-tokens 1e9
+holds err "--unique-tokens takes a budget: --flops"
+run 2 "$banyan" plan fit runs.csv --inference-tokens 1e9
+holds err "--inference-tokens takes a loss to reach: --loss"
+
 # A width of the MLP is scaled with the others: here it has 75 columns for each head.
 sed 's/width: 64/width: 64, mlp_width: 300/' base.yaml >mlp.yaml
 run 0 "$banyan" plan fit runs.csv --where data=one --flops 1e17 --config mlp.yaml --json

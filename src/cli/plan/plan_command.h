@@ -57,9 +57,17 @@ typedef struct cli_law_shape {
     double loss; /* by the law */
 } cli_law_shape;
 
+/* What a shape is to be best for. */
+typedef struct cli_law_goal {
+    by_law law;
+    by_law_flops cost;
+    double flops;
+    double unique; /* tokens that differ; 0: all */
+} cli_law_goal;
+
 /* Finds the shape of least loss for a budget: that of the config at `path` with more or fewer heads
  * of the same width, and as many times its layers and its model.mlp_width, if it has one. */
-by_status cli_find_shape(cli_law_shape *out, const by_law *law, double flops, const char *path,
+by_status cli_find_shape(cli_law_shape *out, const cli_law_goal *goal, const char *path,
                          by_error *error);
 
 /* ---- fits (plan_fit.c) ---- */
@@ -85,10 +93,12 @@ typedef struct cli_law_report {
     double level;    /* of the intervals */
     by_law *without; /* [runs.count], each without a run */
     cli_law_choice choices[CLI_LAW_CHOICES];
-    double flops; /* the budget; 0: none */
+    double flops;  /* the budget; 0: none */
+    double unique; /* tokens that differ; 0: all */
     bool has_shape;
     cli_law_shape shape; /* for it */
     double loss;         /* to reach; 0: none */
+    double served;       /* tokens of inference after that; 0: none count */
     double most;         /* the largest budget of the runs */
 } cli_law_report;
 

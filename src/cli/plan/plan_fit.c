@@ -128,7 +128,8 @@ static by_status make(cli_law_report *r, const fit_request *request, char **path
     }
     if (status == BY_OK && request->config != NULL) {
         r->has_shape = true;
-        status = cli_find_shape(&r->shape, &r->fit.law, r->flops, request->config, error);
+        const cli_law_goal goal = {r->fit.law, r->cost, r->flops, r->unique};
+        status = cli_find_shape(&r->shape, &goal, request->config, error);
     }
     if (status == BY_OK && request->out != NULL) {
         status = cli_draw_law(r, request->out, error);
@@ -166,8 +167,13 @@ static int run(int argc, char **argv)
          "also print the best N and D for a budget of C FLOPs"},
         {"config", CLI_INPUT, &q.config, "FILE",
          "with --flops: also print the best scaled shape of this config"},
+        {"unique-tokens", CLI_NUMBER_ABOVE(0, INFINITY), &r.unique, "U",
+         "with --flops: of a text of U tokens, which is repeated beyond them"},
         {"loss", CLI_NUMBER_ABOVE(0, INFINITY), &r.loss, "L",
          "also print the least FLOPs that reach this loss"},
+        {"inference-tokens", CLI_NUMBER_ABOVE(0, INFINITY), &r.served, "T",
+         "with --loss: also print the size for the least FLOPs of training and of T tokens of "
+         "inference"},
         {"delta", CLI_NUMBER_ABOVE(0, INFINITY), &r.options.delta, "D",
          "threshold of Huber's function of log loss (default: 1e-3)"},
         {"parameters-column", CLI_STRING, &q.columns.parameters, "NAME",
@@ -201,6 +207,12 @@ static int run(int argc, char **argv)
     if (q.config != NULL && r.flops == 0.0) {
         return cli_misuse(&cli_plan_fit, "--config takes a budget: --flops");
     }
+    if (r.unique > 0.0 && r.flops == 0.0) {
+        return cli_misuse(&cli_plan_fit, "--unique-tokens takes a budget: --flops");
+    }
+    if (r.served > 0.0 && r.loss == 0.0) {
+        return cli_misuse(&cli_plan_fit, "--inference-tokens takes a loss to reach: --loss");
+    }
     code = cli_check_inputs(&cli_plan_fit, rest, count);
     if (code >= 0) {
         return code;
@@ -212,8 +224,8 @@ static int run(int argc, char **argv)
 const cli_command cli_plan_fit = {
     .name = "plan fit",
     .summary = "fit a scaling law to runs, and tell what a budget buys",
-    .usage = "banyan plan fit TABLE.csv | RUN... [--flops C [--config FILE]] [--loss L]\n"
-             "       [--out FILE] [--json]",
+    .usage = "banyan plan fit TABLE.csv | RUN... [--flops C [--config FILE] [--unique-tokens U]]\n"
+             "       [--loss L [--inference-tokens T]] [--out FILE] [--json]",
     .text =
         "Fits loss = E + A / N^alpha + B / D^beta to finished runs of N parameters and D\n"
         "tokens, and prints what a budget buys by it.\n"
@@ -221,6 +233,8 @@ const cli_command cli_plan_fit = {
         "examples:\n"
         "  banyan plan fit runs.csv --flops 1e21\n"
         "  banyan plan fit runs.csv --flops 1e21 --config examples/llama_125m.yaml\n"
+        "  banyan plan fit runs.csv --flops 1e21 --unique-tokens 2e9\n"
+        "  banyan plan fit runs.csv --loss 2.5 --inference-tokens 1e12\n"
         "  banyan plan fit runs.csv --where data=c4 --loss-column loss_c4 --out law.svg\n"
         "  banyan plan fit runs/s1 runs/s2 runs/s3 runs/s4 runs/s5 runs/s6 --json\n"
         "\n"

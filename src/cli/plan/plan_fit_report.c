@@ -9,6 +9,8 @@
 #define NAMED 5
 /* Budgets beyond this multiple of the runs' are a guess. */
 #define FAR 10.0
+/* As many passes over a text are worth something (Muennighoff et al. 2023). */
+#define MOST_PASSES 40.0
 
 /* A number that a law gives. */
 typedef struct law_quantity {
@@ -52,24 +54,55 @@ static double power_of(const by_law *law, const cli_law_report *r)
     return law->beta / (law->alpha + r->cost.power * law->beta);
 }
 
+static by_law_optimum best_of(const by_law *law, const cli_law_report *r)
+{
+    return r->unique > 0.0 ? by_law_best_repeated(law, &r->cost, r->flops, r->unique)
+                           : by_law_best(law, &r->cost, r->flops);
+}
+
+/* Times that the best size reads the tokens that differ; 0: that is not asked for. */
+static double passes(const cli_law_report *r)
+{
+    return r->unique > 0.0 ? best_of(&r->fit.law, r).tokens / r->unique : 0.0;
+}
+
 static double best_parameters_of(const by_law *law, const cli_law_report *r)
 {
-    return by_law_best(law, &r->cost, r->flops).parameters;
+    return best_of(law, r).parameters;
 }
 
 static double best_tokens_of(const by_law *law, const cli_law_report *r)
 {
-    return by_law_best(law, &r->cost, r->flops).tokens;
+    return best_of(law, r).tokens;
 }
 
 static double best_loss_of(const by_law *law, const cli_law_report *r)
 {
-    return by_law_best(law, &r->cost, r->flops).loss;
+    return best_of(law, r).loss;
 }
 
 static double flops_to_of(const by_law *law, const cli_law_report *r)
 {
     return by_law_flops_to(NULL, law, &r->cost, r->loss);
+}
+
+static double served_flops_of(const by_law *law, const cli_law_report *r)
+{
+    return by_law_flops_served(NULL, law, &r->cost, r->loss, r->served);
+}
+
+static double served_parameters_of(const by_law *law, const cli_law_report *r)
+{
+    by_law_optimum best;
+    (void)by_law_flops_served(&best, law, &r->cost, r->loss, r->served);
+    return best.parameters;
+}
+
+static double served_tokens_of(const by_law *law, const cli_law_report *r)
+{
+    by_law_optimum best;
+    (void)by_law_flops_served(&best, law, &r->cost, r->loss, r->served);
+    return best.tokens;
 }
 
 static const law_quantity numbers[] = {
@@ -83,6 +116,11 @@ static const law_quantity budget[] = {
     {"loss", "loss", best_loss_of},
 };
 static const law_quantity target[] = {{"flops", "FLOPs", flops_to_of}};
+static const law_quantity service[] = {
+    {"flops", "FLOPs", served_flops_of},
+    {"parameters", "parameters", served_parameters_of},
+    {"tokens", "tokens", served_tokens_of},
+};
 
 static by_status interval_of(by_law_interval *out, const law_quantity *q, const cli_law_report *r,
                              by_error *error)
@@ -217,12 +255,20 @@ static by_status print_json(const cli_law_report *r, by_error *error)
            cli_json_number(text[2], r->most, 6));
     if (status == BY_OK && r->flops > 0.0) {
         printf(",\"best\":{\"flops\":%s,", cli_json_number(text[0], r->flops, 9));
+        if (r->unique > 0.0) {
+            printf("\"unique_tokens\":%s,", cli_json_number(text[0], r->unique, 9));
+        }
         status = print_json_quantities(budget, sizeof budget / sizeof *budget, r, error);
         printf("}");
     }
     if (status == BY_OK && r->loss > 0.0) {
         printf(",\"reach\":{\"loss\":%s,", cli_json_number(text[0], r->loss, 9));
         status = print_json_quantities(target, sizeof target / sizeof *target, r, error);
+        printf("}");
+    }
+    if (status == BY_OK && r->served > 0.0) {
+        printf(",\"serve\":{\"inference_tokens\":%s,", cli_json_number(text[0], r->served, 9));
+        status = print_json_quantities(service, sizeof service / sizeof *service, r, error);
         printf("}");
     }
     if (status == BY_OK) {
@@ -335,6 +381,11 @@ static void print_warnings(const cli_law_report *r)
                "nothing of what the law leaves out\n",
                r->flops / r->most);
     }
+    if (passes(r) > MOST_PASSES) {
+        printf("note          more than about %g passes over a text were worth nothing in the runs "
+               "behind that law: spend less, or find more text\n",
+               MOST_PASSES);
+    }
 }
 
 static by_status print_text(const cli_law_report *r, by_error *error)
@@ -343,7 +394,14 @@ static by_status print_text(const cli_law_report *r, by_error *error)
     printf("  %-12s %-12s %g %% interval\n", "", "estimate", 100.0 * r->level);
     by_status status = print_quantities(numbers, sizeof numbers / sizeof *numbers, r, error);
     if (status == BY_OK && r->flops > 0.0) {
-        printf("best for %.4g FLOPs\n", r->flops);
+        printf("best for %.4g FLOPs", r->flops);
+        if (r->unique > 0.0) {
+            printf(" and %.4g tokens that differ", r->unique);
+        }
+        if (passes(r) > 1.0) {
+            printf(", read %.3g times", passes(r));
+        }
+        printf("\n");
         status = print_quantities(budget, sizeof budget / sizeof *budget, r, error);
     }
     if (status == BY_OK && r->has_shape) {
@@ -352,6 +410,10 @@ static by_status print_text(const cli_law_report *r, by_error *error)
     if (status == BY_OK && r->loss > 0.0) {
         printf("least for a loss of %.5g\n", r->loss);
         status = print_quantities(target, sizeof target / sizeof *target, r, error);
+    }
+    if (status == BY_OK && r->served > 0.0) {
+        printf("least for that and %.4g tokens of inference\n", r->served);
+        status = print_quantities(service, sizeof service / sizeof *service, r, error);
     }
     if (status == BY_OK) {
         print_isoflop(r);

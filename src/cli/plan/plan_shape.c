@@ -9,14 +9,20 @@
 #define MOST_SCALE 4096
 
 typedef struct shape_search {
-    const by_law *law;
-    double flops;
+    const cli_law_goal *goal;
     const char *path;
     cli_law_shape base; /* the config's own */
     int64_t group;      /* query heads of a head of keys */
     int64_t head_width;
     bool own_mlp; /* model.mlp_width is not what the width gives */
 } shape_search;
+
+static double loss_of(const cli_law_goal *goal, double parameters, double tokens)
+{
+    return goal->unique > 0.0
+               ? by_law_loss_repeated(&goal->law, &goal->cost, parameters, tokens, goal->unique)
+               : by_law_loss(&goal->law, parameters, tokens);
+}
 
 /* Sets the sizes of a config, and the loss when it is trained for the budget. */
 static by_status measure(cli_law_shape *s, const shape_search *search, const cli_list *overrides,
@@ -50,9 +56,9 @@ static by_status measure(cli_law_shape *s, const shape_search *search, const cli
         s->mlp_width = config->model.mlp_width;
         s->parameters = (double)size->parameters;
         s->steps = (int64_t)fmin(
-            fmax(round(search->flops / (size->flops_per_example * per_step)), 1.0), 1e15);
+            fmax(round(search->goal->flops / (size->flops_per_example * per_step)), 1.0), 1e15);
         s->tokens = (double)s->steps * per_step;
-        s->loss = by_law_loss(search->law, s->parameters, s->tokens);
+        s->loss = loss_of(search->goal, s->parameters, s->tokens);
         by_trainer_close(&trainer);
     }
     by_config_close(&config);
@@ -101,11 +107,11 @@ static bool has_own_mlp(const shape_search *search)
     return own;
 }
 
-by_status cli_find_shape(cli_law_shape *out, const by_law *law, double flops, const char *path,
+by_status cli_find_shape(cli_law_shape *out, const cli_law_goal *goal, const char *path,
                          by_error *error)
 {
     static const cli_list none;
-    shape_search search = {.law = law, .flops = flops, .path = path};
+    shape_search search = {.goal = goal, .path = path};
     by_status status = measure(&search.base, &search, &none, error);
     if (status != BY_OK) {
         return status;

@@ -1,7 +1,5 @@
 /* The constants of the dial. The runs that they are fitted to are listed in docs/dial.md, and
  * bench/dial_laws.py makes and fits them again. */
-#include <math.h>
-
 #include "plan/dial/dial.h"
 
 const by__dial_laws by__dial_laws_of_text = {
@@ -22,9 +20,7 @@ const by__dial_laws by__dial_laws_of_text = {
 
 double by__dial_effective(const by__dial_laws *laws, double bytes, double unique)
 {
-    double repeats = bytes / unique - 1.0;
-    return repeats <= 0.0 ? bytes
-                          : unique * (1.0 + laws->repeats * (1.0 - exp(-repeats / laws->repeats)));
+    return by_law_effective(bytes, unique, laws->repeats);
 }
 
 int64_t by__dial_vocab(const by__dial_laws *laws, double bytes)

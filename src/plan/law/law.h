@@ -3,7 +3,8 @@
  * Types: a by__law_problem is what a fit minimises, in scaled numbers; a by__law_point is a place
  * in it. Files: law_coefficients.c solves for E, A and B with exponents given; law_exponents.c
  * searches the exponents; law_fit.c is the fit of a list of runs, with its draws; law_budget.c is
- * what a budget buys; law_isoflop.c fits parabolas; law_runs.c reads runs.
+ * what a budget buys, law_constrained.c the same with few tokens or with those of inference;
+ * law_isoflop.c fits parabolas; law_runs.c reads runs.
  *
  * Numbers are scaled so that all are near 1: N and D by their geometric means, so that A and B are
  * the losses of a finite model and of finite data at a typical run.

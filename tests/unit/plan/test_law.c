@@ -275,6 +275,50 @@ static void test_budget(void **state)
     assert_true(isnan(by_law_best(&(by_law){1, 0, 1, 0.3, 0.3}, NULL, 1e20).loss));
 }
 
+/* Sizes along a budget of which only some tokens differ, and those that reach a loss and are used
+ * for some tokens: what is best of many is what is found. */
+static void test_constrained(void **state)
+{
+    (void)state;
+    static const by_law_flops costs[] = {{6.0, 1.0}, {150.0, 0.85}};
+    const double flops = 3e21;
+    for (size_t i = 0; i < laws * BY_ARRAY_LENGTH(costs); i++) {
+        const by_law *law = &examples[i / 2];
+        const by_law_flops *cost = &costs[i % 2];
+        by_law_optimum plain = by_law_best(law, cost, flops);
+        by_law_optimum best = by_law_best_repeated(law, cost, flops, 1.01 * plain.tokens);
+        assert_close(best.parameters, plain.parameters, 1e-12);
+        for (double few = 2.0; few < 200.0; few *= 3.0) {
+            double unique = plain.tokens / few;
+            double loss = INFINITY;
+            double served = plain.tokens * few;
+            double least = INFINITY;
+            by_law_optimum found;
+            double of_both = by_law_flops_served(&found, law, cost, plain.loss, served);
+            best = by_law_best_repeated(law, cost, flops, unique);
+            for (double x = log(plain.parameters) - 8.0; x < log(plain.parameters) + 8.0;
+                 x += 4e-3) {
+                double n = exp(x);
+                double each = cost->factor * pow(n, cost->power);
+                loss = fmin(loss, by_law_loss_repeated(law, cost, n, flops / each, unique));
+                least = fmin(least, each * (by_law_tokens(law, n, plain.loss) + served / 3.0));
+            }
+            assert_close(best.loss, loss, 1e-6);
+            assert_true(best.loss > plain.loss && best.tokens > unique);
+            assert_close(of_both, least, 1e-4);
+            assert_true(found.parameters < plain.parameters && found.tokens > plain.tokens);
+            assert_close(by_law_loss(law, found.parameters, found.tokens), plain.loss, 1e-9);
+        }
+        by_law_optimum same;
+        assert_close(by_law_flops_served(&same, law, cost, plain.loss, 0.0), flops, 1e-6);
+        assert_close(same.parameters, plain.parameters, 1e-6);
+        assert_true(isinf(by_law_flops_served(NULL, law, cost, law->e, 1e9)));
+    }
+    /* Four passes are worth almost as much as new text, and forty little more than sixteen. */
+    assert_close(by_law_effective(4.0, 1.0, BY_LAW_REPEATS_WORTH), 3.726, 1e-3);
+    assert_close(by_law_effective(1e9, 1.0, BY_LAW_REPEATS_WORTH), 16.39, 1e-9);
+}
+
 static void test_flops(void **state)
 {
     (void)state;
@@ -383,8 +427,9 @@ int main(void)
         cmocka_unit_test(test_edge),           cmocka_unit_test(test_units),
         cmocka_unit_test(test_coverage),       cmocka_unit_test(test_draws_are_the_same),
         cmocka_unit_test(test_influence),      cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_flops),          cmocka_unit_test(test_isoflop),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_table),
+        cmocka_unit_test(test_constrained),    cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_isoflop),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
