@@ -245,6 +245,11 @@ least=$(sed -n 's/.* trains in \([0-9]*\) MiB of memory at least, and may have 1
 run 0 "$banyan" train --data text.txt --memory $((least + 32))MiB --flops 2e9 --quiet --set train.threads=1
 run 0 "$banyan" plan text.yaml --json
 holds out '"fits":true'
+# Activations that are rounded let no budget choose: without one they are planned as they are.
+run 0 "$banyan" train --data text.txt --flops 2e9 --quiet --set train.threads=1 --set memory.activations=int8
+refused 2 "set memory.recompute" "$banyan" train --data text.txt --memory 40MiB --flops 2e9 --set train.threads=1 \
+    --set memory.activations=int8
+refused 2 "nothing trains in no memory" "$banyan" train --data text.txt --memory 0
 refused 2 "say what the run may take" "$banyan" train --data text.txt
 refused 2 "choose a config for --data TEXT" "$banyan" train c.yaml --depth 3
 refused 2 "--data chooses a config" "$banyan" train c.yaml --data text.txt --minutes 1

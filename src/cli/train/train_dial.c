@@ -125,6 +125,10 @@ static by_status read_budget(by_dial_budget *out, const cli_dial *d, by_error *e
     }
     if (status == BY_OK && d->memory != NULL) {
         status = read_size(&out->bytes, d->memory, error);
+        if (status == BY_OK && out->bytes == 0) {
+            status =
+                by_error_set(error, BY_EARG, "--memory %s: nothing trains in no memory", d->memory);
+        }
     }
     return status;
 }

@@ -131,7 +131,6 @@ static by_status plan(by_dial_choice *c, bool *fits, fitting *f, by_error *error
     by_config *config;
     by__dial_plan p = {0};
     const by_dial_budget *budget = &f->request->budget;
-    c->bytes = budget->bytes;
     *fits = f->per_parameter * c->parameters <= (double)budget->bytes;
     if (!*fits || budget->bytes == 0) {
         return BY_OK;
@@ -150,6 +149,7 @@ static by_status plan(by_dial_choice *c, bool *fits, fitting *f, by_error *error
         by_dial_extend(c, f->data);
     }
     c->seconds = step * (double)c->steps;
+    c->bytes = budget->bytes;
     c->planned = p.bytes;
     c->slower = p.slower;
     c->micro_batch = p.micro_batch;

@@ -104,6 +104,7 @@ static by_status shape_config(by_config **out, double *flops, const by_config *f
     config->model.mlp_width = -1;
     config->model.init_std = -1.0;
     config->train.micro_batch = -1;
+    config->memory.budget = 0;
     *flops = shape.flops_per_token;
     by_status status = by_config_resolve(config, error);
     if (status != BY_OK) {
@@ -129,6 +130,7 @@ static by_status measure(by_dial_machine *out, double *step, const by_train_opti
     own.config = config;
     by_status status = by__dial_plan_make(&plan, config, data, options, limit, error);
     if (status == BY_OK && plan.fits) {
+        config->memory.budget = plan.slower > 1.0 || plan.micro_batch > 0 ? (int64_t)limit : 0;
         status = by_train_measure(&times, &own, seconds, error);
     }
     if (status == BY_OK && plan.fits) {

@@ -66,6 +66,7 @@ static by_status plan_within(by__dial_plan *out, double whole, by_config *config
 {
     by_trainer *t;
     config->memory.budget = (int64_t)limit;
+    BY_TRY(by_config_resolve(config, error)); /* with some settings no budget may choose */
     BY_TRY(by_trainer_open_fitting(&t, config, o, error));
     int64_t micro_batch = config->train.micro_batch;
     out->slower = by_trainer_seconds(t) / whole;
