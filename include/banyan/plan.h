@@ -516,6 +516,25 @@ typedef struct by_ownership {
 BY_API by_ownership by_own_or_rent(const by_price *price, const by_region *region, double devices,
                                    double use, double months);
 
+/* ---- inference ---- */
+
+/* What a trained model costs to use, beside its training (by_model_size). FLOPs are those of
+ * products and of attention to what a token sees. */
+typedef struct by_inference_plan {
+    double read_flops; /* of an example; of models of tokens of one, the mean of a whole context */
+    double read_seconds; /* predicted of an example or a whole context alone; 0: speeds unknown */
+    /* Of models that continue texts: of the token behind a context that is full but for it; else
+     * 0. */
+    double write_flops;
+    double write_bytes; /* that are read for it: weights, keys and values */
+    double write_seconds;
+} by_inference_plan;
+
+/* Plans inference with the model of a config, whose sizes are known, in the config's precision, one
+ * example at a time. `speeds` as of by_trainer_options. */
+BY_API by_status by_plan_inference(by_inference_plan *out, const by_config *config,
+                                   const by_speeds *speeds, by_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -149,6 +149,9 @@ run 0 "$banyan" plan fit runs/w* --json
 each=$("$banyan" info runs/w64-16 --json | field flops_per_token)
 most=$(field most_flops <out)
 near "$most" "$(awk -v each="$each" 'BEGIN { print each * 16 * 8 * 64 }')" "$(awk -v m="$most" 'BEGIN { print 1e-4 * m }')"
+# Reading a token takes a third of what training on it does, nearly.
+read=$("$banyan" info runs/w64-16 --json | field read_flops)
+near "$read" "$(awk -v each="$each" 'BEGIN { print each / 3 }')" "$(awk -v each="$each" 'BEGIN { print 0.02 * each }')"
 # A run that began with the weights of another one changes nothing.
 run 0 "$banyan" train c.yaml --quiet --set name=later --set model.from=runs/w32-8 --set model.width=32 \
     --set train.steps=4 --set train.eval_every=4 --set train.eval_batches=1

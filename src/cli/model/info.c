@@ -5,6 +5,7 @@
 
 #include "banyan/export.h"
 #include "banyan/passes.h"
+#include "banyan/plan.h"
 #include "banyan/plot.h"
 #include "banyan/train.h"
 #include "base/cli.h"
@@ -92,6 +93,13 @@ static by_status find_fit(plan_fit *f, const by_config *config, const by_trainer
                    : by_plan_changes(f->changes, &f->count, config, options, f->limit, error);
 }
 
+/* Nothing if the model cannot be run as a whole here, such as one that a task completes. */
+static bool plan_inference(by_inference_plan *out, const by_config *config)
+{
+    by_speeds speeds = cli_speeds(config);
+    return by_plan_inference(out, config, &speeds, NULL) == BY_OK;
+}
+
 static void print_json(const by_config *config, const by_trainer *trainer, const plan_fit *f,
                        const by_trainer_options *options)
 {
@@ -120,6 +128,12 @@ static void print_json(const by_config *config, const by_trainer *trainer, const
         char place[128];
         by_trainer_place(trainer, place, sizeof place);
         printf(",\"ranks\":%d,\"rank\":%d,\"place\":\"%s\"", options->ranks, options->rank, place);
+    }
+    by_inference_plan p;
+    if (plan_inference(&p, config)) {
+        printf(",\"inference\":{\"read_flops\":%.9g,\"read_seconds\":%.4g,\"write_flops\":%.9g,"
+               "\"write_bytes\":%.9g,\"write_seconds\":%.4g}",
+               p.read_flops, p.read_seconds, p.write_flops, p.write_bytes, p.write_seconds);
     }
     by_device_info d;
     if (by_trainer_device(&d, trainer, NULL) == BY_OK) {
@@ -200,6 +214,27 @@ static void print_step_time(const by_config *config, const by_trainer *trainer)
     }
 }
 
+static void print_inference(const by_config *config, int one, const char *examples)
+{
+    by_inference_plan p;
+    char bytes[32];
+    if (!plan_inference(&p, config)) {
+        return;
+    }
+    printf("inference     %.4g FLOPs to read a %.*s", p.read_flops, one, examples);
+    if (p.write_flops > 0.0) {
+        printf(", %.4g to write token %lld, which reads %s", p.write_flops,
+               (long long)config->model.context, by_format_bytes(bytes, (uint64_t)p.write_bytes));
+    }
+    if (p.write_seconds > 0.0) {
+        printf("; predicted %.3g s to read %lld, %.3g s to write one", p.read_seconds,
+               (long long)config->model.context, p.write_seconds);
+    } else if (p.read_seconds > 0.0) {
+        printf("; predicted %.3g s", p.read_seconds);
+    }
+    printf("\n");
+}
+
 static void print_fit(const by_config *config, const plan_fit *f)
 {
     char text[32];
@@ -265,6 +300,7 @@ static void print_plan(const by_config *config, const by_trainer *trainer,
         printf(" (6N + 6LCT), %.4g (6N + 12LCT)", size->flops_per_example_full);
     }
     printf("\n");
+    print_inference(config, one, examples);
     printf("planned peak memory\n");
     print_row("parameters", m->parameters);
     print_row("gradients", m->gradients);
