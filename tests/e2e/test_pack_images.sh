@@ -255,3 +255,5 @@ head -c 5000 plain.mds >wrong.bin
 run 1 "$banyan" train t.yaml --set data.images=wrong.bin --set data.format=cifar10 --set data.decode=ahead \
     --set data.shuffle_files=0 --set name=cifar
 holds err "records of 3073 bytes: name the files of its binary version, data_batch_1.bin"
+run 2 "$banyan" train t.yaml --set data.images=six-mixed --set data.format=cifar10 --set name=cifar
+holds err "six-mixed is no file of data.format cifar10"

@@ -215,11 +215,12 @@ by_status by__image_names_take(by__image_folder *out, by__image_folder *f, const
         return same || f->fixed ? BY_OK : number_labels(out, f, path, error);
     }
     if (out->class_count > 0) {
+        const char *way_out = out->collects ? "write the same into each (__classes.json)"
+                                            : "set data.label_names, if the numbers mean the same";
         return same ? BY_OK
                     : by_error_set(error, BY_EFORMAT,
-                                   "%s names other classes than the shards before it: set "
-                                   "data.label_names, if the numbers mean the same",
-                                   path);
+                                   "%s names other classes than the shards before it: %s", path,
+                                   way_out);
     }
     out->classes = f->classes;
     out->class_count = f->class_count;

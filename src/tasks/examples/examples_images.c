@@ -61,6 +61,13 @@ static by_status open_images(by_array_set **out, by__task_examples *d, const by_
                             "%s is a folder, whose folders are the classes: leave data.labels out",
                             images->items[0]);
     }
+    if (by__task_examples_are_folders(images) && images == &d->keys->images &&
+        strcmp(d->keys->format, "auto") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s is no file of data.format %s, but a folder or a shard: leave "
+                            "data.format out, or name the binary files",
+                            images->items[0], d->keys->format);
+    }
     BY_TRY(by__task_examples_are_folders(images)
                ? by__task_examples_open_folders(out, d, images, classes, error)
                : by_image_set_open(out, &files, error));
