@@ -96,6 +96,14 @@ BY_API by_value by_upsample(by_graph *graph, by_value x, int64_t height, int64_t
  * which padding counts as zeros if `padded`, as torch.nn.AvgPool2d. */
 BY_API by_value by_max_pool(by_graph *graph, by_value x, const by_window *window);
 BY_API by_value by_average_pool(by_graph *graph, by_value x, const by_window *window, bool padded);
+/* The same of height x width windows that cover x [B, H, W, C], as torch.nn.AdaptiveMaxPool2d and
+ * torch.nn.AdaptiveAvgPool2d: row i of the windows has rows floor(i H / height) to
+ * ceil((i + 1) H / height) - 1 of x, and columns likewise. They overlap where height does not
+ * divide H, or is larger; height and width are at most 4096. Unless both divide their side, columns
+ * are pooled before rows, and their mean is rounded to the dtype of x. */
+BY_API by_value by_adaptive_max_pool(by_graph *graph, by_value x, int64_t height, int64_t width);
+BY_API by_value by_adaptive_average_pool(by_graph *graph, by_value x, int64_t height,
+                                         int64_t width);
 /* Rows `ids` i32 [...] of table [V, C]: [..., C]. */
 BY_API by_value by_embedding(by_graph *graph, by_value ids, by_value table);
 /* x [B, T, C] + table[t]: learned positions. */
