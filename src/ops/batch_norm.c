@@ -131,6 +131,90 @@ static by_status onnx_affine(const by__op_signature *s, const by__graph_type *ou
     return BY_OK;
 }
 
+/* ---- over several ranks ---- */
+
+/* 1 / sqrt(variance + eps) */
+static by_value inverse_deviation(by_graph *graph, by_value variance, float eps)
+{
+    by_map map;
+    by_value results[BY_MAX_OUTPUTS];
+    by_map_begin(&map, graph);
+    int sum =
+        by_map_step(&map, BY_MAP_ADD, by_map_input(&map, variance), by_map_constant(&map, eps), 0);
+    by_map_result(&map, by_map_step(&map, BY_MAP_RSQRT, sum, 0, 0), BY_F32);
+    by_map_end(&map, results);
+    return results[0];
+}
+
+static by_value times(by_graph *graph, by_value x, double factor)
+{
+    return by_scale(graph, x, by_fill(graph, BY_F32, BY_SHAPE(1), (float)factor));
+}
+
+/* The mean over the ranks of what each has. */
+static by_value mean_of_ranks(by_graph *graph, by_value own, uint32_t mesh, int64_t ranks)
+{
+    return by_all_reduce(graph, times(graph, own, 1.0 / (double)ranks), mesh, ranks);
+}
+
+static double rows_of(const by_graph *graph, const by__graph_node *node)
+{
+    return (double)by__op_rows(&graph->values[node->in[X]].shape);
+}
+
+/* The variance of all rows is the mean of the ranks' variances and squared distances of their means
+ * from the common one (Chan et al. 1979), in which, unlike in a mean of squares, nothing cancels.
+ * Others read it to multiply it by rows / (rows - 1) of one rank's rows, where all ranks' are
+ * meant (unbiased). */
+static void synchronise(by_graph *graph, const by__graph_node *node, uint32_t mesh, int64_t ranks,
+                        by__op_synchronised *made)
+{
+    const by_norm_end end = {.add = node->input_count > 3 ? node->in[3] : BY_NONE,
+                             .rectify = node->attrs.rectify,
+                             .limit = node->attrs.clip};
+    double own = rows_of(graph, node);
+    double all = own * (double)ranks;
+    by_value mean = mean_of_ranks(graph, node->out[1], mesh, ranks);
+    by_value away = by_sub(graph, node->out[1], mean);
+    by_value spread = by_add(graph, node->out[2], by_mul(graph, away, away));
+    by_value variance = mean_of_ranks(graph, spread, mesh, ranks);
+    by_value y = by_batch_norm_fixed(graph, node->in[X], mean, variance, node->in[WEIGHT],
+                                     node->in[BIAS], node->attrs.eps, &end);
+    double ratio = all / (all - 1.0) * ((own - 1.0) / own);
+    *made = (by__op_synchronised){{y, mean, variance},
+                                  {BY_NONE, BY_NONE, times(graph, variance, ratio)}};
+}
+
+/* The mean of a gradient, a sum over one rank's rows, minus that over all rows. */
+static by_value excess(by_graph *graph, by_value sum, double rows, uint32_t mesh, int64_t ranks)
+{
+    by_value own = times(graph, sum, 1.0 / rows);
+    return by_sub(graph, own, mean_of_ranks(graph, own, mesh, ranks));
+}
+
+/* With a = weight / sqrt(variance + eps) and xhat = (x - mean) / sqrt(variance + eps),
+ *   dx = a (dy - mean of all rows' dy - xhat mean of all rows' dy xhat),
+ * of which the node has the same with the means of one rank's rows: what these are in excess of
+ * those of all ranks is added, an affine map of x. The gradients of weight and bias stay those of
+ * the rank's rows, as of every parameter; copies of them, as they are added over the ranks in
+ * place. */
+static void synchronise_gradient(by_graph *graph, const by__graph_node *node, uint32_t mesh,
+                                 int64_t ranks, by__op_synchronised *made)
+{
+    double rows = rows_of(graph, node);
+    by_value deviation = inverse_deviation(graph, node->in[VARIANCE], node->attrs.eps);
+    by_value a = by_mul(graph, node->in[WEIGHT], deviation);
+    by_value of_x =
+        by_mul(graph, by_mul(graph, a, deviation), excess(graph, node->out[1], rows, mesh, ranks));
+    by_value shift = by_sub(graph, by_mul(graph, a, excess(graph, node->out[2], rows, mesh, ranks)),
+                            by_mul(graph, of_x, node->in[MEAN]));
+    const by_norm_end end = {.add = node->out[0]};
+    *made =
+        (by__op_synchronised){{by_affine(graph, node->in[X], of_x, shift, &end),
+                               times(graph, node->out[1], 1.0), times(graph, node->out[2], 1.0)},
+                              {BY_NONE, BY_NONE, BY_NONE}};
+}
+
 static void cost(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost)
 {
     double bytes = by__op_type_bytes(&s->in[X]);
@@ -170,6 +254,7 @@ const by__op_row by__op_batch_norm = {.min_inputs = 3,
                                       .attrs = ATTRS,
                                       .infer = infer_forward,
                                       .gradient = gradient,
+                                      .synchronise = synchronise,
                                       .shard = shard,
                                       .cost = cost,
                                       .overlay = {1u << 0 | 1u << 3},
@@ -193,6 +278,7 @@ const by__op_row by__op_batch_norm_grad = {.min_inputs = GRAD_INPUTS,
                                            .outputs = 3,
                                            .attrs = ATTRS,
                                            .infer = infer_gradient,
+                                           .synchronise = synchronise_gradient,
                                            .shard = shard,
                                            .cost = cost,
                                            .overlay = {1u << X | 1u << DY},
@@ -242,14 +328,7 @@ by_value by_affine(by_graph *graph, by_value x, by_value scale, by_value shift,
 by_value by_batch_norm_fixed(by_graph *graph, by_value x, by_value mean, by_value variance,
                              by_value weight, by_value bias, float eps, const by_norm_end *end)
 {
-    by_map map;
-    by_value results[BY_MAX_OUTPUTS];
-    by_map_begin(&map, graph);
-    int sum =
-        by_map_step(&map, BY_MAP_ADD, by_map_input(&map, variance), by_map_constant(&map, eps), 0);
-    by_map_result(&map, by_map_step(&map, BY_MAP_RSQRT, sum, 0, 0), BY_F32);
-    by_map_end(&map, results);
-    by_value scale = by_mul(graph, weight, results[0]);
+    by_value scale = by_mul(graph, weight, inverse_deviation(graph, variance, eps));
     by_value shift = by_sub(graph, bias, by_mul(graph, mean, scale));
     return by_affine(graph, x, scale, shift, end);
 }

@@ -204,6 +204,13 @@ typedef struct by__op_packed_reader {
     double share;   /* of the weight that one example uses; set by by__op_node_pack */
 } by__op_packed_reader;
 
+/* What a node over the rows of several ranks makes. */
+typedef struct by__op_synchronised {
+    by_value out[BY_MAX_OUTPUTS]; /* in place of each output */
+    /* What ops that are not synchronised themselves read in place of it; BY_NONE: the same. */
+    by_value elsewhere[BY_MAX_OUTPUTS];
+} by__op_synchronised;
+
 /* ---- the row ---- */
 
 typedef struct by__op_row {
@@ -225,6 +232,12 @@ typedef struct by__op_row {
                      by_value *din);
     /* Mask of outputs through which a gradient may flow; 0 means output 0 alone. */
     uint32_t differentiable;
+
+    /* Adds what makes of the node's outputs, which are of one rank's rows, those over the rows of
+     * all `ranks` ranks of `mesh` (by_all_reduce), each of which has as many. `node` is a copy that
+     * stays valid. NULL: no output depends on what other rows there are. */
+    void (*synchronise)(by_graph *graph, const by__graph_node *node, uint32_t mesh, int64_t ranks,
+                        by__op_synchronised *made);
 
     /* Sets FLOPs. Bytes are already filled in and may be changed. NULL: one FLOP an element. */
     void (*cost)(const by__op_signature *s, const by__graph_type *out, by__op_cost *cost);
