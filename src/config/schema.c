@@ -45,7 +45,8 @@ static const by__config_section sections[] = {
      "How the ranks of a job (mpirun -n 8 banyan train ...) share the work. The product of the "
      "axes is the number of ranks. The trained weights have the same bits for all values of data, "
      "shard, zero, keep, pipeline, overlap and bucket_mib, so a run can be resumed with other "
-     "values. Exception: with sequence, zero: 2 and 3 round differently from zero: 1.",
+     "values. Exceptions: with sequence, zero: 2 and 3 round differently from zero: 1, and with "
+     "sync_batch_norm the weights depend on data and shard.",
      0},
     {"sync",
      "How often, and in what form, ranks that train on different micro-batches exchange gradients "

@@ -160,14 +160,15 @@ static by_status check_batch_norm(const by__trainer_layout *l, const by_config *
     }
     return count % l->replicas == 0
                ? BY_OK
-               : by_error_set(error, BY_ECONFIG,
-                              "%s: parallel.sync_batch_norm needs as many micro-batches on each of "
-                              "the %d ranks of data %d x shard %d, which do not divide %lld (a "
-                              "batch of %lld in micro-batches of %lld)",
-                              by__config_where(config, "parallel.sync_batch_norm", "train.batch"),
-                              l->replicas, l->size[BY_MESH_DATA], l->size[BY_MESH_SHARD],
-                              (long long)count, (long long)train->batch,
-                              (long long)train->micro_batch);
+               : by_error_set(
+                     error, BY_ECONFIG,
+                     "%s: parallel.sync_batch_norm needs as many micro-batches on each of "
+                     "the %d ranks of data %d x shard %d, which do not divide %lld (a "
+                     "batch of %lld in micro-batches of %lld): set train.batch to %lld",
+                     by__config_where(config, "parallel.sync_batch_norm", "train.batch"),
+                     l->replicas, l->size[BY_MESH_DATA], l->size[BY_MESH_SHARD], (long long)count,
+                     (long long)train->batch, (long long)train->micro_batch,
+                     (long long)((count / l->replicas + 1) * l->replicas * train->micro_batch));
 }
 
 /* BY_ECONFIG for axes that are incompatible with other settings of the config. */
