@@ -218,7 +218,7 @@ static void test_exhaustive(void **state)
     BY_UNUSED(state);
     static const double memories[] = {0.0, 30e6};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(memories); i++) {
-        for (int goal = 0; goal < 2; goal++) {
+        for (int goal = 0; goal <= (int)i; goal++) {
             by_search_options options = {.cluster = &cluster,
                                          .devices = 8,
                                          .memory = memories[i],
@@ -252,7 +252,7 @@ static double best_seconds(const by_cluster *of, int64_t devices, double memory)
 static void test_monotone(void **state)
 {
     BY_UNUSED(state);
-    static const int64_t devices[] = {1, 3, 8, 31, 64};
+    static const int64_t devices[] = {1, 8, 31};
     double before = INFINITY;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(devices); i++) {
         double now = best_seconds(&cluster, devices[i], 60e6);
@@ -260,8 +260,8 @@ static void test_monotone(void **state)
         before = now;
     }
     before = INFINITY;
-    for (int i = 0; i < 3; i++) {
-        double memory = ldexp(35e6, i);
+    for (int i = 0; i < 2; i++) {
+        double memory = ldexp(35e6, 2 * i);
         double now = best_seconds(&cluster, 16, memory);
         assert_true(now <= before);
         before = now;
@@ -408,7 +408,7 @@ static void test_here(void **state)
     by_config *config = config_of(common, small);
     double before = INFINITY;
     check_ok(by_machine_describe(&machine, config->device, 1, &error), &error);
-    for (int64_t ranks = 1; ranks <= 8; ranks++) {
+    for (int64_t ranks = 1; ranks <= 8; ranks += BY_TESTS_SANITIZED && ranks > 2 ? 5 : 1) {
         const by_search_options options = {.devices = ranks};
         check_ok(by_layout_search(&r, config, &options, &error), &error);
         assert_true(r.fits && r.best.devices <= ranks);
