@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/paths.h"
 #include "base/wire/crc32.h"
@@ -259,10 +260,21 @@ by_status by__format_npz_read(by__format_array_view *out, uint8_t **memory, cons
 
 /* ---- files ---- */
 
+static bool is_directory(const char *path, size_t length)
+{
+    char name[4096];
+    struct stat info;
+    (void)snprintf(name, sizeof name, "%.*s", (int)length, path);
+    return length < sizeof name && stat(name, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 size_t by__format_npz_split(const char *path)
 {
     static const char suffix[] = ".npz/";
     const char *at = strstr(path, suffix);
+    while (at != NULL && is_directory(path, (size_t)(at - path) + sizeof suffix - 2)) {
+        at = strstr(at + 1, suffix);
+    }
     return at == NULL || at[sizeof suffix - 1] == '\0' ? 0
                                                        : (size_t)(at - path) + sizeof suffix - 2;
 }

@@ -34,7 +34,8 @@ by_status by__format_npz_read(by__format_array_view *out, uint8_t **memory, cons
                               by_error *error);
 /* Makes "a, b", the names of the arrays of an archive, for errors: as many as fit into `size`. */
 void by__format_npz_names(char *out, size_t room, const uint8_t *data, size_t size);
-/* The length of FILE.npz in a path FILE.npz/NAME, of an array of an archive; 0: it is none. */
+/* The length of FILE.npz in a path FILE.npz/NAME, of an array of an archive; 0: it is none, or
+ * FILE.npz is a directory. */
 size_t by__format_npz_split(const char *path);
 /* Reads array NAME, or NAME.npy, of the archive `file` as the npy file that it is there, to be
  * freed with free(). Errors as by__format_npz_read. */

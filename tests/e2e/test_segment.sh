@@ -161,6 +161,11 @@ run 0 "$banyan" predict exported stems --masks stems-found
 [ "$(ls stems-found | wc -l)" = 3 ] || fail "other masks: $(ls stems-found)"
 [ "$(grep -o '"mask":"[^"]*"' <out | sort -u | wc -l)" = 3 ] || fail "not three masks: $(cat out)"
 
+say "of an archive that is a URL, it is the archive that is asked for"
+run 1 "$banyan" train shapes.yaml --set name=far --set data.images=http://127.0.0.1:1/a.npz/images \
+    --set data.labels=http://127.0.0.1:1/a.npz/masks
+holds err "http://127.0.0.1:1/a.npz: "
+
 say "a server answers with the mask that predict has written"
 serve_models runs/shapes
 await_ready

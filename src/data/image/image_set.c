@@ -423,16 +423,16 @@ static by_status begins_as_picture(bool *out, by__remote *remote, const char *pa
     uint8_t head[16];
     int file;
     by__remote_file *far;
+    if (by__format_npz_split(path) > 0) {
+        *out = false;
+        return BY_OK;
+    }
     if (by_remote_is(path)) {
         BY_TRY(by__remote_find(&far, remote, path, error));
         size_t size =
             by__remote_size(far) < sizeof head ? (size_t)by__remote_size(far) : sizeof head;
         BY_TRY(by__remote_read(far, 0, head, size, error));
         *out = by__format_image_is_file(head, size);
-        return BY_OK;
-    }
-    if (by__format_npz_split(path) > 0) {
-        *out = false;
         return BY_OK;
     }
     BY_TRY(by__open_regular(&file, NULL, path, error));

@@ -262,17 +262,18 @@ static by_status read_array(double *out, const char *path, const char *text, siz
 
 by_status by__loader_draws_read(double **out, const char *path, uint64_t examples, by_error *error)
 {
-    char *text;
+    uint8_t *data;
     size_t size;
     double *made = NULL;
-    BY_TRY(by__file_read(&text, &size, path, FILE_LIMIT, error));
+    BY_TRY(by__format_array_file_read(&data, &size, path, FILE_LIMIT, error));
+    const char *text = (const char *)data;
     bool is_npy = size >= 6 && memcmp(text, "\x93NUMPY", 6) == 0;
     by_status status = by__alloc((void **)&made, (size_t)examples, sizeof *made,
                                  "how often examples are drawn", error);
     if (status == BY_OK) {
         status = (is_npy ? read_array : read_lines)(made, path, text, size, examples, error);
     }
-    free(text);
+    free(data);
     if (status != BY_OK) {
         free(made);
         return status;

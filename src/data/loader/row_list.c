@@ -106,12 +106,13 @@ by_status by__loader_row_list_parse(uint64_t **rows, uint64_t *count, const char
 by_status by__loader_row_list_read(uint64_t **rows, uint64_t *count, const char *path,
                                    uint64_t examples, by_error *error)
 {
-    char *text;
+    uint8_t *data;
     size_t size;
     uint64_t *list = NULL;
-    BY_TRY(by__file_read(&text, &size, path, FILE_LIMIT, error));
-    by_status status = by__loader_row_list_parse(&list, count, path, text, size, examples, error);
-    free(text);
+    BY_TRY(by__format_array_file_read(&data, &size, path, FILE_LIMIT, error));
+    by_status status =
+        by__loader_row_list_parse(&list, count, path, (const char *)data, size, examples, error);
+    free(data);
     if (status == BY_OK) {
         *rows = list;
     }

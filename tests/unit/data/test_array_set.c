@@ -449,9 +449,11 @@ static void test_archive(void **state)
     assert_int_equal(by__file_read(&archive, &size, BY_SOURCE_DIR "/tests/fuzz/corpus/npz/images",
                                    1 << 20, &error),
                      BY_OK);
-    write_file(directory, "m.npz", archive, size);
+    char *folder = by__path_join(directory, "folder.npz"); /* is no archive */
+    check_ok(by__make_dirs(folder, &error), &error);
+    write_file(folder, "m.npz", archive, size);
     free(archive);
-    char *file = by__path_join(directory, "m.npz");
+    char *file = by__path_join(folder, "m.npz");
     char *images = by__path_join(file, "train_images");
     char *labels = by__path_join(file, "train_labels.npy");
     char *none = by__path_join(file, "val_images");
@@ -480,6 +482,7 @@ static void test_archive(void **state)
     assert_int_equal(by_image_set_open(&set, &files, &error), BY_EFORMAT);
     assert_non_null(strstr(error.message, "an archive of the arrays train_images, train_labels"));
     assert_null(set);
+    free(folder);
     free(file);
     free(images);
     free(labels);

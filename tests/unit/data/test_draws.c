@@ -261,6 +261,20 @@ static void test_files(void **state)
         assert_true(draws[0] == 1.0 && draws[1] == 0.5 && draws[2] == 0.0);
         free(draws);
     }
+    char *archive;
+    size_t size;
+    char *file = by__path_join(directory, "g.npz");
+    char *named = by__path_join(file, "attr_data");
+    check_ok(by__file_read(&archive, &size, BY_SOURCE_DIR "/tests/fuzz/corpus/npz/graph", 1 << 20,
+                           &error),
+             &error);
+    check_ok(by__file_write(file, archive, size, &error), &error);
+    check_ok(by__loader_draws_read(&draws, named, 3, &error), &error);
+    assert_true(draws[0] == 2.0 && draws[1] == 0.5 && draws[2] == 1.0);
+    free(draws);
+    free(archive);
+    free(file);
+    free(named);
     free(path);
     temporary_remove(directory);
 }

@@ -85,6 +85,29 @@ static void test_npy(void **state)
     }
 }
 
+/* A list may be an array of an archive. */
+static void test_archive(void **state)
+{
+    char named[560];
+    char *archive;
+    size_t size;
+    uint64_t *rows;
+    uint64_t count;
+    by_error error = {0};
+    BY_UNUSED(state);
+    check_ok(by__file_read(&archive, &size, BY_SOURCE_DIR "/tests/fuzz/corpus/npz/graph", 1 << 20,
+                           &error),
+             &error);
+    (void)snprintf(named, sizeof named, "%s/g.npz", folder);
+    check_ok(by__file_write(named, archive, size, &error), &error);
+    free(archive);
+    (void)snprintf(named, sizeof named, "%s/g.npz/attr_indices", folder);
+    check_ok(by__loader_row_list_read(&rows, &count, named, EXAMPLES, &error), &error);
+    assert_int_equal(count, 3);
+    assert_true(rows[0] == 1 && rows[1] == 2 && rows[2] == 0);
+    free(rows);
+}
+
 static void test_refusals(void **state)
 {
     static const struct {
@@ -170,8 +193,9 @@ static void test_part(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text), cmocka_unit_test(test_npy),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_sets), cmocka_unit_test(test_part),
+        cmocka_unit_test(test_text),    cmocka_unit_test(test_npy),
+        cmocka_unit_test(test_archive), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sets),    cmocka_unit_test(test_part),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }
