@@ -73,7 +73,7 @@ typedef struct mask_choice {
     size_t left[2];  /* tokens that come, plain and hidden */
     size_t spans[2]; /* that they lie in, with the present one; 0: each token is chosen by itself */
     bool hides;      /* the present span is hidden */
-    uint32_t draw;   /* what the present span is replaced by */
+    uint32_t draw;   /* what the present or next hidden span is replaced by */
 } mask_choice;
 
 /* Takes one of `*left` tokens that lie in `*spans`: whether it is the last of its span. */
@@ -115,6 +115,7 @@ static bool choose_next(mask_choice *c, const uint32_t random[4])
         c->draw = random[1];
     } else if (ends_span(&c->left[hide], &c->spans[hide], random[0])) {
         c->hides = !hide;
+        c->draw = hide ? c->draw : random[1];
     }
     return hide;
 }

@@ -180,12 +180,14 @@ static void test_spans(void **state)
     size_t first = 0;
     size_t last = 0;
     size_t samples = 0;
+    size_t behind_masks = 0;
     for (uint64_t index = 0; index < 60 * 199; index++) {
         int32_t tokens[CONTEXT];
         int32_t targets[CONTEXT];
         by_source_sample sample = {
             .place = index % 199, .index = index, .epoch = index / 199, .seed = 5};
         size_t spans = 0;
+        size_t masks = 0;
         bool inside = false;
         int hiding = 0;
         read(source, &sample, tokens, targets);
@@ -199,10 +201,12 @@ static void test_spans(void **state)
             int now = tokens[i] == MASK ? 1 : tokens[i] == targets[i] ? 2 : 3;
             /* A random token may be the one that was there. */
             assert_true(!hidden || !inside || now == hiding || (now != 1 && hiding != 1));
+            masks += hidden && !inside && now == 1;
             hiding = now;
             inside = hidden;
         }
         assert_int_equal(spans, 3);
+        behind_masks += masks == spans;
         if ((sample.place + CONTEXT - 1) % 50 >= SPECIAL + CONTEXT) {
             continue; /* no special token */
         }
@@ -216,6 +220,8 @@ static void test_spans(void **state)
     assert_true(samples > 1000);
     assert_true(fabs((double)first / (double)samples - expected) < 0.015);
     assert_true(fabs((double)last / (double)samples - expected) < 0.015);
+    /* What a span is replaced by does not depend on the others. */
+    assert_true(fabs((double)behind_masks / (60.0 * 199.0) - 0.8 * 0.8 * 0.8) < 0.02);
     by_source_close(&source);
 }
 
