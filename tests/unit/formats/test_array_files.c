@@ -247,7 +247,7 @@ static void test_cifar(void **state)
         file[record + skip - 1] = (uint8_t)classes;
         assert_int_equal(by__format_cifar_read(images, labels, "f", file, 2, classes, &error),
                          BY_EFORMAT);
-        assert_non_null(strstr(error.message, "f: record 1 has label 10"));
+        assert_non_null(strstr(error.message, "f: record 1 has the label 10"));
         assert_int_equal(by__format_cifar_count(&count, "f", 2 * record - 1, classes, &error),
                          BY_EFORMAT);
         assert_int_equal(by__format_cifar_count(&count, "f", 0, classes, &error), BY_EFORMAT);
