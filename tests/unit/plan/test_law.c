@@ -288,7 +288,8 @@ static void test_constrained(void **state)
         by_law_optimum plain = by_law_best(law, cost, flops);
         by_law_optimum best = by_law_best_repeated(law, cost, flops, 1.01 * plain.tokens);
         assert_close(best.parameters, plain.parameters, 1e-12);
-        for (double few = 2.0; few < 200.0; few *= 3.0) {
+        for (int power = 0; power < 5; power++) {
+            double few = 2.0 * pow(3.0, power);
             double unique = plain.tokens / few;
             double loss = INFINITY;
             double served = plain.tokens * few;
@@ -296,9 +297,8 @@ static void test_constrained(void **state)
             by_law_optimum found;
             double of_both = by_law_flops_served(&found, law, cost, plain.loss, served);
             best = by_law_best_repeated(law, cost, flops, unique);
-            for (double x = log(plain.parameters) - 8.0; x < log(plain.parameters) + 8.0;
-                 x += 4e-3) {
-                double n = exp(x);
+            for (int place = -2000; place < 2000; place++) {
+                double n = plain.parameters * exp(4e-3 * place);
                 double each = cost->factor * pow(n, cost->power);
                 loss = fmin(loss, by_law_loss_repeated(law, cost, n, flops / each, unique));
                 least = fmin(least, each * (by_law_tokens(law, n, plain.loss) + served / 3.0));
