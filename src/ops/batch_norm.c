@@ -131,8 +131,6 @@ static by_status onnx_affine(const by__op_signature *s, const by__graph_type *ou
     return BY_OK;
 }
 
-/* ---- over several ranks ---- */
-
 /* 1 / sqrt(variance + eps) */
 static by_value inverse_deviation(by_graph *graph, by_value variance, float eps)
 {
@@ -145,6 +143,8 @@ static by_value inverse_deviation(by_graph *graph, by_value variance, float eps)
     by_map_end(&map, results);
     return results[0];
 }
+
+/* ---- over several ranks ---- */
 
 static by_value times(by_graph *graph, by_value x, double factor)
 {

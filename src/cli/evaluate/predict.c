@@ -327,11 +327,6 @@ static by_status set_anomaly(const predict_request *r, by_config *config, by_err
                               config->task.kind);
 }
 
-static bool begins_with(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 /* Of many pictures that the model could read, one is damaged, which the message begins with; where
  * there is none, none can be left out. */
 static void hint_skip(const predict_request *r, const by_config *config, by_status status,
@@ -343,7 +338,7 @@ static void hint_skip(const predict_request *r, const by_config *config, by_stat
         struct stat info;
         const char *named = i == 0 ? r->file : r->more[i - 1];
         bool many = r->more_count > 0 || (stat(named, &info) == 0 && S_ISDIR(info.st_mode));
-        damaged = damaged || (many && begins_with(error->message, named));
+        damaged = damaged || (many && strncmp(error->message, named, strlen(named)) == 0);
     }
     bool none = strstr(error->message, " has no picture (.png") != NULL;
     if (status != BY_OK && damaged && !none && !r->skip && reads_images(config)) {
