@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/packing/packing.h"
+#include "infer/decode_work.h"
 #include "infer/infer.h"
 
 /* Tokens of the prefill programs. The end of a prompt is padded to one of these sizes; close sizes
@@ -39,14 +39,8 @@ struct by_generator {
     int64_t vocab;
     int64_t cached; /* number of valid tokens in the window */
     uint64_t position;
-    int64_t products;      /* weights used in matrix products */
-    int64_t body_products; /* those used for a token that is not the last one */
-    double weight_bytes;   /* bytes of weights that each token reads */
-    double token_flops;    /* of attention, for each cached token */
-    double token_bytes;    /* of keys and values, for each cached token */
-    double window_flops;   /* of attention limited to the last `window` tokens */
-    double window_bytes;
-    double window_tokens; /* the largest of these windows */
+    by__infer_decode_work work;
+    int64_t body_products; /* parameters in products of a token that is not the last one */
     bool slide;
     bool carries; /* layers keep something of the sequence that knows only its end (row.h) */
     bool ready;   /* the logits are those after the last token of the window */
@@ -76,83 +70,14 @@ static size_t input_bytes(const by_generator *g)
     return tokens_offset(g) + 2 * ids_bytes(g);
 }
 
-/* Computes the share of operand i of a node that a run reads, if it is a parameter: 0 for a table
- * from which only some rows are looked up, and one token's share for experts. */
-static by_status share_read(double *share, const by_graph *graph, const by__graph_node *node, int i,
-                            by_error *error)
-{
-    const by__op_row *row = by__op_row_of(node->op);
-    *share = by__mask_has(row->gathers, i) ? 0.0 : 1.0;
-    if (row->used_share != NULL) {
-        by__graph_type *in;
-        BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "count", error));
-        by__op_node_types(graph, node, in);
-        by__op_signature s = {node->op, &node->attrs, in, node->input_count};
-        *share = row->used_share(&s, i);
-        free(in);
-    }
-    return BY_OK;
-}
-
-/* Returns the bytes of a parameter without the padding of its last panel. */
-static double useful_bytes(const by__graph_value *value)
-{
-    const by_packing *packing = &value->packing;
-    double bytes = (double)by__graph_value_bytes(value);
-    return packing->kind == BY_PACKING_NONE
-               ? bytes
-               : bytes * (double)packing->n /
-                     (double)(by__packed_panels(packing) * BY_PACKED_COLUMNS);
-}
-
-/* Sums the bytes of parameters that a run reads. */
-static by_status count_read(double *bytes, const by_graph *graph, by_error *error)
-{
-    double *read;
-    by_status status = BY_OK;
-    BY_TRY(by__alloc((void **)&read, graph->value_count, sizeof *read, "count", error));
-    for (size_t n = 0; n < graph->node_count; n++) {
-        const by__graph_node *node = &graph->nodes[n];
-        for (int i = 0; i < node->input_count && status == BY_OK; i++) {
-            double share = 0.0;
-            if (node->in[i] != BY_NONE) {
-                status = share_read(&share, graph, node, i, error);
-                read[node->in[i]] = fmax(read[node->in[i]], share);
-            }
-        }
-    }
-    *bytes = 0.0;
-    for (size_t v = 0; v < graph->value_count; v++) {
-        if (graph->values[v].role == BY_ROLE_PARAMETER) {
-            *bytes += read[v] * useful_bytes(&graph->values[v]);
-        }
-    }
-    free(read);
-    return status;
-}
-
 /* Derives the figures behind by_generator_flops and by_generator_token_bytes from the graphs. */
 static by_status measure_work(by_generator *g, by_error *error)
 {
     const by_graph *graph = g->decode->graph;
     int64_t all;
     g->carries = by__op_carries(graph, BY_NONE);
-    BY_TRY(by_model_count(graph, &all, &g->products, error));
     BY_TRY(by_model_count(g->prefill[0]->graph, &all, &g->body_products, error));
-    BY_TRY(count_read(&g->weight_bytes, graph, error));
-    for (size_t n = 0; n < graph->node_count; n++) {
-        by__op_attention_cost cost;
-        BY_TRY(by__op_node_attention(graph, n, &cost, error));
-        if (cost.cached_window > 0.0) {
-            g->window_flops += cost.cached_flops;
-            g->window_bytes += cost.cached_bytes;
-            g->window_tokens = fmax(g->window_tokens, cost.cached_window);
-            continue;
-        }
-        g->token_flops += cost.cached_flops;
-        g->token_bytes += cost.cached_bytes;
-    }
-    return BY_OK;
+    return by__infer_decode_work_measure(&g->work, graph, error);
 }
 
 /* Builds and compiles all programs. */
@@ -490,15 +415,15 @@ const by_generator_memory_report *by_generator_memory(const by_generator *genera
 double by_generator_flops(const by_generator *generator, int64_t tokens)
 {
     double n = (double)tokens;
-    double last = (double)(generator->products - generator->body_products);
-    double w = fmin(n, generator->window_tokens);
+    double last = (double)(generator->work.products - generator->body_products);
+    double w = fmin(n, generator->work.window_tokens);
     return 2.0 * (double)generator->body_products * n + 2.0 * last +
-           generator->token_flops * n * (n + 1.0) / 2.0 +
-           generator->window_flops * (w * (w + 1.0) / 2.0 + w * (n - w));
+           generator->work.token_flops * n * (n + 1.0) / 2.0 +
+           generator->work.window_flops * (w * (w + 1.0) / 2.0 + w * (n - w));
 }
 
 double by_generator_token_bytes(const by_generator *generator, int64_t cached)
 {
-    return generator->weight_bytes + generator->token_bytes * (double)cached +
-           generator->window_bytes * fmin((double)cached, generator->window_tokens);
+    return generator->work.weight_bytes + generator->work.token_bytes * (double)cached +
+           generator->work.window_bytes * fmin((double)cached, generator->work.window_tokens);
 }
