@@ -1,7 +1,8 @@
-/* infer: runs trained models. pretrained.c finds the weights, generator.c continues a sequence,
- * engine.c serves many sequences at once (scheduler.h), beam.c searches with beams, sampling.c
- * chooses tokens, logits.c runs whole sequences, embed.c computes vectors of texts and classifier.c
- * their classes (labels.c reads the class names). forward.c is the part that they share.
+/* infer: runs trained models. pretrained.c finds the weights, generator.c continues a sequence
+ * (decode_work.c tells what a token of it takes), engine.c serves many sequences at once
+ * (scheduler.h), beam.c searches with beams, sampling.c chooses tokens, logits.c runs whole
+ * sequences, embed.c computes vectors of texts and classifier.c their classes (labels.c reads
+ * the class names). forward.c is the part that they share.
  *
  * Types: a by__infer_forward is a model that is ready to run: programs for one or more modes over
  * one store, which holds the parameters, loaded once in the format that the programs compute with,
